@@ -197,10 +197,8 @@ def _column(
         if (np.isinf(result) & np.isfinite(array)).any():
             raise bad("declare float64, or scale the data")
         suspects = _suspects(array, result)
-    several = type(items) is list and array.dtype.kind == "f"  # NumPy has made floats of all of them
-    if suspects.size and any(
-        _rounds(item, type_.dtype) for item in (items if several else suspects.tolist())
-    ):
+    mixed = type(items) is list and array.dtype.kind == "f"  # NumPy has made floats of all of them
+    if suspects.size and any(_rounds(item, type_.dtype) for item in (items if mixed else suspects.tolist())):
         wider = "int64" if type_.dtype == "float64" else "float64"
         raise bad(f"{type_.dtype} would round it: declare {wider}, or give it as a float, which is rounded")
     return result
@@ -218,8 +216,8 @@ def _suspects(array: NDArray[Any], result: NDArray[Any]) -> NDArray[Any]:
     large = np.abs(result) >= _digits(result.dtype.name)
     if array.dtype.kind == "f":
         large &= (array == np.rint(array)) & ((result != array) | (np.abs(array) >= _digits("float64")))
-    found: NDArray[Any] = array[large]
-    return found
+    suspects: NDArray[Any] = array[large]
+    return suspects
 
 
 def _rounds(item: Any, dtype: str) -> bool:

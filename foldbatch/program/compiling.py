@@ -146,8 +146,8 @@ def compile(
     """
     if seed is not None:
         refuse_no_count("seed", seed, 0)
-    given: dict[str, Any] = {"threads": threads, "launch": launch, "debug": debug, "options": options}
-    return compiled(block, backend, seed or 0, fresh=fresh, checks_seed=seed is not None, **given)
+    settings: dict[str, Any] = {"threads": threads, "launch": launch, "debug": debug, "options": options}
+    return compiled(block, backend, seed or 0, fresh=fresh, checks_seed=seed is not None, **settings)
 
 
 def compiled(
@@ -158,13 +158,13 @@ def compiled(
     fresh: bool = False,
     checks_seed: bool = False,
     options: CompileOptions | None = None,
-    **given: Any,
+    **settings: Any,
 ) -> Program:
     """Do what `compile` does; `checks_seed` is whether to warn of a seed that parameters ignore."""
     chosen = _options_in(options)
     _refuse_unknown("compile options", chosen, tuple(OPTIONS))
     learnt = Learnt(replacements=Replacements(fresh=truth("fresh", fresh)))
-    lowered, prepared = _prepare(block, backend, chosen, **{"threads": None, **given}, learnt=learnt)
+    lowered, prepared = _prepare(block, backend, chosen, **{"threads": None, **settings}, learnt=learnt)
     return Program(lowered, prepared, seed, checks_seed=checks_seed)
 
 

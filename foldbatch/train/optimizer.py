@@ -429,7 +429,7 @@ class Optimizer(Described):
         parameters = params.parameters if isinstance(params, ParameterStore) else params
         ready = []
         count = len(self.moments)  # which depend on settings
-        met: dict[str, Parameter] = {}  # whose moments are made or met now
+        newcomers: dict[str, Parameter] = {}  # whose moments are not yet those of a program
         skipped = grads.unused if self.unused == "skip" and isinstance(grads, BatchGradients) else ()
         for name, gradient in grads.items():
             parameter: Any = _found(parameters, name)
@@ -438,11 +438,11 @@ class Optimizer(Described):
             if isinstance(parameter, Parameter):
                 if not parameter.trainable:
                     continue
-                known = self._parameters.get(name)
-                if count and (known is None or known() is not parameter):
-                    if known is not None and name in self._moments:
+                bound = self._parameters.get(name)
+                if count and (bound is None or bound() is not parameter):
+                    if bound is not None and name in self._moments:
                         raise self._of_another(name)
-                    met[name] = parameter
+                    newcomers[name] = parameter
                 parameter = parameter.value if remote is None else parameter
             ready.append((name, parameter, *fit(name, parameter, gradient, scale)))
             if name in self._moments:
@@ -453,8 +453,8 @@ class Optimizer(Described):
         place = self._blocks if remote is None else remote
         formulas: Formulas = {}
         changes = []
-        if met:
-            self._parameters |= {name: weakref.ref(parameter) for name, parameter in met.items()}
+        if newcomers:
+            self._parameters |= {name: weakref.ref(p) for name, p in newcomers.items()}
         for name, parameter, gradient, factor in ready:
             kept = self._moments.setdefault(name, [])
             if len(kept) != count:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,14 +20,7 @@ R = np.random.default_rng(0)
 EXAMPLES = [(R.normal(size=(n, 3)).astype("float32"), n % 2) for n in (1, 3, 2, 2)]
 
 
-class Model(NamedTuple):
-    """A model, and its layers."""
-
-    model: Any
-    layers: list[Any]
-
-
-def of_blocks() -> Model:
+def of_blocks() -> Any:
     """A block whose parameters are a layer's, a stand-alone one, and one that only a loss reads."""
     enc, out = fb.Linear(4, "tanh", name="enc"), fb.Linear(2, name="out")
     shift = fb.Parameter([4], "normal", "shift")
@@ -36,10 +29,10 @@ def of_blocks() -> Model:
     label = fb.GetItem(1) >> fb.Scalar("int32")
     scored = fb.AllOf(states >> out, label)
     lost = fb.Function(ops.cross_entropy) >> fb.Loss()
-    return Model(scored >> fb.AllOf(fb.GetItem(0), lost) >> fb.GetItem(0), [enc, out, shift])
+    return scored >> fb.AllOf(fb.GetItem(0), lost) >> fb.GetItem(0)
 
 
-def of_walk(*, decides: bool = False) -> Model:
+def of_walk(*, decides: bool = False) -> Any:
     """The same as a function, which may read numbers."""
     enc, out = fb.Linear(4, "tanh", name="enc"), fb.Linear(2, name="out")
     shift = fb.Parameter([4], "normal", "shift")
@@ -49,16 +42,16 @@ def of_walk(*, decides: bool = False) -> Model:
         return out(ops.segment_sum(enc(xs) + shift))
 
     def walk(example: Any) -> Any:
-        found = score([fb.tensor(x) for x in example[0]])
-        if decides and float(found[0]) > 0:
-            found = found * 2.0
-        fb.loss(ops.cross_entropy(found, example[1]))
-        return found
+        scores = score([fb.tensor(x) for x in example[0]])
+        if decides and float(scores[0]) > 0:
+            scores = scores * 2.0
+        fb.loss(ops.cross_entropy(scores, example[1]))
+        return scores
 
-    return Model(walk, [enc, out, shift])
+    return walk
 
 
-def of_both() -> Model:
+def of_both() -> Any:
     """A walk that calls a block, in a block that calls it."""
     enc, out = fb.Linear(4, "tanh", name="enc"), fb.Linear(2, name="out")
     shift = fb.Parameter([4], "normal", "shift")
@@ -70,11 +63,11 @@ def of_both() -> Model:
     label = fb.GetItem(1) >> fb.Scalar("int32")
     scored = fb.AllOf(fb.functions.Walk(state, 4) >> out, label)
     lost = fb.Function(ops.cross_entropy) >> fb.Loss()
-    return Model(scored >> fb.AllOf(fb.GetItem(0), lost) >> fb.GetItem(0), [enc, out, shift])
+    return scored >> fb.AllOf(fb.GetItem(0), lost) >> fb.GetItem(0)
 
 
-def of_a_layer_twice() -> Model:
-    """A block that uses one layer before a list and after it, where a cell reads what an earlier one has made."""
+def of_a_layer_twice() -> Any:
+    """A block that uses one layer before a list and after it, where a cell reads what an earlier one computes."""
     enc, out = fb.Linear(3, "tanh", name="enc"), fb.Linear(2, name="out")
     shift = fb.Parameter([3], "normal", "shift")
     rows = fb.GetItem(0) >> fb.Map(fb.Vector(3))
@@ -86,10 +79,10 @@ def of_a_layer_twice() -> Model:
     label = fb.GetItem(1) >> fb.Scalar("int32")
     lost = fb.Function(ops.cross_entropy) >> fb.Loss()
     scored = fb.AllOf(states >> out, label)
-    return Model(scored >> fb.AllOf(fb.GetItem(0), lost) >> fb.GetItem(0), [enc, out, shift])
+    return scored >> fb.AllOf(fb.GetItem(0), lost) >> fb.GetItem(0)
 
 
-MODELS: dict[str, Callable[[], Model]] = {
+MODELS: dict[str, Callable[[], Any]] = {
     "blocks": of_blocks,
     "a layer twice": of_a_layer_twice,
     "walk": of_walk,
@@ -118,17 +111,17 @@ def trained(program: fb.Program) -> fb.Program:
 @settings(max_examples=4)
 @given(seeds=st.lists(st.integers(0, 2**31), min_size=2, max_size=3))
 def test_fresh_programs_have_the_values_of_new_layers_and_share_nothing(name, backend, seeds):
-    made = MODELS[name]()
-    shared = fb.compile(made.model, backend)
+    template = MODELS[name]()
+    shared = fb.compile(template, backend)
     shared.run(EXAMPLES)
     before = values(shared)
-    programs = [fb.compile(made.model, backend, seed=seed, fresh=True) for seed in seeds]
+    programs = [fb.compile(template, backend, seed=seed, fresh=True) for seed in seeds]
     results = [list(program.run(EXAMPLES)) for program in programs]
     drawn = [values(program) for program in programs]
-    for seed, found, result in zip(seeds, drawn, results, strict=True):
-        new = fb.compile(MODELS[name]().model, backend, seed=seed)
+    for seed, numbers, result in zip(seeds, drawn, results, strict=True):
+        new = fb.compile(MODELS[name](), backend, seed=seed)
         np.testing.assert_allclose(new.run(EXAMPLES), result, rtol=1e-4, atol=1e-6)
-        assert same(values(new), found)
+        assert same(values(new), numbers)
     assert same(drawn[0], drawn[1]) == (seeds[0] == seeds[1])
     trained(programs[0])
     assert not same(values(programs[0]), drawn[0])
@@ -138,10 +131,10 @@ def test_fresh_programs_have_the_values_of_new_layers_and_share_nothing(name, ba
 
 @both_doors
 def test_all_that_a_program_does_reads_its_own_parameters(name):
-    made = MODELS[name]()
-    shared = fb.compile(made.model, "numpy")
-    program = trained(fb.compile(made.model, "numpy", seed=1, fresh=True))
-    new = fb.compile(MODELS[name]().model, "numpy", seed=1)
+    template = MODELS[name]()
+    shared = fb.compile(template, "numpy")
+    program = trained(fb.compile(template, "numpy", seed=1, fresh=True))
+    new = fb.compile(MODELS[name](), "numpy", seed=1)
     new.run(EXAMPLES, losses=True)
     new.params = values(program)
     shared.run(EXAMPLES, losses=True)
@@ -186,23 +179,23 @@ def test_a_saved_program_has_its_own_parameters_whether_they_learn_and_what_come
 
 @both_doors
 def test_a_seed_without_effect_is_warned_of_once(name):
-    made = MODELS[name]()
-    first = fb.compile(made.model, "numpy", seed=1)
+    template = MODELS[name]()
+    first = fb.compile(template, "numpy", seed=1)
     first.run(EXAMPLES, losses=True)
     with warnings.catch_warnings(action="error"):
-        fb.compile(made.model, "numpy", seed=1).run(EXAMPLES, losses=True)
-        fb.compile(made.model, "numpy").run(EXAMPLES, losses=True)
-        fb.compile(made.model, "numpy", seed=2, fresh=True).run(EXAMPLES, losses=True)
+        fb.compile(template, "numpy", seed=1).run(EXAMPLES, losses=True)
+        fb.compile(template, "numpy").run(EXAMPLES, losses=True)
+        fb.compile(template, "numpy", seed=2, fresh=True).run(EXAMPLES, losses=True)
 
     def warned_with(seed: int) -> str:
-        with pytest.warns(UnusedSeedWarning) as found:
-            program = fb.compile(made.model, "numpy", seed=seed)
+        with pytest.warns(UnusedSeedWarning) as caught:
+            program = fb.compile(template, "numpy", seed=seed)
             for _ in range(2):
                 program.run(EXAMPLES)
                 program.run(EXAMPLES, losses=True)
-        assert len(found) == 1
-        assert found[0].filename == __file__
-        return str(found[0].message)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+        return str(caught[0].message)
 
     expected = "fb.compile seed: expected parameters without values, or with those that seed 2 draws, found"
     text = warned_with(2)
@@ -217,7 +210,7 @@ def test_a_seed_without_effect_is_warned_of_once(name):
     assert "other values in out.bias;" in warned_with(1)
     first.params["out.bias"] = [0, 0]
     with warnings.catch_warnings(action="error"):
-        fb.compile(made.model, "numpy", seed=1).run(EXAMPLES, losses=True)
+        fb.compile(template, "numpy", seed=1).run(EXAMPLES, losses=True)
     trained(first)
     assert "enc.weight" in warned_with(1)
 
@@ -226,33 +219,33 @@ def test_a_seed_without_effect_is_warned_of_once(name):
     "init", ["zeros", 0.5, [1.0, 2.0], "normal", lambda rng, shape: rng.normal(size=shape)]
 )
 def test_a_parameter_follows_the_seeds_that_would_give_it_its_value(init):
-    made = fb.Parameter([2], init, "p")
+    parameter = fb.Parameter([2], init, "p")
     drawn = callable(init) or init == "normal"
-    assert made.follows(3) or not drawn
-    made.initialize(3, "layer.p")
-    assert made.follows(3)
-    assert made.follows(4) == (not drawn)
-    made.value[1] += 1
-    assert not made.follows(3)
-    assert not made.follows(4)
+    assert parameter.follows(3) or not drawn
+    parameter.initialize(3, "layer.p")
+    assert parameter.follows(3)
+    assert parameter.follows(4) == (not drawn)
+    parameter.value[1] += 1
+    assert not parameter.follows(3)
+    assert not parameter.follows(4)
 
 
 def test_each_fold_of_a_cross_validation_begins_anew():
     draw = np.random.default_rng(3)
     noise = [(draw.normal(size=(2, 3)).astype("float32"), int(draw.integers(2))) for _ in range(40)]
-    found = {}
-    for name, made in (("blocks", of_blocks()), ("walk", of_walk())):
-        found[name] = []
+    outcomes = {}
+    for name, template in (("blocks", of_blocks()), ("walk", of_walk())):
+        outcomes[name] = []
         for k in range(2):
-            program = fb.compile(made.model, "numpy", seed=k, fresh=True)
+            program = fb.compile(template, "numpy", seed=k, fresh=True)
             rest = [example for i, example in enumerate(noise) if i % 2 != k]
             before = program.run(rest, losses=True).loss / len(rest)
             Trainer(program, fb.Adam(0.05), batch_size=8).fit(rest, epochs=20)
             held_out = noise[k::2]
             pairs = zip(program.run(held_out), held_out, strict=True)
             right = [result.argmax() == label for result, (_, label) in pairs]
-            found[name].append((before, np.mean(right)))
-    for name, folds in found.items():
+            outcomes[name].append((before, np.mean(right)))
+    for name, folds in outcomes.items():
         assert all(before > 0.5 for before, _ in folds), name  # about log 2: nothing was learnt of the labels
         assert all(accuracy < 0.8 for _, accuracy in folds), name
 
@@ -268,10 +261,10 @@ def drawing(name: str) -> Any:
         return noisy(fb.tensor(x))
 
     def deciding(x: Any) -> Any:
-        found = walk(x)
-        while float(found[0]) < 0.5:
-            found = noisy(found * 0.0)
-        return found
+        state = walk(x)
+        while float(state[0]) < 0.5:
+            state = noisy(state * 0.0)
+        return state
 
     blocks = fb.Vector(2) >> fb.Function(lambda x: x + ops.random((2,)))
     return {"blocks": blocks, "walk": walk, "deciding": deciding}[name]
