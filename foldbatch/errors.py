@@ -162,6 +162,10 @@ class ManyRoundsWarning(FoldbatchWarning):
     """A plain function has waited for very many numbers on one example: perhaps its loop has no end."""
 
 
+class UnusedSeedWarning(FoldbatchWarning):
+    """A seed was given for parameters that have values already, which another seed drew, or which changed."""
+
+
 class NumberedNamesWarning(FoldbatchWarning):
     """Parameters are loaded into layers that only a number tells apart, counted in the order of building."""
 

@@ -352,7 +352,7 @@ class Batches:
         """Run batches; return the seconds."""
         start = time.perf_counter()
         for batch in batches:
-            self.program.run(batch)
+            self.program.run(batch, step=0)
         return time.perf_counter() - start
 
     def train(self, batches: Sequence[list[Any]]) -> float:

@@ -139,7 +139,7 @@ def greatest(x: Any) -> Any:
 
 
 def summed(x: Any, axis: int = -1) -> Any:
-    return np.sum(x, axis, x.dtype if x.dtype.kind == "i" else None)
+    return np.sum(x, axis, np.int64 if x.dtype.kind == "i" else None)
 
 
 def magnitude(x: Any, axis: int = -1) -> Any:

@@ -7,6 +7,7 @@ import pytest
 
 sklearn = pytest.importorskip("sklearn")
 
+from sklearn import model_selection  # noqa: E402
 from sklearn.base import clone, is_classifier, is_regressor  # noqa: E402 - behind the question whether it is there
 from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.utils import estimator_checks  # noqa: E402
@@ -166,3 +167,13 @@ def test_records_are_read_by_their_schema():
     assert classifier.predict([{"verb": "sat))"}]).tolist() == ["rest"]
     again = pickle.loads(pickle.dumps(classifier))
     np.testing.assert_array_equal(again.predict_proba(records), classifier.predict_proba(records))
+
+
+def test_folds_of_a_cross_validation_learn_nothing_of_labels_that_are_noise():
+    """Each fit begins anew, whatever the same estimator has learnt before."""
+    draw = np.random.default_rng(1)
+    trees = [parse_brackets(f"(S (N {a}) (V {b}))") for a in "abcdef" for b in "uvwxyz"]
+    classes = draw.permutation(np.arange(len(trees)) % 2)
+    settings = {**SMALL, "hidden": 8, "size": 8, "epochs": 8}
+    scores = model_selection.cross_val_score(StructureClassifier(**settings), trees, classes, cv=3)
+    assert np.mean(scores) < 0.75

@@ -241,7 +241,7 @@ class _Summary(Block[TupleType | SequenceType, TensorType]):
 
 
 class Sum(_Summary):
-    """Adds the tensors of a sequence; zeros if it is empty.
+    """Adds the tensors of a sequence; zeros if it is empty. Integers are added in int64, as by NumPy.
 
     Raises:
         BlockTypeError: when the input is no finite sequence of tensors, or they are bools.
@@ -262,7 +262,7 @@ class Sum(_Summary):
         if node.type.dtype == "bool":  # whose sum would be a bool
             fix = "to count flags, read them with Scalar('int32')"
             raise GraphError(repr(self), "numbers", str(node.type), fix)
-        return node
+        return ops.cast(node, "int64") if node.type.dtype == "int32" else node
 
 
 class Min(_Summary):

@@ -78,6 +78,7 @@ from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
 from foldbatch.model.link import link
 from foldbatch.model.model import Model, asides_of
+from foldbatch.model.replacing import Replacements
 from foldbatch.model.tracer import MAX_CALLS, AtOnce, Decide, Look, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -113,6 +114,7 @@ class Lowered:
     memos: Sequence[str]  # the variables that hold memos, which `foldbatch.blocks.drafts` explains
     max_calls: int
     arithmetic: Arithmetic  # what finds levels
+    replacements: Replacements  # the parameters that the program has in the place of the block's
     trees: TreeProgram | str = field(init=False)  # the same as compiled code, or what keeps it from that
     text: ProgramText = field(init=False, repr=False)  # the program as text
     code: CodeType = field(init=False, repr=False)  # the same, compiled, with variables that are shared
@@ -184,7 +186,8 @@ class Lowered:
         return traces
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Lowered:
-        return lower(self.origin, policy or self.policy, self.max_calls, asides, self.arithmetic)
+        options = self.max_calls, asides, self.arithmetic, self.replacements
+        return lower(self.origin, policy or self.policy, *options)
 
     @property
     def parameters(self) -> Sequence[Parameter]:
@@ -198,7 +201,7 @@ class Lowered:
         raise BlockTypeError("Program.debug", "a program of a plain function", "one of blocks", fix)
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
-        return to_plain(self.origin, parameters)
+        return to_plain(self.origin, parameters, self.replacements)
 
     # -- by the program
 
@@ -321,16 +324,22 @@ def lower(
     max_calls: int = MAX_CALLS,
     asides: frozenset[str] = ASIDES,
     arithmetic: Arithmetic = NUMPY,
+    replacements: Replacements | None = None,
 ) -> Lowered:
     """Build a block whose input is one example, a Python object.
 
     Where one of `asides` is missing, so is all that serves nothing else.
     """
-    return linked(block, built(block, asides), policy, max_calls, arithmetic)
+    return linked(block, built(block, asides), policy, max_calls, arithmetic, replacements)
 
 
 def linked(
-    block: AnyBlock, made: Built, policy: Policy, max_calls: int = MAX_CALLS, arithmetic: Arithmetic = NUMPY
+    block: AnyBlock,
+    made: Built,
+    policy: Policy,
+    max_calls: int = MAX_CALLS,
+    arithmetic: Arithmetic = NUMPY,
+    replacements: Replacements | None = None,
 ) -> Lowered:
     """Return a block that has been built as it is ready to run; arguments are those of `lower`.
 
@@ -340,9 +349,12 @@ def linked(
     if made.walks:
         fix = "give it to foldbatch.compile, which runs it as a walk"
         raise BlockTypeError(shown(block), "a block whose cells are all known", "one that calls walks", fix)
-    model = link(made.drafts, made.type, made.results, made.parameters)
+    replacements = Replacements() if replacements is None else replacements
+    for draft in made.drafts:
+        replacements.in_draft(draft)
+    model = link(made.drafts, made.type, made.results, [replacements.of(p) for p in made.parameters])
     own = made.globals, made.collections, made.memos
-    return Lowered(block, made.functions, model, policy, *own, max_calls, arithmetic)
+    return Lowered(block, made.functions, model, policy, *own, max_calls, arithmetic, replacements)
 
 
 def _of_trees(tracer: Lowered) -> TreeProgram | str:

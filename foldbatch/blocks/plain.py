@@ -72,9 +72,14 @@ class Plain(msgspec.Struct, forbid_unknown_fields=True):
     block: int  # the number of the block itself
 
 
-def to_plain(block: AnyBlock, names: Mapping[str, Parameter]) -> Written:
-    """Return a block as plain data; numbers of the parameters in `names` are stored elsewhere."""
-    writer = _Writer({parameter: name for name, parameter in names.items()})
+def to_plain(
+    block: AnyBlock, names: Mapping[str, Parameter], replacements: Mapping[Parameter, Parameter] | None = None
+) -> Written:
+    """Return a block as plain data; numbers of the parameters in `names` are stored elsewhere.
+
+    Those in `names` may be replacements of the block's.
+    """
+    writer = _Writer({parameter: name for name, parameter in names.items()}, replacements or {})
     number = writer.number(block)
     definitions = []
     for declaration in writer.declared:  # grows meanwhile
@@ -156,9 +161,11 @@ class _Begun:
 
 
 class _Writer(Sink):
-    def __init__(self, names: Mapping[Parameter, str]) -> None:
+    def __init__(self, names: Mapping[Parameter, str], replacements: Mapping[Parameter, Parameter]) -> None:
         super().__init__(names.values())
-        self.names = names
+        replaced = {layers: names[p] for layers, p in replacements.items() if p in names}
+        self.names = {**names, **replaced}
+        self.replacements = replacements
         self.things: list[Thing] = []
         self.declared: list[ForwardDeclaration] = []
         # by id, each with the object itself, so that no other one can get this id
@@ -202,7 +209,7 @@ class _Writer(Sink):
     def _content(self, thing: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         match thing:
             case Parameter():
-                settings = settings_of(thing)
+                settings = settings_of(self.replacements.get(thing, thing))
                 if not thing.given:
                     del settings["name"]
                 if thing not in self.names:

@@ -19,7 +19,8 @@ from foldbatch.engines.parts import ForwardPart, sum_losses
 from foldbatch.engines.results import numbers_in, walk
 from foldbatch.engines.runner import Runner, Work
 from foldbatch.engines.visits import DataGradients
-from foldbatch.params.parameters import Array, Gradient, Parameter
+from foldbatch.params.gradients import BatchGradients
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system.processes import start_in_each_process
 
 
@@ -27,7 +28,7 @@ from foldbatch.system.processes import start_in_each_process
 class Gradients:
     """What the backward pass of a held batch yields."""
 
-    parameters: dict[Parameter, Gradient]  # by parameter
+    parameters: BatchGradients[Parameter]
     visits: list[DataGradients]  # per part of the batch, of data, where the runner's cells yield them
 
     def of_data(self, cell: int, feed: int) -> Array:

@@ -38,6 +38,7 @@ class Derived:
     gradients: dict[Parameter, Gradient]  # the gradients, by parameter
     visits: DataGradients  # the gradients of data, where the model's cells yield them
     size: int  # how many examples the part has
+    called: Sequence[int]  # the cells that it calls
     results: Results | None = None  # its results and metrics, where they are asked for
 
 

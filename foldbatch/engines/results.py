@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import NotAskedError, UnknownNameError, counted
+from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Array
 from foldbatch.system.showing import Printed
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
@@ -136,7 +137,7 @@ class StepResult:
 
     loss: float  # the float sum of all losses
     losses: dict[str, float]  # the float sum of the losses of each name
-    gradients: dict[str, Any]  # of `loss`, by parameter name; as of `Program.value_and_grad`
+    gradients: BatchGradients[str]  # of `loss`, by parameter name; as of `Program.value_and_grad`
     results: Results  # one per example, in order
     metrics: Metrics  # by name
 

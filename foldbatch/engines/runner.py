@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from statistics import median
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
@@ -32,6 +32,7 @@ from foldbatch.engines.visits import DataGradients
 from foldbatch.errors import BackendError, ParameterError
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.model import Model
+from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
@@ -39,6 +40,7 @@ from foldbatch.scheduler.record import Few
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
+from foldbatch.static.graph import PARAMETER, reachable
 from foldbatch.system.processes import start_in_each_process
 
 R = TypeVar("R")
@@ -161,7 +163,7 @@ class Runner:
 
     def value_and_grad(
         self, batch: Work, step: int, numbers: Sequence[int] = ()
-    ) -> tuple[float, dict[Parameter, Gradient]]:
+    ) -> tuple[float, BatchGradients[Parameter]]:
         """Return the summed loss, and its gradient for every trainable parameter of the model.
 
         The examples of a part of a larger batch have `numbers` in that.
@@ -172,7 +174,7 @@ class Runner:
         parts = self._each(partial(self._differentiate, step, None, numbers=given), batch, training=True)
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 
-    def step(self, batch: Work, step: int) -> tuple[Results, dict[Parameter, Gradient]]:
+    def step(self, batch: Work, step: int) -> tuple[Results, BatchGradients[Parameter]]:
         """Return what `value_and_grad` returns, with results and metrics of the same training pass."""
         parts = self._each(partial(self._differentiate, step, None, asides=ASIDES), batch, training=True)
         results = [part.results for part in parts if part.results is not None]
@@ -180,7 +182,7 @@ class Runner:
 
     def vjp(
         self, traces: list[Trace], step: int, seeds: Seeds | None, gather: Callable[[DataGradients], Metrics]
-    ) -> tuple[Results, dict[Parameter, Gradient]]:
+    ) -> tuple[Results, BatchGradients[Parameter]]:
         """Return the gradients of data, and those of parameters.
 
         Without seeds, the cotangents of results, gradients come from losses alone. `gather` turns the
@@ -212,7 +214,7 @@ class Runner:
     @alone
     def backward(
         self, parts: Sequence[ForwardPart], cotangents: Sequence[Cotangents], *, visited: bool
-    ) -> tuple[list[DataGradients], dict[Parameter, Gradient]]:
+    ) -> tuple[list[DataGradients], BatchGradients[Parameter]]:
         """Run parts that `forward` has begun backward, once, from cotangents of their values.
 
         Returns the gradients of data per part, where `visited` with their calls, and those of parameters.
@@ -271,9 +273,20 @@ class Runner:
             phases["backward"] = time.perf_counter() - start
         return batch, ready, phases
 
-    def _summed(self, parts: Sequence[Derived]) -> dict[Parameter, Gradient]:
+    @cached_property
+    def _readers(self) -> dict[Parameter, frozenset[int]]:
+        """The cells that read each parameter."""
+        readers: dict[Parameter, set[int]] = {}
+        for k, cell in enumerate(self.model.cells):
+            for node in reachable(cell.training.graph.results):
+                if node.op is PARAMETER:
+                    readers.setdefault(node.attrs["parameter"], set()).add(k)
+        return {parameter: frozenset(cells) for parameter, cells in readers.items()}
+
+    def _summed(self, parts: Sequence[Derived]) -> BatchGradients[Parameter]:
         """Return the gradients of all trainable parameters, summed over the parts of a batch."""
         gradients: dict[Parameter, Gradient] = {}
+        called = {k for part in parts for k in part.called}
         for parameter in self.model.parameters:
             if parameter.trainable:
                 if parameter in self._frozen:  # its gradient is nowhere computed
@@ -284,7 +297,11 @@ class Runner:
                 terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
                 sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
                 gradients[parameter] = total(terms, sums) if terms else self._no_gradient(parameter)
-        return gradients
+        if len(called) == len(self.model.cells):  # as in most batches
+            return BatchGradients(gradients)
+        return BatchGradients(
+            gradients, [p for p in gradients if called.isdisjoint(self._readers.get(p, ()))]
+        )
 
     def _no_gradient(self, parameter: Parameter) -> Gradient:
         """Return a gradient of zeros, sparse where other batches yield sparse gradients."""
@@ -442,7 +459,8 @@ class Runner:
             }
         calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if visited else []
         visits = DataGradients(inputs, calls, [merged.examples(k) for k in range(len(calls))])
-        return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces))
+        called = [k for k, order in enumerate(orders) if len(order)]
+        return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces), called)
 
 
 def _in_turn(

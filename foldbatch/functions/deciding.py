@@ -114,7 +114,7 @@ def few(
     """
     if COUNTERS[0] - notes.start > FEW:
         return None
-    rounds.read(tracer.learnt.own)
+    rounds.read(tracer.learnt.replacements)
     rounds.store.clear()
     before, whose = rounds.linked, [*range(len(numbers))]
     if COUNTERS[0] > notes.start:
@@ -151,7 +151,7 @@ class UnderWay:
         keep_going: bool = False,  # whether others go on where the walk of one raises an exception
     ) -> None:
         self._rounds, self._tracer = rounds, tracer
-        rounds.read(tracer.learnt.own)
+        rounds.read(tracer.learnt.replacements)
         self._traced, self._keep_going = traced, keep_going
         self._start = self._first = COUNTERS[0]
         self.notes = Notes(self._start)

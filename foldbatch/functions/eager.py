@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from foldbatch.functions import notes
 from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Slow, go_slow
-from foldbatch.functions.learnt import with_own
 from foldbatch.functions.mixed import BlockInWalk, Eagerly, Slots
 from foldbatch.functions.noted import is_named, replaced
 from foldbatch.functions.specs import rebuilt, too_deep
@@ -22,6 +20,7 @@ from foldbatch.functions.suspended import finished
 from foldbatch.functions.values import Value, released, typed_class, value_class
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
+from foldbatch.model.replacing import Replacements
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
@@ -77,7 +76,7 @@ class _Eager:
     key: int = 0
     visits: list[tuple[int, str, tuple[Any, Any]]]  # of metrics: when, name, and what is collected
     begin: Callable[[Parameter], None]
-    own: Mapping[Parameter, Parameter]
+    replacements: Replacements
 
 
 def run(
@@ -85,16 +84,16 @@ def run(
     example: Any,
     dtype: str | None = None,
     begin: Callable[[Parameter], None] = lambda _: None,
-    own: Mapping[Parameter, Parameter] = MappingProxyType({}),
+    replacements: Replacements | None = None,
 ) -> Seen:
     """Run a walk on one example, with real numbers of one precision, or that of each tensor.
 
-    `begin` is given each parameter before it is read; `own` are read in the place of some.
+    `begin` is given each parameter before it is read; `replacements` are read in the place of some.
 
     Raises:
         ExampleError: when a datum is not what its cell reads.
     """
-    with _mode(dtype, begin, own) as seen:
+    with _mode(dtype, begin, Replacements() if replacements is None else replacements) as seen:
         known = notes.note(lambda x: finished(partial(walk, x)), [example], [0], [], 1 << 60)
         try:
             seen.result = _arrays(known.results[0])
@@ -107,12 +106,12 @@ def run(
 
 @contextmanager
 def _mode(
-    dtype: str | None, begin: Callable[[Parameter], None], own: Mapping[Parameter, Parameter]
+    dtype: str | None, begin: Callable[[Parameter], None], replacements: Replacements
 ) -> Iterator[Seen]:
     with notes.LOCK:
         first, _Eager.seen, _Eager.dtype, _Eager.key = Slow.call, Seen(), dtype, 0
         _Eager.visits = []
-        Slow.call, _Eager.begin, _Eager.own = _call, staticmethod(begin), own
+        Slow.call, _Eager.begin, _Eager.replacements = _call, staticmethod(begin), replacements
         go_slow(on=True)
         try:
             yield _Eager.seen
@@ -153,9 +152,9 @@ def _computed(
     """Compute a call, given what its inputs are, and return its outputs; marks are numbers of visits."""
     draft = signature.draft
     for parameter in signature.parameters:
-        _Eager.begin(_Eager.own.get(parameter, parameter))
-    ends = with_own(signature.ends, _Eager.own)
+        _Eager.begin(_Eager.replacements.of(parameter))
     nodes, values = [*given], [*given.values()]
+    ends = _Eager.replacements.in_nodes(signature.ends, nodes)
     graph = in_phase(Graph(tuple(nodes), tuple(ends)), training=False)
     found = iter(evaluate(graph, values, _Eager.dtype))
     made = [np.asarray(next(found)) for _ in signature.outputs]

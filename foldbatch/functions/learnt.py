@@ -8,9 +8,9 @@ from itertools import chain
 
 from foldbatch.errors import WalkError
 from foldbatch.functions.cells import Signature
-from foldbatch.model.drafts import Draft, components
+from foldbatch.model.drafts import components
+from foldbatch.model.replacing import Replacements
 from foldbatch.params.parameters import Parameter
-from foldbatch.static.graph import Node, parameter_node, substitute
 from foldbatch.types import Type
 
 Output = tuple[Signature, int]  # of a cell
@@ -30,15 +30,17 @@ class Learnt:
     # in the order in which cells were first called
     parameters: dict[Parameter, None] = field(default_factory=dict)
     version: int = 0  # how often it grew
-    # the parameters that a program which was read from a file has in the place of those of the layers that
-    # the walk calls: other programs go on with theirs
-    own: dict[Parameter, Parameter] = field(default_factory=dict)
+    # the parameters that the program has in the place of those of the layers that the walk calls
+    replacements: Replacements = field(default_factory=Replacements)
     decides: bool = False  # whether the walk has asked for a number
 
     def copy(self) -> Learnt:
-        """Return what is known now, which goes on as it is while this grows."""
-        own, wires, parameters = dict(self.own), dict(self.wires), dict(self.parameters)
-        return replace(self, cells=dict(self.cells), wires=wires, parameters=parameters, own=own)
+        """Return what is known now, which goes on as it is while this grows.
+
+        Replacements are the same ones, as what has been computed reads them.
+        """
+        wires, parameters = dict(self.wires), dict(self.parameters)
+        return replace(self, cells=dict(self.cells), wires=wires, parameters=parameters)
 
     def admit(self, signatures: Sequence[Signature]) -> None:
         """Take over cells, and parameters in the order in which these were made; refuse unlike metrics."""
@@ -48,22 +50,8 @@ class Learnt:
             if shapes.setdefault(name, found := node.type.shape) != found:
                 expected = f"shape {shapes[name]}, as elsewhere under this name"
                 raise WalkError(f"fb.metric {name!r}", expected, f"shape {found}", "use another name")
-        parameters = [self.own.get(p, p) for signature in signatures for p in signature.parameters]
+        parameters = [self.replacements.of(p) for signature in signatures for p in signature.parameters]
         self.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
-
-
-def with_own(nodes: Sequence[Node], own: Mapping[Parameter, Parameter]) -> list[Node]:
-    """Return what nodes are when they read other parameters."""
-    if not own:
-        return list(nodes)
-    return substitute(nodes, {parameter_node(p): parameter_node(mine) for p, mine in own.items()})
-
-
-def owned(draft: Draft, own: Mapping[Parameter, Parameter]) -> None:
-    left = iter(with_own(draft.results, own))
-    draft.outputs = {next(left): flow for flow in draft.outputs.values()}
-    draft.losses = [(name, next(left)) for name, _ in draft.losses]
-    draft.metrics = [(name, next(left)) for name, _ in draft.metrics]
 
 
 SHOWN = 8  # names of a group

@@ -30,8 +30,8 @@ from foldbatch.model.columns import column
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
+from foldbatch.model.replacing import Replacements
 from foldbatch.model.rounds import FAILED, LEFT_OUT, LENGTH, NUMBER
-from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.types import TensorType
 
@@ -189,9 +189,9 @@ class Rounds:
         """The model that computes rounds; another one once something new has come."""
         return self._linked
 
-    def read(self, own: dict[Parameter, Parameter]) -> None:
-        """Read parameters of a program's own in the place of those of layers, see `Learnt.own`."""
-        self._learnt.own = own
+    def read(self, replacements: Replacements) -> None:
+        """Read a program's parameters in the place of those of layers."""
+        self._learnt.replacements = replacements
 
     def compute(self, given: Pending) -> list[Any]:
         """Compute what was noted since the last round, and put it into the store.

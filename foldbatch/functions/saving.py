@@ -77,6 +77,7 @@ class WrittenWalk(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     # the names of all, in the order of the program, and whether they are trained
     parameters: list[tuple[str, bool]]
     decides: bool = False  # whether it has asked for a number
+    fresh: bool = False  # whether parameters of cells to come are the program's own, too
 
 
 # -- writing
@@ -102,7 +103,7 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     cells = []
     for signature in learnt.cells:
         arguments = [(name, _spec_data(spec, signature, sink)) for name, spec in signature.specs.items()]
-        read = [(p.path, names[learnt.own.get(p, p)]) for p in signature.parameters]
+        read = [(p.path, names[learnt.replacements.of(p)]) for p in signature.parameters]
         cells.append(WrittenCell(_cell_data(signature.cell, places, sink), arguments, read))
     unread = parameters.keys() - {name for cell in cells for _, name in cell.parameters}
     if unread:
@@ -118,7 +119,8 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     if sink.lost:
         raise _refused("the result", sink.lost[0])
     trained = [(name, parameter.trainable) for name, parameter in parameters.items()]
-    plain = WrittenWalk(found, cells, wires, outputs(learnt.results), result, trained, learnt.decides)
+    flags = learnt.decides, learnt.replacements.fresh
+    plain = WrittenWalk(found, cells, wires, outputs(learnt.results), result, trained, *flags)
     return Written(plain, sink.arrays)
 
 
@@ -285,6 +287,7 @@ def from_written(
         raise refused("parameters that no cell reads")
     learnt.version = 1 if learnt.cells or learnt.result is not None else 0
     learnt.decides = plain.decides
+    learnt.replacements.fresh = plain.fresh
     learnt.parameters = dict.fromkeys(parameters[name] for name, _ in plain.parameters)
     return walk, learnt, {name: parameters[name] for name, _ in plain.parameters}
 
@@ -467,18 +470,16 @@ def _read_cell(
         raise ModelError(where, expected, ", ".join(p.path for p in read) or "none", CHANGED)
     trained = dict(walk.parameters)
     for parameter, (_, name) in zip(read, plain.parameters, strict=True):
-        if parameter not in learnt.own:
+        if parameter not in learnt.replacements:
             if name in parameters or name not in source.arrays or name not in trained:
                 raise refused(f"no numbers for {parameter.path}, or those of another one: {name!r}")
-            own = Parameter(
-                parameter.type, parameter.init, parameter.name, trainable=trained[name], owner=parameter.owner
-            )
-            own.given, own.number = parameter.given, parameter.number
-            own.assign(source.arrays[name], name)
-            learnt.own[parameter] = parameters[name] = own
-        if parameters.get(name) is not learnt.own[parameter]:
+            twin = parameter.twin()
+            twin.trainable = trained[name]
+            twin.assign(source.arrays[name], name)
+            learnt.replacements[parameter] = parameters[name] = twin
+        if parameters.get(name) is not learnt.replacements[parameter]:
             raise refused(f"two names of {parameter.path}")
-        learnt.parameters[learnt.own[parameter]] = None
+        learnt.parameters[learnt.replacements[parameter]] = None
     learnt.cells[signature] = None
 
 

@@ -22,7 +22,7 @@ from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions import coded
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
-from foldbatch.functions.learnt import Learnt, Output, owned, remarks
+from foldbatch.functions.learnt import Learnt, Output, remarks
 from foldbatch.functions.noted import (
     Noted,
     Owners,
@@ -177,7 +177,7 @@ class FunctionTracer:
         return [*remarks(self.learnt, {s: n for (s, _), n in zip(cells, calls, strict=True) if n})]
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
-        return run(self.walk, example, begin=begin, own=self.learnt.own)
+        return run(self.walk, example, begin=begin, replacements=self.learnt.replacements)
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
         return written(self.walk, self.learnt, parameters)
@@ -450,7 +450,7 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
             for m, (_, wire) in enumerate(members):
                 for source in sorted(learnt.wires.get((signature, m, s), ()), key=order):
                     flows[source].feed(wire)
-        owned(draft, learnt.own)
+        learnt.replacements.in_draft(draft)
         if "losses" not in asides:
             draft.losses = []
         if "metrics" not in asides:

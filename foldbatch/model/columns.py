@@ -190,13 +190,51 @@ def _column(
         if low < least or high > most:
             held = low >= -(2**63) and high < 2**63
             raise bad(f"declare {WIDER.get(declared, 'int64') if held else 'float64, which rounds it'}")
-    if array.dtype != np.float64 or type_.dtype != "float32":
+    if not type_.is_float or array.dtype.kind == "b" or _survives(array, _digits(type_.dtype)):
         return array.astype(type_.dtype, copy=False)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         result = array.astype(type_.dtype)
-    if (np.isinf(result) & np.isfinite(array)).any():
-        raise bad("declare float64, or scale the data")
+        if (np.isinf(result) & np.isfinite(array)).any():
+            raise bad("declare float64, or scale the data")
+        suspects = _suspects(array, result)
+    mixed = type(items) is list and array.dtype.kind == "f"  # NumPy has made floats of all of them
+    if suspects.size and any(_rounds(item, type_.dtype) for item in (items if mixed else suspects.tolist())):
+        wider = "int64" if type_.dtype == "float64" else "float64"
+        raise bad(f"{type_.dtype} would round it: declare {wider}, or give it as a float, which is rounded")
     return result
+
+
+def _survives(array: NDArray[Any], largest: int) -> bool:
+    """Return whether no number of an array is beyond the whole numbers that a dtype of floats has all of."""
+    if not array.size or array.itemsize < 4:
+        return True
+    return bool(-largest <= array.min() and array.max() <= largest)  # False where there is a NaN
+
+
+def _suspects(array: NDArray[Any], result: NDArray[Any]) -> NDArray[Any]:
+    """Return the numbers of an array that may be whole numbers which another dtype of floats has rounded."""
+    large = np.abs(result) >= _digits(result.dtype.name)
+    if array.dtype.kind == "f":
+        large &= (array == np.rint(array)) & ((result != array) | (np.abs(array) >= _digits("float64")))
+    suspects: NDArray[Any] = array[large]
+    return suspects
+
+
+def _rounds(item: Any, dtype: str) -> bool:
+    """Return whether a dtype of floats rounds a whole number of an item, which may be nested lists."""
+    if isinstance(item, list | tuple):
+        return any(_rounds(part, dtype) for part in item)
+    if isinstance(item, np.ndarray) and item.dtype.kind in "iu":
+        return any(_rounds(part, dtype) for part in item.ravel().tolist())
+    if not isinstance(item, int | np.integer) or isinstance(item, bool):
+        return False
+    return abs(int(item)) > _digits(dtype) and int(np.dtype(dtype).type(item)) != item
+
+
+@cache
+def _digits(dtype: str) -> int:
+    """Return up to which whole number a dtype of floats has all of them."""
+    return 1 << (int(np.finfo(dtype).nmant) + 1)
 
 
 @cache

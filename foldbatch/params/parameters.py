@@ -60,6 +60,8 @@ INITIALIZERS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], ArrayLi
     "orthogonal": _orthogonal,  # Saxe et al. 2014, section 3
 }
 
+CONSTANTS = "zeros", "ones"  # the initialisers that draw nothing
+
 
 def _truth(where: str, value: Any) -> bool:
     return truth(where, value, ParameterError, "False freezes a parameter")
@@ -120,6 +122,7 @@ class Parameter(Closed, Stored):
 
     Attributes:
         away: where its numbers are, while a device has newer ones than `value`; else None.
+        drawn: the seed and the name from which its first numbers were drawn; None where they were assigned.
         cells: those of ops that plain functions do with it, by what tells them apart.
 
     Raises:
@@ -138,6 +141,7 @@ class Parameter(Closed, Stored):
         "away",
         "cells",
         "copied",
+        "drawn",
         "given",
         "init",
         "name",
@@ -176,6 +180,7 @@ class Parameter(Closed, Stored):
         self.owner = owner
         self.trainable = trainable
         self._value: Array | None = None
+        self.drawn: tuple[int, str] | None = None
         self.away: Away | None = None
         self.cells: dict[Any, Any] = {}
         if not isinstance(init, str) and not callable(init) and np.ndim(init) > 0:
@@ -195,18 +200,50 @@ class Parameter(Closed, Stored):
     def initialize(self, seed: int, name: str) -> None:
         """Draw the array if there is none yet, from `seed` and the full `name` alone."""
         if self._value is None:
-            rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-            if isinstance(self.init, str):
-                drawn = INITIALIZERS[self.init](rng, self.type.shape)
-            elif callable(self.init):
-                try:
-                    drawn = self.init(rng, self.type.shape)
-                except TypeError as error:
-                    expected = "an init that takes a generator of NumPy and a shape"
-                    raise ParameterError(name, expected, str(error), "as lambda rng, shape: ...") from error
-            else:
-                drawn = np.full(self.type.shape, self.init)
-            self.assign(drawn, name)
+            self.assign(self._initial(seed, name), name)
+            self.drawn = seed, name
+
+    def _initial(self, seed: int, name: str) -> ArrayLike:
+        rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+        if isinstance(self.init, str):
+            return INITIALIZERS[self.init](rng, self.type.shape)
+        if callable(self.init):
+            try:
+                return self.init(rng, self.type.shape)
+            except TypeError as error:
+                expected = "an init that takes a generator of NumPy and a shape"
+                raise ParameterError(name, expected, str(error), "as lambda rng, shape: ...") from error
+        return np.broadcast_to(np.asarray(self.init), self.type.shape)
+
+    def follows(self, seed: int) -> bool:
+        """Return whether it has no numbers yet, or still those that a seed draws, under whatever name.
+
+        The numbers are drawn once more and compared, as they may have been changed in place.
+
+        >>> bias = Parameter([2], "normal", "bias")
+        >>> bias.initialize(1, "layer.bias")
+        >>> bias.follows(1), bias.follows(2)
+        (True, False)
+        >>> bias.value[0] = 0
+        >>> bias.follows(1)
+        False
+        """
+        if self._value is None:
+            return True
+        at_random = callable(self.init) or (isinstance(self.init, str) and self.init not in CONSTANTS)
+        if at_random and (self.drawn is None or self.drawn[0] != seed):
+            return False
+        name = self.path if self.drawn is None else self.drawn[1]
+        return np.array_equal(self.value, self.fitting(self._initial(seed, name), name))
+
+    def twin(self) -> Parameter:
+        """Return another parameter of its layer, name and initialiser, with no numbers that were learnt."""
+        made = Parameter(self.type, self.init, self.name, trainable=self.trainable, owner=self.owner)
+        made.given = self.given
+        made.placed = self.placed
+        made.number = self.number
+        made.copied = self.copied
+        return made
 
     def __bool__(self) -> bool:
         return super().__bool__() if is_symbolic() else True

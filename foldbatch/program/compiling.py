@@ -33,6 +33,7 @@ from foldbatch.functions.modules import is_walk, refuse_no_walk
 from foldbatch.functions.saving import from_written
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.drafts import ASIDES
+from foldbatch.model.replacing import Replacements
 from foldbatch.model.tracer import MAX_CALLS, Tracer
 from foldbatch.params.parameters import ParameterStore, name_parameters
 from foldbatch.program.program import Program
@@ -79,7 +80,8 @@ def compile(
     block: Any,
     backend: BackendName = "auto",
     *,
-    seed: int = 0,
+    seed: int | None = None,
+    fresh: bool = False,
     threads: int | None = None,
     launch: Launch = "auto",
     debug: bool = False,
@@ -95,7 +97,11 @@ def compile(
             ``auto``, the first of ``llvm`` and ``numpy`` that works here, or what the variable
             ``FOLDBATCH_BACKEND`` names; or, for tests, ``reference`` (one call at a time in float64: slow,
             right).
-        seed: from which parameters that have no value yet draw theirs.
+        seed: from which parameters draw their first values, and dropout and sampling their numbers; 0 where
+            none is given. Layers keep the values that they have: a seed that they ignore is warned of.
+        fresh: whether the program has parameters of its own, which begin anew from the seed. Those of the
+            layers stay as they are, for other programs: each of an ensemble, and of a cross-validation, is
+            one ``fb.compile(model, seed=k, fresh=True)``. Parameters that are frozen now are frozen there.
         threads: into how many parts a large batch is cut, to run side by side; by default the
             cores at hand. A GPU takes a batch whole. Results differ with it by rounding only. With the
             backend ``llvm`` and two or more, a second core helps with batches too small to be cut, too.
@@ -131,15 +137,35 @@ def compile(
         BackendError: when what the backend needs is not installed or does not work, or when it does not have
             the precision or the way to launch.
 
+    Warns once a program: `UnusedSeedWarning`, when a seed is given and parameters have values already which
+    it did not draw, or which have changed since. Of a plain function that is known at the first batch.
+
     >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
     >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
     [[1.0, 4.0], [], [9.0]]
     """
+    if seed is not None:
+        refuse_no_count("seed", seed, 0)
+    settings: dict[str, Any] = {"threads": threads, "launch": launch, "debug": debug, "options": options}
+    return compiled(block, backend, seed or 0, fresh=fresh, checks_seed=seed is not None, **settings)
+
+
+def compiled(
+    block: Any,
+    backend: BackendName,
+    seed: int,
+    *,
+    fresh: bool = False,
+    checks_seed: bool = False,
+    options: CompileOptions | None = None,
+    **settings: Any,
+) -> Program:
+    """Do what `compile` does; `checks_seed` is whether to warn of a seed that parameters ignore."""
     chosen = _options_in(options)
     _refuse_unknown("compile options", chosen, tuple(OPTIONS))
-    refuse_no_count("seed", seed, 0)
-    lowered, prepared = _prepare(block, backend, chosen, threads=threads, launch=launch, debug=debug)
-    return Program(lowered, prepared, seed)
+    learnt = Learnt(replacements=Replacements(fresh=truth("fresh", fresh)))
+    lowered, prepared = _prepare(block, backend, chosen, **{"threads": None, **settings}, learnt=learnt)
+    return Program(lowered, prepared, seed, checks_seed=checks_seed)
 
 
 def _options_in(options: Any) -> Mapping[str, Any]:
@@ -190,7 +216,8 @@ def _prepare(
         block = as_block(block)
         made = built(block, asides)
         if not made.walks:
-            return linked(block, made, grouping, most, arithmetic), options
+            replacements = None if learnt is None else learnt.replacements
+            return linked(block, made, grouping, most, arithmetic, replacements), options
     return FunctionTracer(block, grouping, most, asides, arithmetic, learnt), options
 
 

@@ -141,12 +141,12 @@ class Deciding:
             self._trees[key] = weakref.ref(tree, partial(_forget, self._trees, key))
         return found if isinstance(found, Results) else Results(found)
 
-    def begun(self, tracer: Tracer) -> UnderWay:
-        """Return an empty batch that examples join between rounds, for inference."""
+    def begun(self, tracer: Tracer, step: int = 0) -> UnderWay:
+        """Return an empty batch that examples join between rounds, for inference, with a step's draws."""
         if not isinstance(tracer, FunctionTracer):
             fix = "give its examples to run"
             raise BlockTypeError("Continuous", "a program of a plain function", "one of a block", fix)
-        return UnderWay(self.rounds, self.computing(0, training=False), tracer, keep_going=True)
+        return UnderWay(self.rounds, self.computing(step, training=False), tracer, keep_going=True)
 
     def _decide(self, computing: RoundEngine, *given: Any, careful: bool) -> Any:
         with single_threaded_blas():

@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,7 +23,8 @@ from foldbatch.errors import BlockTypeError, counted
 from foldbatch.functions.notes import iterator_in
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.model.tracer import Tracer
-from foldbatch.params.parameters import Array, Gradient, Parameter, ParameterStore
+from foldbatch.params.gradients import BatchGradients, by_name
+from foldbatch.params.parameters import Array, Parameter, ParameterStore
 from foldbatch.program.deciding import Deciding
 from foldbatch.program.predicting import predictions
 from foldbatch.program.saving import Notes, write
@@ -84,16 +86,20 @@ class Program(Closed, Printed):
         options: Options,
         seed: int,
         parameters: Mapping[str, Parameter] = MappingProxyType({}),
+        *,
+        checks_seed: bool = False,
     ) -> None:
         self.lowered = lowered
         self.options = options
         self.seed = seed
         self.steps_drawn = 0
+        self._runs = count()  # the steps of runs, apart from those of training, which no run must change
         self.notes: Notes = {}
         self._drawn = 0  # the step that random numbers were last drawn for
         self._params = ParameterStore(parameters)
         self._deciding = Deciding(options, seed, self._admit)
         self._warned = Warned(self._params)
+        self._checks_seed = checks_seed
         self._variants = Variants(lowered, self._made_ready)
         self._params.updates = self._runner.engine.updates
 
@@ -107,8 +113,16 @@ class Program(Closed, Printed):
         others = [parameter for parameter in parameters if parameter not in known]
         if others:
             self._params.admit(others)
+            deaf = self._deaf(others) if self._checks_seed else []
             for name, parameter in self._params.parameters.items():
                 parameter.initialize(self.seed, name)
+            if deaf:
+                self._warned.of_seed(self.seed, deaf)
+
+    def _deaf(self, parameters: Collection[Parameter]) -> list[str]:
+        """Return the names of those parameters that have other values than the program's seed draws."""
+        named = self._params.parameters.items()
+        return [name for name, p in named if p in parameters and not p.follows(self.seed)]
 
     @property
     def _ready(self) -> ReadyModel:
@@ -275,7 +289,7 @@ class Program(Closed, Printed):
         losses: bool = False,
         metrics: bool = False,
         return_exceptions: bool = False,
-        step: int = 0,
+        step: int | None = None,
     ) -> Results:
         """Return one result per example, in order; with losses and metrics where they are asked for.
 
@@ -288,7 +302,8 @@ class Program(Closed, Printed):
             losses: whether the results have `loss`, the float sum of all, and `losses`, by name.
             metrics: whether they have `metrics`, by name.
             return_exceptions: whether what a plain function raises for an example is its result, no error.
-            step: the step that random numbers are drawn for, where a model draws some to infer.
+            step: where a model draws random numbers to infer, they are drawn anew at each call, those of the
+                program's seed; the same step, a number, draws the same again.
 
         Raises:
             BlockTypeError: when an option is not a bool, or `return_exceptions` cannot be.
@@ -306,7 +321,10 @@ class Program(Closed, Printed):
             for name, value in (*asked.items(), ("return_exceptions", return_exceptions)):
                 truth(f"run {name}", value)
             asides = frozenset([name for name, value in asked.items() if value])
-        refuse_no_count("run step", step, 0)
+        if step is None:
+            step = next(self._runs)
+        else:
+            refuse_no_count("run step", step, 0)
         batch = examples if isinstance(examples, Planned) else listed(examples)
         decided = self._deciding.results(self.lowered, batch, asides, step, keep_going=return_exceptions)
         if decided is not None:
@@ -321,11 +339,12 @@ class Program(Closed, Printed):
 
     def value_and_grad(
         self, examples: Iterable[Any] | Planned, *, step: int | None = None, numbers: Sequence[int] = ()
-    ) -> tuple[float, dict[str, Any]]:
+    ) -> tuple[float, BatchGradients[str]]:
         """Return the float sum of all losses over the batch, and its gradients by parameter name.
 
         A gradient has its parameter's shape; that of an embedding is a `SparseRows`, whose
-        `dense()` does. Frozen parameters have none. Parameters are not changed.
+        `dense()` does. Frozen parameters have none. Parameters are not changed. Gradients of parameters that
+        no call of the batch has read are zeros, and ``gradients.unused`` has their names.
 
         Random numbers, as of `Dropout`, are drawn anew at each call; the same `step`, a number, draws
         the same again. They depend on examples' numbers in the batch; `numbers` gives others, ``[N]``.
@@ -360,8 +379,8 @@ class Program(Closed, Printed):
         self._warned.look_at(self.model, results.loss, named := self._named(gradients))
         return StepResult(results.loss, results.losses, named, results, results.metrics)
 
-    def _named(self, gradients: Mapping[Parameter, Gradient]) -> dict[str, Gradient]:
-        return {name: gradients[p] for name, p in self.params.parameters.items() if p in gradients}
+    def _named(self, gradients: BatchGradients[Parameter]) -> BatchGradients[str]:
+        return by_name(gradients, self.params.parameters)
 
     def _upcoming(self, step: int | None) -> int:
         if step is not None:

@@ -27,7 +27,8 @@ from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
 from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
 from foldbatch.model.tracer import AtOnce, Decide, TraceAll, Tracer
-from foldbatch.params.parameters import Array, Gradient, Parameter, SparseRows, dense
+from foldbatch.params.gradients import BatchGradients, by_name
+from foldbatch.params.parameters import Array, Parameter, SparseRows, dense
 from foldbatch.program.traced import Prepared, Traces, listed
 from foldbatch.scheduler.trace import Trace
 from foldbatch.system.processes import start_in_each_process
@@ -40,7 +41,7 @@ class Pullback(NamedTuple):
     """What `Program.vjp` returns."""
 
     loss: float  # the float sum of all losses
-    gradients: dict[str, Gradient]  # of parameters, by name
+    gradients: BatchGradients[str]  # of parameters, by name
     inputs: InputGradients  # of what blocks read, by the block's place in the model; empty where nobody asked
 
 
@@ -106,7 +107,7 @@ class Derivatives:
 
         runner = self.gradients_of(losses=losses, results=seeds is not None, inputs=inputs)
         results, gradients = runner.vjp(traces, step, seeds, gathered)
-        named = {name: gradients[p] for name, p in self.parameters.items() if p in gradients}
+        named = by_name(gradients, self.parameters)
         return Pullback(results.loss, named, InputGradients(dict(results.metrics)))
 
     def gradients_of(self, *, training: bool = True, **wanted: bool) -> Runner:

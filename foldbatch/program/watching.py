@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,7 +14,14 @@ from foldbatch.engines.parts import sum_losses
 from foldbatch.engines.pending import Pending
 from foldbatch.engines.runner import Runner
 from foldbatch.engines.watching import Watch
-from foldbatch.errors import FoldbatchWarning, NoLossWarning, NotFiniteWarning, frames_inside
+from foldbatch.errors import (
+    FoldbatchWarning,
+    NoLossWarning,
+    NotFiniteWarning,
+    UnusedSeedWarning,
+    frames_inside,
+    shortened,
+)
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Gradient, ParameterStore
 from foldbatch.scheduler.trace import Trace
@@ -101,6 +108,18 @@ class Warned:
         self._params = params
         self._of: set[type[FoldbatchWarning]] = set()
 
+    def of_seed(self, seed: int, names: Sequence[str]) -> None:
+        """Warn of a seed that parameters of these names ignore, as they have values already."""
+        if UnusedSeedWarning not in self._of:
+            expected = f"parameters without values, or with those that seed {seed} draws"
+            found = f"other values in {shortened(names)}"
+            fix = "fresh=True gives this program new ones; without a seed, it shares those there are"
+            self._warn(UnusedSeedWarning("fb.compile seed", expected, found, fix))
+
+    def _warn(self, warning: FoldbatchWarning) -> None:
+        self._of.add(type(warning))
+        warnings.warn(warning, stacklevel=frames_inside())
+
     def look_at(self, model: Model, loss: float, gradients: Mapping[str, Gradient] | None = None) -> None:
         """Warn of what is not finite, or of a model to be trained that has no loss."""
         trains, bad = gradients is not None, None
@@ -129,5 +148,4 @@ class Warned:
         else:
             return
         if type(warning) not in self._of:
-            self._of.add(type(warning))
-            warnings.warn(warning, stacklevel=frames_inside())
+            self._warn(warning)

@@ -312,7 +312,8 @@ def _collected(program: Program, examples: Sequence[Any]) -> tuple[dict[str, lis
     labels: dict[str, list[Any]] = {}
     parts: dict[str, list[Array]] = {}
     for first in range(0, len(examples), BATCH):
-        for name, metric in program.run(examples[first : first + BATCH], metrics=True).metrics.items():
+        ran = program.run(examples[first : first + BATCH], metrics=True, step=first)
+        for name, metric in ran.metrics.items():
             labels.setdefault(name, []).extend(metric.labels or ())
             parts.setdefault(name, []).append(metric.values)
     return labels, {name: np.concatenate(values) for name, values in parts.items()}

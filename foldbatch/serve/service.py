@@ -128,7 +128,7 @@ class Continuous:
     def _batch(self, first: tuple[Any, Future[Any]], under_way: dict[Walked, Future[Any]]) -> bool:
         """Run a batch; return whether more may be asked."""
         more, come, asked = True, [first], 0
-        batch = self.program._deciding.begun(self.program.lowered)
+        batch = self.program._deciding.begun(self.program.lowered, next(self.program._runs))
         with batch.noting(careful=True):
             while come or under_way:
                 new = batch.join([example for example, _ in come], range(asked, asked + len(come)))
@@ -266,8 +266,8 @@ def load(path: Path, backend: BackendName, trust: Iterable[str] = ()) -> ServedM
         model = ServedModel(programs, notes, configuration, schema)
         every_node = model.notes["task"] == "nodes"
         for program in model.programs:
-            program.run([], metrics=every_node)
-            program.run([])
+            program.run([], metrics=every_node, step=0)
+            program.run([], step=0)
         _try(model, path, nodes=every_node)
     except (FoldbatchError, OSError):
         raise

@@ -225,7 +225,9 @@ class BackwardCall:
     def backward(self, cotangents: Sequence[Array | None], scale: float) -> list[torch.Tensor | None]:
         """Return the gradients of parameters, then those of reads; all times `scale`."""
         gradients = self.held.backward(cotangents, visited=bool(self.reads))
-        found = [self._of_parameter(gradients.parameters.get(p), p) for p in self.parameters]
+        of_parameters = gradients.parameters
+        used = [None if p in of_parameters.unused else of_parameters.get(p) for p in self.parameters]
+        found = [self._of_parameter(g, p) for g, p in zip(used, self.parameters, strict=True)]
         found += [self._of_read(gradients, read) for read in self.reads]
         settle(self.parameters)
         return found if scale == 1 else [g if g is None else g * scale for g in found]

@@ -29,7 +29,7 @@ from foldbatch.functions.modules import is_walk
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import Decide
 from foldbatch.params.parameters import Array, Parameter
-from foldbatch.program.compiling import compile
+from foldbatch.program.compiling import compile, compiled
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, listed
 from foldbatch.program.variants import ReadyModel, Variant
@@ -290,7 +290,8 @@ class Module(ParameterModule):
         backend: as of `foldbatch.compile`. On ``cuda`` all parameters are copied at each call, as PyTorch
             has them on the CPU.
         sparse: whether gradients of embeddings are sparse, as `torch.optim.SparseAdam` and SGD take them.
-        options: other options of `foldbatch.compile`.
+        options: other options of `foldbatch.compile`. Where no ``seed`` is given, PyTorch's generator draws
+            one, so `torch.manual_seed` decides the first values, as of layers of PyTorch.
 
     Attributes:
         program: the compiled block.
@@ -317,11 +318,17 @@ class Module(ParameterModule):
         super().__init__()
         self.block = block if is_walk(block) else as_block(block)
         self.sparse = sparse
+        seed = options.pop("seed", None)
         self._options = {"backend": backend, **options}
-        self._compile()
+        if seed is None:
+            # as layers of PyTorch do: modules made one after the other differ, and manual_seed repeats them
+            drawn = int(torch.randint(2**31, (), device="cpu"))
+            self._take(compiled(self.block, **self._options, seed=drawn))
+        else:
+            self._take(compile(self.block, **self._options, seed=seed))
 
-    def _compile(self) -> None:
-        self.program: Program = compile(self.block, **self._options)
+    def _take(self, program: Program) -> None:
+        self.program: Program = program
         self._mount()
 
     def _mount(self) -> None:
@@ -459,13 +466,20 @@ class Module(ParameterModule):
         for held in ("_parameters", "_modules"):  # those of a subclass stay, and each has its place
             state[held] = {name: None if name in mounted else x for name, x in state[held].items()}
         required = {name: parameter.requires_grad for name, parameter in self._mounted.items()}
-        return {**state, "requires_grad": required, "steps_drawn": self.program.steps_drawn}
+        drawing = {"seed": self.program.seed, "steps_drawn": self.program.steps_drawn}
+        fresh = self._options.get("fresh", False)
+        values = {name: np.array(x) for name, x in self.program.params.items()} if fresh else {}
+        return {**state, "requires_grad": required, "drawing": drawing, "values": values}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        required, steps_drawn = state.pop("requires_grad"), state.pop("steps_drawn")
+        required = state.pop("requires_grad")
+        drawing = state.pop("drawing")
+        values = state.pop("values")
         super().__setstate__(state)
-        self._compile()
-        self.program.steps_drawn = steps_drawn
+        self._take(compiled(self.block, **self._options, seed=drawing["seed"]))
+        self.program.steps_drawn = drawing["steps_drawn"]
+        for name, value in values.items():  # the block's copy has those of other programs
+            self.program.params[name] = value
         for name, parameter in self._mounted.items():
             parameter.requires_grad_(required[name])
 

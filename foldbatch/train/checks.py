@@ -104,7 +104,7 @@ def fitting_examples(program: Program, name: str, examples: Iterable[Any]) -> Se
         try:
             program.plan([given[0]])
         except DecidingError:
-            program.run([given[0]], losses=True, metrics=True)
+            program.run([given[0]], losses=True, metrics=True, step=0)
     if program.lowered.grows:  # so that parameters are there, and their names depend on no order of batches
         program._learn(given)
     return given

@@ -2,15 +2,17 @@
 
 import ast
 import math
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, partial
 from numbers import Real
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 
 from foldbatch.errors import ParameterError, TrainingError, UnknownNameError
+from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import (
     Array,
     Change,
@@ -36,7 +38,12 @@ def scale(grads: Gradients, factor: float) -> dict[str, Any]:
     >>> scale({"a": np.array([3.0])}, 0.5)
     {'a': array([1.5])}
     """
-    return {name: _scaled(gradient, factor) for name, gradient in grads.items()}
+    return _of_batch(grads, {name: _scaled(gradient, factor) for name, gradient in grads.items()})
+
+
+def _of_batch(grads: Gradients, changed: dict[str, Any]) -> dict[str, Any]:
+    """Return changed gradients, which say as the given ones do which parameters their batch has used."""
+    return grads.changed(changed) if isinstance(grads, BatchGradients) else changed
 
 
 def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, Any], float]:
@@ -59,11 +66,13 @@ def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, An
         raise TrainingError("clip_by_global_norm", "max_norm above 0", repr(max_norm), "try 5.0")
     remote = next((array for array in map(numbers_of, grads.values()) if isinstance(array, Remote)), None)
     if remote is not None:
-        return remote.clipped(grads, max_norm)
+        clipped, pending = remote.clipped(grads, max_norm)
+        return _of_batch(grads, clipped), pending
     norm = math.sqrt(sum(_square_sum(_numbers(gradient)) for gradient in grads.values()))
     if norm <= max_norm or not math.isfinite(norm):
-        return dict(grads), norm
-    return {name: _scaled(gradient, max_norm / norm) for name, gradient in grads.items()}, norm
+        return _of_batch(grads, dict(grads)), norm
+    scaled = {name: _scaled(gradient, max_norm / norm) for name, gradient in grads.items()}
+    return _of_batch(grads, scaled), norm
 
 
 def _numbers(gradient: Any) -> Array:
@@ -307,12 +316,30 @@ def _found(parameters: Mapping[str, Any], name: str) -> Any:
     return parameters[name]
 
 
+def _refuse_wrong(where: str, params: Any, grads: Any, scale: Any) -> None:
+    """Refuse arguments of `Optimizer.update` that are of another kind."""
+    if not ((type(scale) is float or isinstance(scale, Real)) and math.isfinite(scale)):
+        raise TrainingError(where, "a finite number", describe_value(scale), "for example 1 / len(batch)")
+    if not isinstance(params, Mapping):
+        expected = "arrays by parameter name"
+        raise TrainingError("parameters", expected, describe_value(params), "give program.params")
+    if isinstance(grads, ParameterStore) or not isinstance(grads, Mapping):  # perhaps both are swapped
+        fix = "take the second item of value_and_grad(examples), or step(examples).gradients"
+        raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)
+
+
 def _take_back(steps: dict[str, int], moments: dict[str, Any], names: Sequence[str]) -> None:
     """Take back the counts of a step that was refused, and the moments of a first step."""
     for name in names:
         steps[name] -= 1
         if not steps[name]:
             del steps[name], moments[name]
+
+
+def _way(where: str, way: Any) -> str:
+    if way not in ("zero", "skip"):
+        raise TrainingError(where, "zero or skip", describe_value(way), SEE)
+    return str(way)
 
 
 def learning_rate(where: str, lr: Any) -> float:
@@ -331,6 +358,9 @@ class Optimizer(Described):
         lr_factors: by parameter name or dotted prefix (``embedding`` or ``embedding.weight``), what
             the learning rate is multiplied by; the longest match counts.
         decay_factors: the same for the weight decay, for example 0 for biases.
+        unused: what happens to a parameter that no call of the batch has read, such as a head that no
+            example asks for. With ``zero``, its gradient is zeros, so momentum and decay still move it; with
+            ``skip``, it stays as it is, and its step count too, as in PyTorch, where it has no gradient.
 
     Raises:
         TrainingError: when a setting is out of range.
@@ -343,6 +373,7 @@ class Optimizer(Described):
     weight_decay: float = checked(number, 0, default=0.0)
     lr_factors: Factors | None = checked(_factors, default=None)
     decay_factors: Factors | None = checked(_factors, default=None)
+    unused: Literal["zero", "skip"] = checked(_way, default="zero")
 
     def __new__(cls, *settings: Any, **_: Any) -> Self:
         """Refuse parameters, which optimizers of PyTorch take first."""
@@ -353,6 +384,7 @@ class Optimizer(Described):
     def __post_init__(self) -> None:
         self._steps: dict[str, int] = {}
         self._moments: dict[str, list[Any]] = {}  # arrays of the host, or of the device of the parameter
+        self._parameters: dict[str, weakref.ref[Parameter]] = {}  # of programs, whose moments these are
         self._blocks = ParameterBlocks()
         self._device: RemoteUpdates | None = None  # where the last step was taken, if not on the host
         _ = self.moments  # settings may not go together
@@ -369,7 +401,9 @@ class Optimizer(Described):
 
         Args:
             params: by name.
-            grads: by the same names.
+            grads: by the same names. Those of a program, also scaled or clipped by functions of
+                `foldbatch.train`, say which parameters their batch has not used, see ``unused``; leave out of
+                a dict of your own what is to stay.
             scale: what each gradient is multiplied by first, for example 1 / batch size for a mean loss. The
                 step is to the last bit that of gradients from `foldbatch.train.scale`. Only gradients of
                 another dtype than their parameters', or a scale above 1, cost copies.
@@ -380,32 +414,35 @@ class Optimizer(Described):
         were before that update.
 
         Raises:
-            TrainingError: when `scale` is not a finite number, or `grads` is not a mapping.
+            TrainingError: when `scale` is not a finite number, or `grads` is not a mapping; or when moments
+                are kept of another program's parameters of these names.
             UnknownNameError: when a gradient or a factor belongs to no parameter.
             ParameterError: when a gradient's shape or dtype does not fit, or it holds a NaN or an
                 infinity; no parameter or moment has been changed then.
         """
-        if not ((type(scale) is float or isinstance(scale, Real)) and math.isfinite(scale)):
-            where, fix = f"{type(self).__name__}.update scale", "for example 1 / len(batch)"
-            raise TrainingError(where, "a finite number", describe_value(scale), fix)
+        _refuse_wrong(f"{type(self).__name__}.update scale", params, grads, scale)
         scale = float(scale)
-        if not isinstance(params, Mapping):
-            expected = "arrays by parameter name"
-            raise TrainingError("parameters", expected, describe_value(params), "give program.params")
-        if isinstance(grads, ParameterStore) or not isinstance(grads, Mapping):  # perhaps both are swapped
-            fix = "take the second item of value_and_grad(examples), or step(examples).gradients"
-            raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)
         self._check_factors(params)
         updates = getattr(params, "updates", None)
         remote = updates if isinstance(updates, RemoteUpdates) else None
         fit = fitting_gradient if remote is None else fitting_there
         parameters = params.parameters if isinstance(params, ParameterStore) else params
         ready = []
+        count = len(self.moments)  # which depend on settings
+        newcomers: dict[str, Parameter] = {}  # whose moments are not yet those of a program
+        skipped = grads.unused if self.unused == "skip" and isinstance(grads, BatchGradients) else ()
         for name, gradient in grads.items():
             parameter: Any = _found(parameters, name)
+            if name in skipped:
+                continue
             if isinstance(parameter, Parameter):
                 if not parameter.trainable:
                     continue
+                bound = self._parameters.get(name)
+                if count and (bound is None or bound() is not parameter):
+                    if bound is not None and name in self._moments:
+                        raise self._of_another(name)
+                    newcomers[name] = parameter
                 parameter = parameter.value if remote is None else parameter
             ready.append((name, parameter, *fit(name, parameter, gradient, scale)))
             if name in self._moments:
@@ -415,7 +452,9 @@ class Optimizer(Described):
             self._blocks.updates = updates
         place = self._blocks if remote is None else remote
         formulas: Formulas = {}
-        changes, count = [], len(self.moments)  # which depend on settings
+        changes = []
+        if newcomers:
+            self._parameters |= {name: weakref.ref(p) for name, p in newcomers.items()}
         for name, parameter, gradient, factor in ready:
             kept = self._moments.setdefault(name, [])
             if len(kept) != count:
@@ -425,6 +464,17 @@ class Optimizer(Described):
         self._device = remote
         undo = partial(_take_back, self._steps, self._moments, [change.name for change in changes])
         place.apply(changes, undo)
+
+    def _of_another(self, name: str) -> TrainingError:
+        """Return the error for another parameter than the one whose moments are kept under its name."""
+        where, expected = f"{type(self).__name__}.update", "parameters of the program whose moments it keeps"
+        state = "optimizer.load_state(optimizer.state())"
+        fix = f"make an optimizer for each program; to go on with these moments, {state}"
+        return TrainingError(where, expected, f"{name} of another program", fix)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the parameters that were met: a copy may go on with those of another program."""
+        return {**self.__dict__, "_parameters": {}}
 
     def _bring_home(self) -> None:
         if self._device is not None:
@@ -489,6 +539,7 @@ class Optimizer(Described):
         moments = {name: [np.array(state[f"{moment}/{name}"]) for moment in self.moments] for name in names}
         self.lr, self._moments, self._device = lr, moments, None
         self._steps = steps
+        self._parameters = {}
 
     def _touches_rows_only(self, decay: float) -> bool:
         return False

@@ -26,6 +26,7 @@ from foldbatch.communicators.communicator import Bytes, told
 from foldbatch.engines.sums import total
 from foldbatch.errors import DecidingError, ProcessError, TrainingError
 from foldbatch.model.columns import items_of
+from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Array, Gradient, SparseRows, dense
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, listed
@@ -240,7 +241,7 @@ class DataParallel(Closed):
         costs = [cost(example) for example in examples]
         return deal(costs, self.communicator.size)[self.communicator.rank]
 
-    def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, dict[str, Gradient]]:
+    def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, BatchGradients[str]]:
         """Return loss and gradients of a batch, as `Program.value_and_grad` does.
 
         All ranks give the whole batch; an `ExampleError` is of this rank's share.
@@ -255,7 +256,7 @@ class DataParallel(Closed):
 
     def sum_of(
         self, examples: Sequence[Any], indices: Sequence[int] | None = None, signal: int = 0
-    ) -> tuple[float, dict[str, Gradient]]:
+    ) -> tuple[float, BatchGradients[str]]:
         """Return loss and gradients of a batch, of which this rank runs its share.
 
         Args:
@@ -279,8 +280,9 @@ class DataParallel(Closed):
                 return program.value_and_grad(examples)
             step = program.steps_drawn
             own, gradients = program.value_and_grad([examples[i] for i in places], step=step, numbers=places)
-        header = (float(own), signal, counts_of(gradients), self._names(gradients))
-        losses, signals, counts, names = zip(*share(self.communicator, header), strict=True)
+        unused = sorted(getattr(gradients, "unused", ()))
+        header = (float(own), signal, counts_of(gradients), self._names(gradients), unused)
+        losses, signals, counts, names, idle = zip(*share(self.communicator, header), strict=True)
         if any(other != names[0] for other in names):
             number = next(rank for rank, other in enumerate(names) if other != names[0])
             found = f"others at rank {number} than at rank 0"
@@ -297,7 +299,8 @@ class DataParallel(Closed):
         program.steps_drawn = step + 1
         self.sent += sent
         self.signal = max(signals)
-        return sum(losses, 0.0), sums
+        unused_by_all = set.intersection(*map(set, idle))
+        return sum(losses, 0.0), BatchGradients(sums, unused_by_all)
 
     def _names(self, gradients: Mapping[str, Gradient]) -> str:
         """Return what tells whether ranks have gradients of the same parameters, where they might not."""
@@ -426,7 +429,9 @@ def evaluate(
         examples = everything[count:stop]
     for part in in_parts(examples):
         with noting("example 0 is the one of number {}", count):
-            tally.add(parallel.program.run(part, losses=True, metrics=bool(metrics)), len(part))
+            # draws, if there are any, are the same each time: figures differ by the parameters alone
+            run = parallel.program.run(part, losses=True, metrics=bool(metrics), step=count)
+            tally.add(run, len(part))
         count += len(part)
         if parallel.is_alone:
             between()

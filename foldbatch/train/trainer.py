@@ -516,6 +516,7 @@ class Trainer(Closed):
         if kept is None:
             found = "one of an earlier version of foldbatch"
             raise TrainingError(where, "a checkpoint that says what it began with", found, "start anew")
+        kept = {**resuming.FORMER_SETTINGS, **kept}
         new = own["model"] != kept["model"] or state["parameters"].keys() - self.program.params.keys()
         if new and self.program.lowered.decides:
             expected, found = "a checkpoint of a training of this model", "one whose walk knew other cells"

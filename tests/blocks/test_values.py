@@ -6,6 +6,8 @@ from collections import deque, namedtuple
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch import errors, ops
@@ -13,13 +15,16 @@ from foldbatch.blocks.block import infer
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Object, UnknownTypeError
 from foldbatch.blocks.function import FromTensor
+from foldbatch.model.columns import BadDataError, column
 from foldbatch.trees import Tree
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, as_type
+from tests.backends import BACKENDS
 from tests.blocks.results import yields
 
 ONE = fb.Scalar()
 TWICE = fb.Function(lambda x: x * 2)
 NUMBERS = fb.Map(ONE)
+on_each_backend = pytest.mark.parametrize("backend", BACKENDS)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
@@ -228,8 +233,8 @@ def test_elements_of_a_list_may_be_anything_hashable():
         LEFT = "left"
 
     elements = ["a", 2, None, ("b", 1), Side.LEFT, int]
-    for given in (elements, tuple(elements), iter(elements)):
-        yields(fb.OneHotFromList(given), *((x, one(at, 6)) for at, x in enumerate(elements)))
+    for form in (elements, tuple(elements), iter(elements)):
+        yields(fb.OneHotFromList(form), *((x, one(at, 6)) for at, x in enumerate(elements)))
 
 
 def test_what_is_not_in_the_list_is_an_error_or_zeros():
@@ -281,6 +286,81 @@ def test_integers_that_do_not_fit_the_declared_dtype_are_refused(dtype):
             ) as caught:
                 program.run([[1], example])
             assert f"at example 1 [{example.index(wrong)}]" in caught.value.where
+
+
+WHOLE = st.integers(-(2**63), 2**64 - 1) | st.builds(
+    lambda power, more, sign: sign * (2**power + more),
+    st.sampled_from([0, 23, 24, 25, 52, 53, 54, 62]),
+    st.integers(-2, 2),
+    st.sampled_from([1, -1]),
+)
+
+
+@given(
+    st.lists(WHOLE | st.floats(-1e38, 1e38), min_size=1, max_size=80),
+    st.sampled_from(["float32", "float64"]),
+    st.sampled_from(["numbers", "lists", "of NumPy", "array"]),
+)
+def test_whole_numbers_are_read_as_floats_where_nothing_is_lost_and_else_refused(numbers, dtype, form):
+    """Numbers that are floats are rounded."""
+    items, type_ = numbers, TensorType((), dtype)
+    if form == "lists":
+        items, type_ = [[x, 0.5] for x in numbers], TensorType((2,), dtype)
+    elif form == "of NumPy":
+        items = [np.asarray(x)[()] for x in numbers]
+    elif form == "array":
+        items = np.asarray(numbers)
+    whole = [x for x in numbers if isinstance(x, int)]
+    if form == "array" and items.dtype.kind == "f":  # whose numbers are floats
+        whole = []
+    if all(int(np.dtype(dtype).type(x)) == x for x in whole):
+        found = column(items, type_)
+        first = found if type_.shape == () else found[:, 0]
+        assert first.tolist() == [np.dtype(dtype).type(x) for x in numbers]
+    else:
+        with pytest.raises(BadDataError) as refused:
+            column(items, type_)
+        assert refused.value.fix.startswith(f"{dtype} would round it: declare ")
+
+
+@on_each_backend
+def test_whole_numbers_that_would_be_rounded_are_refused_by_both_doors(backend):
+    @fb.cell
+    def priced(price: "float32"):  # noqa: F821 - the name of a dtype
+        return price * 1.0
+
+    for model, where in ((fb.Scalar(), "model Scalar"), (lambda x: priced(x), "priced")):
+        program = fb.compile(model, backend)
+        for _ in range(3):  # what few examples of a known walk are read by, too
+            assert [float(x) for x in program.run([2**24, 2**24 + 2, 2.0**24 + 1])] == [
+                2.0**24,
+                2.0**24 + 2,
+                2.0**24,
+            ]
+        expected = rf"{where}.* at example 1: expected float32, found int 16777217; float32 would round it"
+        with pytest.raises(errors.ExampleError, match=expected):
+            program.run([1, 2**24 + 1])
+
+
+@on_each_backend
+def test_sums_of_integers_have_room(backend):
+    """As NumPy's and PyTorch's: of lists, tuples and axes, by both doors."""
+    large = 2_000_000_000
+    each, total = fb.Scalar("int32"), 2 * large
+
+    def walk(numbers):
+        return cell([fb.tensor(x) for x in numbers])
+
+    @fb.cell
+    def cell(xs: list["int32"]):  # noqa: F821 - the name of a dtype
+        return ops.segment_sum(xs)
+
+    vector = fb.Vector(2, "int32")
+    models = [fb.Map(each) >> fb.Sum(), fb.Record((each, each)) >> fb.Sum(), walk]
+    models += [vector >> fb.Function(f) for f in (ops.sum, lambda x: ops.cumsum(x)[1])]
+    for model in models:
+        (found,) = fb.compile(model, backend).run([(large, large)])
+        assert (int(found), found.dtype) == (total, np.int64)
 
 
 @pytest.mark.parametrize(

@@ -590,7 +590,8 @@ def test_samples_are_those_of_their_chances_and_the_same_in_both_passes() -> Non
     counts = np.bincount(np.concatenate(list(program.run(batch))), minlength=4)
     assert counts.tolist()[3] == 0
     np.testing.assert_allclose(counts / 1000, np.exp(given), atol=0.06)
-    assert program.run(batch) == program.run(batch) != program.run(batch, step=1)
+    assert program.run(batch, step=0) == program.run(batch, step=0) != program.run(batch, step=1)
+    assert program.run(batch) != program.run(batch)
     step = program.step(batch, step=5)
     assert step.results == program.run(batch, step=5)
     path = fb.compile(walk, "numpy").step([(1.0, drawn) for drawn in step.results], step=5)

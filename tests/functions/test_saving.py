@@ -246,8 +246,8 @@ def test_a_loaded_program_is_the_saved_one_and_learns_nothing(model, tmp_path, n
     assert [p.trainable for p in loaded.params.parameters.values()] == [False] + [True] * (
         len(program.params) - 1
     )
-    fresh_program = fb.compile(walk, "numpy", seed=3)
-    fresh_program.warm(EXAMPLES)
+    beside = fb.compile(walk, "numpy")
+    beside.warm(EXAMPLES)
     assert_same(program, loaded)
     assert loaded.model is before
     loaded.save(tmp_path / "again")
@@ -439,3 +439,27 @@ def test_files_of_strangers_are_read_or_refused(model, tmp_path):
             assert str(error)
             outcomes[False] += 1
     assert outcomes[True] > 0 and outcomes[False] > 30, outcomes
+
+
+def test_a_fresh_program_goes_on_with_parameters_of_its_own_when_it_is_loaded(tmp_path, monkeypatch):
+    text = "import foldbatch as fb\n"
+    text += "first, later = fb.Linear(2, name='first'), fb.Linear(2, name='later')\n"
+    text += "def walk(x):\n    y = (first if x[0] > 0 else later)(fb.tensor(x))\n"
+    text += "    fb.loss(fb.ops.sum(y * y))\n    return y\n"
+    (tmp_path / "freshmodel.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    walk = importlib.import_module("freshmodel").walk
+    both = [[1.0, 2.0], [-1.0, 2.0]]
+    shared = fb.compile(walk, "numpy")
+    shared.run(both)
+    program = fb.compile(walk, "numpy", seed=5, fresh=True)
+    program.run(both[:1])
+    program.save(tmp_path / "file")
+    loaded = fb.load(tmp_path / "file", "numpy", trust=("freshmodel",))
+    kept = {name: value.copy() for name, value in shared.params.items()}
+    _, gradients = loaded.value_and_grad(both)  # which bring a cell and two parameters
+    fb.SGD(0.1).update(loaded.params, gradients)
+    assert {*loaded.params} == {*kept}
+    assert all((shared.params[name] == value).all() for name, value in kept.items())
+    assert {*loaded.params.parameters.values()}.isdisjoint(shared.params.parameters.values())
+    sys.modules.pop("freshmodel")

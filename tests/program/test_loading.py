@@ -179,7 +179,7 @@ def test_a_block_of_a_script_is_filled(tmp_path):
     block = scripted()
     before = fb.compile(block, "numpy", seed=2)
     block.load_parameters(tmp_path / "a")
-    for twin in (before, fb.compile(block, "numpy", seed=3)):
+    for twin in (before, fb.compile(block, "numpy")):
         np.testing.assert_array_equal(twin.run([[1, 2, 3]]), program.run([[1, 2, 3]]))
 
 
@@ -208,7 +208,8 @@ def test_parameters_alone_are_read_of_a_whole_model_too(tmp_path):
     block = kept.tree_model()
     with pytest.warns(fb.errors.NumberedNamesWarning):
         block.load_parameters(path)
-    program = fb.compile(block, "numpy", seed=8)
+    with pytest.warns(fb.errors.UnusedSeedWarning):
+        program = fb.compile(block, "numpy", seed=8)
     assert (
         outcome(program, kept.trees())[1:]
         == outcome(fb.load(path, "numpy", trust=[kept], seed=8), kept.trees())[1:]

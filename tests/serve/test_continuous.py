@@ -139,3 +139,15 @@ def test_a_request_that_leaves_when_it_has_ended_spoils_no_other(last: int) -> N
 def test_a_program_of_a_block_is_refused() -> None:
     with pytest.raises(fb.errors.BlockTypeError, match="expected a program of a plain function"):
         Continuous(fb.compile(fb.Scalar(), "numpy"))
+
+
+def test_requests_draw_anew_whether_they_join_a_batch_or_begin_one() -> None:
+    noisy = fb.cell(lambda x: x + fb.ops.random(()))
+
+    def walk(number: float) -> float:
+        return float(noisy(fb.tensor(number)))
+
+    with Continuous(fb.compile(walk, "numpy")) as continuous:
+        answers = [continuous.ask(0.0).result(20) for _ in range(3)]  # a batch each
+        answers += [answer.result(20) for answer in [continuous.ask(0.0) for _ in range(3)]]
+    assert len({*answers}) == 6

@@ -134,7 +134,7 @@ def test_optimizers_of_pytorch_train_the_programs_own_arrays(name):
 
 
 def test_sparse_gradients_train_as_dense_ones():
-    modules = [fb.torch.Module(tree_of(), TESTED, sparse=sparse) for sparse in (True, False)]
+    modules = [fb.torch.Module(tree_of(), TESTED, sparse=sparse, seed=0) for sparse in (True, False)]
     for module, sparse in zip(modules, (True, False), strict=True):
         words = module.get_parameter("words.weight")
         optimizer = (torch.optim.SparseAdam if sparse else torch.optim.Adam)([words], 0.1, eps=1e-12)
@@ -273,3 +273,40 @@ def test_results_and_gradients_of_any_program_are_its_own(drawn):
         for name, parameter in module.named_parameters():
             if parameter.grad is not None:
                 np.testing.assert_allclose(parameter.grad, dense(gradients[name]), rtol=1e-3, atol=1e-4)
+
+
+def test_pytorchs_seed_decides_first_values_where_none_is_given():
+    def drawn(pytorchs=None, **options):
+        if pytorchs is not None:
+            torch.manual_seed(pytorchs)
+        return fb.torch.Module(tree_of(), "numpy", **options).get_parameter("join.weight").detach().clone()
+
+    first, second, again, other = drawn(0), drawn(), drawn(0), drawn(1)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, other)
+    assert torch.equal(drawn(0, seed=7), drawn(1, seed=7))
+
+
+def test_modules_share_layers_that_have_values_unless_they_are_fresh():
+    block = tree_of()
+    one, shared = fb.torch.Module(block, "numpy"), fb.torch.Module(block, "numpy")
+    assert one.get_parameter("join.weight") is shared.get_parameter("join.weight")
+    fresh = fb.torch.Module(block, "numpy", fresh=True)
+    with torch.no_grad():
+        fresh.get_parameter("join.bias").add_(3)
+    assert not torch.equal(fresh.get_parameter("join.weight"), one.get_parameter("join.weight"))
+    assert one.get_parameter("join.bias").abs().max() == 0
+    twin = copy.deepcopy(fresh)
+    assert torch.equal(twin.get_parameter("join.bias"), fresh.get_parameter("join.bias"))
+    torch.testing.assert_close(twin(TREES), fresh(TREES))
+
+
+def test_a_parameter_that_no_call_has_read_has_no_gradient():
+    heads = {name: fb.GetItem(1) >> fb.Vector(2) >> fb.Linear(1, name=name) for name in "ab"}
+    module = fb.torch.Module(fb.OneOf(fb.GetItem(0), heads), TESTED)
+    module([("a", [1, 2])]).sum().backward()
+    assert {name for name, parameter in module.named_parameters() if parameter.grad is None} == {
+        "b.weight",
+        "b.bias",
+    }

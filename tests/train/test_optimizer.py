@@ -1,13 +1,16 @@
-"""What optimizers share: checks, steps on the host, state."""
+"""What optimizers share: checks, steps on the host, state, programs."""
+
+import pickle
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import foldbatch as fb
 from foldbatch.errors import FoldbatchError, ParameterError, TrainingError
 from foldbatch.params.parameters import Parameter, ParameterStore, Rule, SparseRows
-from foldbatch.train import SGD, Adam, Optimizer, optimizer, scale
+from foldbatch.train import SGD, Adam, Optimizer, clip_by_global_norm, optimizer, scale
 from foldbatch.train.optimizer import formula
 from foldbatch.types import TensorType
 from tests.train.optimizing import (
@@ -17,6 +20,7 @@ from tests.train.optimizing import (
     densified,
     every_optimizer,
     gradients,
+    on_host,
     parameters,
     wherever,
 )
@@ -233,3 +237,56 @@ def test_lines_are_computed_as_python_would(lines, dtype):
     for name in ("p", "m"):
         np.testing.assert_array_equal(arrays[name], np.broadcast_to(expected[name], (2, 3)).astype(dtype))
     np.testing.assert_array_equal(arrays["g"], start["g"])
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_moments_are_those_of_one_program(name):
+    """Others are refused, and nothing has changed then; a state goes on with the program that it is loaded for."""
+    one, other, alike = [on_host(parameters()) for _ in range(3)]
+    opt, twin = MAKERS[name](), MAKERS[name]()
+    for seed in range(2):
+        opt.update(one, gradients(seed))
+        twin.update(alike, gradients(seed))
+    before, state = copied(other), opt.state()
+    if opt.moments:
+        found = "found (table.weight|.*) of another program; make an optimizer for each program"
+        with pytest.raises(TrainingError, match=f"{type(opt).__name__}.update: expected .*, {found}"):
+            opt.update(other, gradients(2))
+        assert_same(other, before)
+        assert_same(opt.state(), state)
+    opt.load_state(opt.state())
+    other.update(copied(one))
+    opt.update(other, gradients(2))
+    twin.update(alike, gradients(2))
+    assert_same(other, alike)
+    assert_same(opt.state(), twin.state())
+
+
+def test_an_optimizer_may_be_pickled_after_a_step_and_takes_a_program_again_after_a_refused_first_one():
+    params = on_host(parameters())
+    opt = Adam(0.1)
+    with pytest.raises(ParameterError, match="finite"):
+        opt.update(params, {"layer.bias": np.full(4, np.nan)})
+    other = on_host(parameters())
+    for seed in range(2):
+        opt.update(other, gradients(seed))
+    pickle.loads(pickle.dumps(opt)).update(on_host(parameters()), gradients(1))
+
+
+def test_a_parameter_that_no_call_has_read_may_be_skipped():
+    """By one that has seen the batch; heads move otherwise, as their means do."""
+    heads = {name: fb.GetItem(1) >> fb.Vector(2) >> fb.Linear(1, name=name) for name in "ab"}
+    block = fb.OneOf(fb.GetItem(0), heads) >> fb.Function(fb.ops.sum) >> fb.Loss()
+    found = {}
+    for way in ("zero", "skip"):
+        program, opt = fb.compile(block, "numpy", seed=0, fresh=True), Adam(0.1, unused=way)
+        opt.update(program.params, program.value_and_grad([("a", [1, 2]), ("b", [3, 4])])[1])
+        before = program.params["b.weight"].copy()
+        step = program.step([("a", [1, 2])])
+        assert step.gradients.unused == {"b.weight", "b.bias"}
+        clipped, _ = clip_by_global_norm(scale(step.gradients, 0.5), 1e-3)
+        opt.update(program.params, clipped)
+        found[way] = bool((program.params["b.weight"] != before).any()), opt.state()["steps/b.weight"]
+    assert found == {"zero": (True, 2), "skip": (False, 1)}
+    with pytest.raises(TrainingError, match="Adam unused: expected zero or skip, found str 'none'"):
+        Adam(unused="none")

@@ -433,3 +433,14 @@ def test_sums_are_those_in_the_order_of_ranks_to_the_bit():
         np.testing.assert_array_equal(sums["words"].dense(), dense[0] + dense[1] + dense[2])
         touched = set().union(*(rows_of(rank).rows for rank in range(SIZE)))
         assert set(sums["words"].rows) == touched
+
+
+def test_a_parameter_is_unused_where_no_rank_has_used_it():
+    heads = {name: fb.GetItem(1) >> fb.Vector(2) >> fb.Linear(1, name=name) for name in "abc"}
+    block = fb.OneOf(fb.GetItem(0), heads) >> fb.Function(fb.ops.sum) >> fb.Loss()
+
+    def work(communicator):
+        program = fb.compile(block, "numpy", fresh=True)
+        return DataParallel(program, communicator).value_and_grad([("a", [1, 2]), ("b", [1, 2])])[1].unused
+
+    assert in_threads(work, 2) == [{"c.weight", "c.bias"}] * 2

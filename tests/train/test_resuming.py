@@ -120,6 +120,17 @@ def test_another_setting_of_the_optimizer_is_refused(tmp_path, optimizer):
         trainer(tmp_path, optimizer=optimizer).fit(EXAMPLES, DEV, epochs=2, resume=True)
 
 
+def test_a_checkpoint_of_before_there_was_a_setting_goes_on_with_its_default(tmp_path):
+    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
+    state = read_state(tmp_path / "last.safetensors")
+    del state["record"]["optimizer's unused"]
+    write_state(tmp_path / "last.safetensors", state)
+    with pytest.raises(TrainingError, match="optimizer's unused 'zero' in the checkpoint, 'skip' here"):
+        skipping = fb.Adam(0.1, unused="skip")
+        trainer(tmp_path, optimizer=skipping).fit(EXAMPLES, DEV, epochs=2, resume=True)
+    assert trainer(tmp_path).fit(EXAMPLES, DEV, epochs=2, resume=True)
+
+
 def test_a_checkpoint_that_does_not_say_what_it_was_trained_on_is_refused(tmp_path):
     trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
     state = read_state(tmp_path / "last.safetensors")

@@ -42,6 +42,11 @@ def _axes(x: Node, axis: int | Sequence[int] | None, op: str) -> tuple[int, ...]
     return axes
 
 
+def _wide(node: Node) -> Node:
+    """Return integers as int64, in which their sums have room."""
+    return apply("cast", node, dtype="int64") if node.dtype == "int32" else node
+
+
 def _reduced(name: str, x: TensorLike, axis: int | Sequence[int] | None, keepdims: bool) -> Node:  # noqa: FBT001
     node = as_node(x, name)
     axes = _axes(node, axis, name)
@@ -340,8 +345,8 @@ def cast(x: TensorLike, dtype: Any) -> Node:
 
 @numpys
 def sum(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
-    """Return the sum over instance axes (all of them by default)."""
-    return _reduced("sum", x, axis, keepdims)
+    """Return the sum over instance axes (all of them by default); of integers in int64, as NumPy does."""
+    return _reduced("sum", _wide(as_node(x, "sum")), axis, keepdims)
 
 
 @numpys
@@ -470,8 +475,11 @@ def one_hot(ids: TensorLike, size: int, dtype: str = "float32") -> Node:
 
 @public
 def segment_sum(x: TensorLike) -> Node:
-    """Return, per call, the sum over the elements of its sequence; zero for an empty one."""
-    return apply("segment_sum", x)
+    """Return, per call, the sum over the elements of its sequence; zero for an empty one.
+
+    Integers are summed in int64, which smaller ones would leave.
+    """
+    return apply("segment_sum", _wide(as_node(x, "segment_sum")))
 
 
 @public
@@ -636,12 +644,12 @@ def topk(x: TensorLike, k: int, axis: int = -1) -> tuple[Node, Node]:
 
 @numpys
 def cumsum(x: TensorLike, axis: int | None = None) -> Node:
-    """Return running sums along an axis, or over all elements, as ``np.cumsum`` does.
+    """Return running sums along an axis, or over all elements, as ``np.cumsum`` does: of integers in int64.
 
     >>> (fb.Vector(3) >> fb.Function(cumsum)).eval([1, 2, 3])
     array([1., 3., 6.], dtype=float32)
     """
-    node = as_node(x, "cumsum")
+    node = _wide(as_node(x, "cumsum"))
     if axis is None:
         node, axis = reshape(node, (-1,)), 0
     place = axis_of(node, axis, "cumsum")
