@@ -437,7 +437,16 @@ def cross_entropy(
     given: object = smoothing
     if not isinstance(given, int | float | np.number) or not 0 <= given <= 1:
         fail("cross_entropy", "smoothing from 0 to 1", describe_value(smoothing), "0.1 is usual")
-    loss = apply("cross_entropy", logits, node)
+    (scores,) = lift("cross_entropy", (logits,))
+    if scores.axis.rank > CALL.rank and not scores.ndim:
+        fix = "over the elements of a list goes -ops.gather(ops.segment_log_softmax(scores), label)"
+        fail(
+            "cross_entropy",
+            "float logits, one per class",
+            f"a {scores.type} for every element of a list",
+            fix,
+        )
+    loss = apply("cross_entropy", scores, node)
     scores, each = loss.inputs[0], None
     if weights is not None:
         factors = as_node(weights, "cross_entropy")
