@@ -728,13 +728,43 @@ def cumsum(x: TensorLike, axis: int | None = None) -> Node:
 def norm(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
     """Return the Euclidean norm over instance axes, all by default; at zero its gradient is zero.
 
+    It neither overflows nor vanishes where the squares of elements would.
+
     >>> (fb.Vector(2) >> fb.Function(norm)).eval([3, 4])
     array(5., dtype=float32)
+    >>> (fb.Vector(2) >> fb.Function(norm)).eval([3e30, 4e30])
+    array(5.e+30, dtype=float32)
     """
-    squares = sum(square(x), axis, keepdims=keepdims)
+    node = as_node(x, "norm")
+    if not node.type.is_float:
+        fail("norm", "a float tensor", str(node.type), "cast with ops.cast(x, 'float32')")
+    axes = _axes(node, axis, "norm")
+    scale = _scale_of(node, axes)
+    squares = sum(square(node * scale), axis, keepdims=True)
     zero = equal(squares, 0.0)
     # where it is 0, the infinite derivative of the root is kept away
-    return where(zero, 0.0, sqrt(where(zero, 1.0, squares)))
+    result = where(zero, 0.0, sqrt(where(zero, 1.0, squares)) / scale)
+    shape = tuple(extent for a, extent in enumerate(node.shape) if a not in axes)
+    return _kept("norm", reshape(result, shape), node, axes, keepdims)
+
+
+# By dtype, exponents of 2: numbers beyond the first have squares that may overflow, or vanish; they are multiplied by
+# the second if they are large, by the third if they are small.
+_SCALES = {"float32": (50, -80, 100), "float64": (400, -600, 600)}
+
+
+def _scale_of(x: Node, axes: tuple[int, ...]) -> Node:
+    """Return a power of 2 that lets the squares along axes be added: 1 for usual numbers. It keeps the axes."""
+    largest = abs(stop_gradient(x))
+    for axis in axes:
+        if not x.shape[axis]:
+            return constant(
+                np.ones([1 if a in axes else extent for a, extent in enumerate(x.shape)]), x.dtype
+            )
+        largest = max(largest, axis, keepdims=True)
+    usual, shrinks, grows = (2.0**exponent for exponent in _SCALES[x.dtype])
+    ones = constant(1, x.dtype)
+    return where(largest < 1 / usual, grows * ones, where(largest > usual, shrinks * ones, ones))
 
 
 def key_of(x: Node) -> Node:
