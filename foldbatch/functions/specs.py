@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -393,12 +394,41 @@ def _list_of(items: list[Any], where: str, hint: Any, levels: int) -> ListSpec:
                 found = described(leaf) if path else describe_value(item)
                 raise WalkError(f"{where}[{number}]{path}", "a value, or a tuple of values", found, fix)
         if spec != first:
-            fix = "elements of a list have one shape and dtype each"
+            fix = fix_for_types(
+                described(first), described(spec), "elements of a list have one shape and dtype each"
+            )
             expected = f"{described(first)}, as the first one"
             raise WalkError(f"{where}[{number}]", expected, described(spec), fix)
-    if hint is not None and first != (said := _hinted(hint)):
-        raise WalkError(f"{where}[0]", f"{described(said)}, as annotated", described(first), "mend either")
+    if hint is not None and first != (annotated := _hinted(hint)):
+        fix = fix_for_types(described(annotated), described(first), "mend either")
+        if described(first) == f"({described(annotated)})":
+            fix = (
+                "a list of tuples of one item is list[tuple[...]]; Python drops the brackets of list[(...,)]"
+            )
+        raise WalkError(f"{where}[0]", f"{described(annotated)}, as annotated", described(first), fix)
     return ListSpec(first, hinted=hint is not None)
+
+
+_DTYPES = re.compile(r"\b(?:bool|u?int\d+|float\d+)\b")
+
+
+def fix_for_types(expected: object, found: object, otherwise: str) -> str:
+    """Return how to mend that a type is not the expected one: by a dtype, where all else is alike.
+
+    >>> fix_for_types("int32", "float32", "")
+    "fb.tensor(x, 'float32') reads ints as floats, ops.cast(value, 'float32') converts what was computed"
+    >>> fix_for_types("int32", "float32[2]", "give one shape")
+    'give one shape'
+    """
+    texts = str(expected), str(found)
+    plain = {_DTYPES.sub("", text) for text in texts}
+    floats = [dtype for text in texts for dtype in _DTYPES.findall(text) if dtype.startswith("float")]
+    if len(plain) > 1 or not floats or texts[0] == texts[1]:
+        return otherwise
+    dtype = "float64" if "float64" in floats else floats[0]
+    return (
+        f"fb.tensor(x, {dtype!r}) reads ints as floats, ops.cast(value, {dtype!r}) converts what was computed"
+    )
 
 
 def _hinted(hint: Any) -> Spec:
