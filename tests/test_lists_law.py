@@ -318,7 +318,7 @@ def in_cells(scores: Scores, backend: str) -> tuple[fb.Program, fb.Program]:
     count = len(scores.cases)
 
     @fb.cell
-    def over_list(elements: list[(VECTOR, ((VECTOR, VECTOR),), (ID, FLOAT))], q: Any, m: Any) -> Any:  # type: ignore
+    def over_list(elements: list[(VECTOR, ((VECTOR, VECTOR),), (ID, FLOAT))], q: Any, m: Any) -> Any:  # type: ignore[valid-type]
         numbers = ops.segment_sum(scores.of(elements, q, m))
         fb.loss(scores.loss(numbers))
         return numbers
@@ -349,7 +349,7 @@ def in_cells(scores: Scores, backend: str) -> tuple[fb.Program, fb.Program]:
         elements, q, m = values(example)
         return summed([alone(element, q, m) for element in elements])
 
-    return tuple(fb.compile(walk, backend, seed=5) for walk in (lambda e: over_list(*values(e)), one_by_one))  # type: ignore
+    return fb.compile(lambda e: over_list(*values(e)), backend), fb.compile(one_by_one, backend)
 
 
 def in_blocks(scores: Scores, backend: str) -> tuple[fb.Program, fb.Program]:
@@ -371,7 +371,7 @@ def in_blocks(scores: Scores, backend: str) -> tuple[fb.Program, fb.Program]:
         read >> fb.Function(over_list) >> end,
         read >> each >> fb.Map(fb.Function(scores.of)) >> fb.Sum() >> end,
     )
-    return tuple(fb.compile(block, backend, seed=5) for block in blocks)  # type: ignore[return-value]
+    return fb.compile(blocks[0], backend), fb.compile(blocks[1], backend)
 
 
 def disagreement(programs: Sequence[fb.Program]) -> list[str]:

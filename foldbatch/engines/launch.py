@@ -18,6 +18,7 @@ binding of the kernel's routine, slots before results:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 

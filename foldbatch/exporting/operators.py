@@ -414,7 +414,7 @@ def _segment_softmax(at: OnnxScope, node: Node, x: str) -> str:
 
 
 def _remainder_of_call(at: OnnxScope, source: Node, x: str, top: str) -> str:
-    """Return, for each call, logsumexp of its elements less the greatest one, which `top` is for each element."""
+    """Return, for each call, logsumexp of its elements less the greatest, `top` of each element."""
     below = at.add("Where", at.add("Equal", x, top), at.constant(0, source.dtype), at.add("Sub", x, top))
     return at.add("Log", _scattered(at, source, at.add("Exp", below), 0, "add"))
 

@@ -292,7 +292,7 @@ def spec_of(x: Any, where: str, hint: Any = None, levels: int = DEEPEST) -> Spec
     match x:
         case Value():
             if isinstance(hint, TensorType) and x.type != hint:
-                fix = "mend the annotation, or the value"
+                fix = fix_for_types(hint, x.type, "mend the annotation, or the value")
                 raise WalkError(where, f"{hint}, as annotated", str(x.type), fix)
             return ValueSpec(x.type)
         case None:
@@ -392,6 +392,8 @@ def _list_of(items: list[Any], where: str, hint: Any, levels: int) -> ListSpec:
             if not isinstance(leaf, ValueSpec):
                 fix = "make values of them: [embed(x) for x in words]; fb.tensor(numbers) for one vector"
                 found = described(leaf) if path else describe_value(item)
+                if isinstance(hint, TensorType) and isinstance(item, tuple) and len(item) == 1:
+                    fix = "annotate it as list[tuple[...]]: to Python, list[(...,)] is list[...]"
                 raise WalkError(f"{where}[{number}]{path}", "a value, or a tuple of values", found, fix)
         if spec != first:
             fix = fix_for_types(
@@ -401,10 +403,6 @@ def _list_of(items: list[Any], where: str, hint: Any, levels: int) -> ListSpec:
             raise WalkError(f"{where}[{number}]", expected, described(spec), fix)
     if hint is not None and first != (annotated := _hinted(hint)):
         fix = fix_for_types(described(annotated), described(first), "mend either")
-        if described(first) == f"({described(annotated)})":
-            fix = (
-                "a list of tuples of one item is list[tuple[...]]; Python drops the brackets of list[(...,)]"
-            )
         raise WalkError(f"{where}[0]", f"{described(annotated)}, as annotated", described(first), fix)
     return ListSpec(first, hinted=hint is not None)
 

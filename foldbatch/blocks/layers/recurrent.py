@@ -242,8 +242,7 @@ def is_sequence(layer: AnyLayer, x: Any, state: Node | State) -> bool:
     the layer is applied over. Only a state outside of any tuple stands for all elements of a sequence.
 
     Raises:
-        GraphError: when `x` runs along a list, too, so that nobody knows whether each element has one child or
-            all of them.
+        GraphError: when `x` runs along a list, too: whether each element has one child or all is open.
     """
     axes = {node.axis for node in (state if isinstance(state, tuple) else (state,))}
     if len(axes) > 1 or axes.pop().rank < 2:
@@ -381,7 +380,7 @@ class ChildSumTreeLSTM(_NodeLSTM):
         return lstm_output(ops.tanh(gates[:n]), i, o, over_children(remembered, sequence=sequence))
 
     def _states(self, x: Any, children: Any) -> tuple[list[State], bool]:
-        """Return the children's states, and whether there is but one, which is that of a sequence's elements."""
+        """Return the children's states, and whether the only one is that of a sequence's elements."""
         if isinstance(children, tuple) and all(isinstance(child, tuple) for child in children):
             return [lstm_state(self, child, self.size) for child in children], False
         state = lstm_state(self, children, self.size)
@@ -548,7 +547,7 @@ class TreeGRU(_Sized[TupleType, TensorType]):
         return total + z * (candidate - total)  # one product less than (1 - z) s + z u
 
     def _states(self, x: Any, children: Any) -> tuple[list[Node], bool]:
-        """Return the children's vectors, and whether there is but one, which is that of a sequence's elements."""
+        """Return the children's vectors, and whether the only one is that of a sequence's elements."""
         if children is None:
             return [], False
         if isinstance(children, tuple):

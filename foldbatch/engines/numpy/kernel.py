@@ -400,8 +400,8 @@ def _greatest_and_remainder(
 ) -> tuple[Array, Array]:
     """Return the greatest of each run, and logsumexp of the run less that in float64; no run is empty.
 
-    As `ops.reduce.top_and_rest` it keeps the digits of a small remainder: one element that is the greatest is left out.
-    Shapes: as for `segment_sum`.
+    As in `ops.reduce.top_and_rest` one element that is the greatest is left out of the sum, so that a small
+    remainder keeps its digits. Shapes: as for `segment_sum`.
     """
     top = np.maximum.reduceat(x, starts, axis=0)
     repeated, first = np.repeat(top, counts, axis=0), np.empty(x.shape, bool)

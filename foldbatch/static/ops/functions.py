@@ -590,10 +590,9 @@ def random(shape: int | Sequence[int], dtype: str = "float32") -> Node:
 def normal(shape: int | Sequence[int] = (), dtype: str = "float32") -> Node:
     """Draw numbers of a shape from the standard normal distribution: mean 0, variance 1.
 
-    It draws as `random` does, other numbers for each call of the block and each `normal`; `random` has it as
-    ``ops.random.normal``, too. A normal variable of mean m and deviation s is ``m + s * normal(shape)``, through
-    which gradients reach m and s (the reparameterisation of variational autoencoders). No number lies
-    beyond 5.8.
+    It draws as `random` does, other numbers for each call of the block and each `normal`. A variable of mean
+    m and deviation s is ``m + s * normal(shape)``, through which gradients reach m and s, as variational
+    autoencoders need it. No number lies beyond 5.8. ``ops.random.normal`` is the same function.
 
     Raises:
         BlockTypeError: when the shape is not of whole numbers of 0 or more.
@@ -748,13 +747,16 @@ def norm(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bo
     return _kept("norm", reshape(result, shape), node, axes, keepdims)
 
 
-# By dtype, exponents of 2: numbers beyond the first have squares that may overflow, or vanish; they are multiplied by
-# the second if they are large, by the third if they are small.
+# By dtype, exponents of 2: numbers beyond the first have squares that may overflow or vanish; they are
+# multiplied by the second if they are large, by the third if they are small.
 _SCALES = {"float32": (50, -80, 100), "float64": (400, -600, 600)}
 
 
 def _scale_of(x: Node, axes: tuple[int, ...]) -> Node:
-    """Return a power of 2 that lets the squares along axes be added: 1 for usual numbers. It keeps the axes."""
+    """Return a power of 2, by which the squares along axes can be added: 1 for usual numbers.
+
+    The axes are kept, of extent 1.
+    """
     largest = abs(stop_gradient(x))
     for axis in axes:
         if not x.shape[axis]:
