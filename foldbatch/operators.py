@@ -32,13 +32,12 @@ _NAMES = (
 )
 RENAMED = {other: op for op, *others in map(str.split, _NAMES.split("|")) for other in others}
 _NO_NUMBERS = "it holds no numbers before the batch runs; to look at its values, add a Metric block"
-_NORMAL = "for u and v of ops.random, sqrt(-2 * log(1 - u)) * cos(6.2831853 * v) is normal"
 _OF_TWO = "of a score x and a target y of 0 or 1, write ops.softplus(x) - x * y"
 _ARRAYS = "use NumPy's, as in np.zeros(4, 'float32'); fb.tensor makes a value of it in a walk"
 HINTS = {
     **dict.fromkeys(("item", "tolist", "numpy", "cpu", "data"), _NO_NUMBERS),
     **dict.fromkeys(("arange", "eye", "full", "ones", "zeros", "zeros_like"), _ARRAYS),
-    **dict.fromkeys(("normal", "randn", "gaussian", "standard_normal"), _NORMAL),
+    **dict.fromkeys(("randn", "gaussian", "standard_normal"), "use ops.normal"),
     **dict.fromkeys(("binary_cross_entropy", "binary_cross_entropy_with_logits"), _OF_TWO),
     **dict.fromkeys(("silu", "swish"), "write x * ops.sigmoid(x)"),
     "bce_with_logits": _OF_TWO,
@@ -47,8 +46,6 @@ HINTS = {
     "leaky_relu": "write ops.maximum(x, 0.01 * x)",
     "mse_loss": "write (a - b) ** 2",
     "outer": "write a[:, None] * b",
-    "segment_log_softmax": "write x - m - ops.log(ops.segment_sum(ops.exp(x - m))), m = ops.segment_max(x)",
-    "segment_logsumexp": "write m + ops.log(ops.segment_sum(ops.exp(x - m))), m = ops.segment_max(x)",
     "var": "write ops.mean((x - ops.mean(x)) ** 2)",
     "all": "write ops.min(ops.cast(x, 'int32')) == 1",
     "any": "write ops.max(ops.cast(x, 'int32')) == 1",

@@ -258,6 +258,8 @@ SMOOTH: Mapping[str, Step] = {
     "chosen": _chosen,
     "segment_sum": lambda pool: ops.segment_sum(pool.pick()),
     "segment_softmax": lambda pool: ops.segment_softmax(pool.pick()),
+    "segment_log_softmax": lambda pool: ops.segment_log_softmax(pool.pick()),
+    "segment_logsumexp": lambda pool: ops.segment_logsumexp(pool.pick()),
     "sum_batch": lambda pool: apply("sum_batch", pool.pick()),
 }
 

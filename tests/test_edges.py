@@ -210,6 +210,16 @@ SEQUENCES = (  # of a sequence's elements, along the first axis
         lambda x: softmax(x.T).max(-1),
         ulps=16,
     ),
+    Case(
+        "segment_log_softmax",
+        lambda x: ops.gather(ops.segment_log_softmax(x), 1),
+        lambda x: log_softmax(x.T)[..., 1],
+        FLOATS,
+        8,
+        lambda x: size(x.T)[..., 1],
+        zeros=True,
+    ),
+    Case("segment_logsumexp", ops.segment_logsumexp, lambda x: logsumexp(x.T), ulps=8),
 )
 PRODUCT = "a product, whose sums no engine orders as another does"
 MOVES = "it moves what it is given"
@@ -219,6 +229,7 @@ ELSEWHERE = {
     **dict.fromkeys(("batch", "repeat", "gather", "pick", "when_training"), MOVES),
     **dict.fromkeys(("segment_dot", "segment_mix", "segment_spread"), PRODUCT),
     **dict.fromkeys(("sum_batch", "sum_rows"), "only gradients have it, and it adds"),
+    "segment_check": "what it refuses is tested in tests/static/ops/test_numpys.py",
     "order": "NumPy's argsort is compared in tests/static/ops/test_numpys.py, ties and NaN too",
     **dict.fromkeys(("one_hot", "random", "segment_position", "segment_is_max"), "NumPy has none"),
 }

@@ -148,9 +148,7 @@ def test_all_names_lead_to_an_op():
 
 
 def test_formulas_that_hints_write_compute_what_the_missing_op_would():
-    """Of one tensor, and of a sequence, whose sums of exponentials do not overflow."""
-    low, shifted = np.minimum(X, 0), X - X.max()
-    log_sum = X.max() + np.log(np.exp(shifted).sum())
+    low = np.minimum(X, 0)
     meant = {
         "silu": X / (1 + np.exp(-X)),
         "elu": np.where(X > 0, X, np.exp(low) - 1),
@@ -158,18 +156,12 @@ def test_formulas_that_hints_write_compute_what_the_missing_op_would():
         "l1_loss": abs(X - C),
         "outer": np.outer(X, C),
         "var": X.var(),
-        "segment_logsumexp": 1000 + log_sum,
-        "segment_log_softmax": X[0] - log_sum,  # its first element
     }
     for name, expected in meant.items():
-        formula = nearest(name).removeprefix("write ").partition(", m =")[0]
+        formula = nearest(name).removeprefix("write ")
 
-        def compute(x, name=name, formula=formula):
-            m = ops.segment_max(x) if "segment" in formula else None
-            y = eval(formula, {"ops": ops, "x": x, "a": x, "b": C, "m": m})
-            return ops.gather(y, 0) if name == "segment_log_softmax" else y
+        def compute(x, formula=formula):
+            return eval(formula, {"ops": ops, "x": x, "a": x, "b": C})
 
-        several = name.startswith("segment")
-        block = fb.Map(fb.Scalar()) if several else fb.Vector(4)
-        found = (block >> fb.Function(compute)).eval(X + 1000 * several)
-        assert np.allclose(found, expected, rtol=1e-6, atol=1e-4 if several else 0), name
+        result = (fb.Vector(4) >> fb.Function(compute)).eval(X)
+        assert np.allclose(result, expected, rtol=1e-6, atol=0), name

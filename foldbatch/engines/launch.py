@@ -18,11 +18,15 @@ binding of the kernel's routine, slots before results:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from foldbatch.errors import ExampleError, counted
+from foldbatch.static.op import OF_LIST, id_of_code
 
 Ints = NDArray[np.int64]
 
@@ -56,8 +60,29 @@ class OutOfRangeError(IndexError):
         size: what it must stay below.
         launch: the row of the launch table that was running; -1 until the walk of the table fills it in.
         cell: the number of the cell; -1 until the engine fills it in.
+        exact: whether the rank is that of the call itself; else it is of another call of the same example.
     """
+
+    exact = True
 
     def __init__(self, rank: int, id: int, size: int, launch: int = -1, cell: int = -1) -> None:
         super().__init__(rank, id, size, launch, cell)
         self.rank, self.id, self.size, self.launch, self.cell = rank, id, size, launch, cell
+
+    def example_error(self, where: str, segments: Sequence[Ints]) -> ExampleError:
+        """Return the error for users; `segments` are those of the cell's calls by rank, see `CellTable`."""
+        fix = "correct what computes the id"
+        if self.size != OF_LIST:
+            return ExampleError(where, f"ids from 0 to {self.size - 1}", str(self.id), fix)
+        number = id_of_code(self.id)
+        if len(segments) != 1 or not self.exact:  # nobody knows of which list, or of which call
+            return ExampleError(where, "the number of an element of the list", number, fix)
+        (bounds,) = segments
+        length = int(bounds[self.rank + 1] - bounds[self.rank])
+        if not length:
+            fix = "look elements up only where the list has some"
+            return ExampleError(
+                where, "a list of at least one element", f"an empty list, and id {number}", fix
+            )
+        expected = f"ids from 0 to {length - 1}, as the list has {counted(length, 'element')}"
+        return ExampleError(where, expected, number, fix)

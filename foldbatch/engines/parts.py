@@ -20,7 +20,6 @@ from foldbatch.engines.results import (
     no_values,
 )
 from foldbatch.engines.visits import DataGradients
-from foldbatch.errors import ExampleError
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.trace import Trace
@@ -144,5 +143,4 @@ class Naming:
         if isinstance(error, OutOfRangeError):
             example = self.first + int(self.batch.schedule.cells[error.cell].examples[error.rank])
             where = f"{self.model.cells[error.cell].name} at example {example}"
-            fix = "correct what computes the id"
-            raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.id), fix) from None
+            raise error.example_error(where, self.batch.schedule.cells[error.cell].segments) from None

@@ -74,7 +74,8 @@ def sum_axes(x: Array, axes: tuple[int, ...], out: Array) -> None:
         np.add.reduce(x, axis=axes, out=out)
         return
     front = np.moveaxis(x, axes, range(len(axes)))
-    sum_first(front.reshape(-1, *front.shape[len(axes) :]), out)
+    count = math.prod(front.shape[: len(axes)])  # -1 would stand for any number where there are no rows
+    sum_first(front.reshape(count, *front.shape[len(axes) :]), out)
 
 
 ROWS, PARTS = 1024, 16  # rows that one product sums where there are many, and how often that pays

@@ -383,11 +383,7 @@ def _positions(at: OnnxScope, source: Node) -> str:
 @translation
 def _segment_max(at: OnnxScope, node: Node, x: str) -> str:
     source, least = node.inputs[0], _least(node.dtype)
-    top = _scattered(at, source, x, least, "max")
-    without = at.add(
-        "Equal", at.reshape(_lengths(at, source), (1,) * node.ndim, CALL), at.constant(0, "int64")
-    )
-    return at.add("Where", without, at.constant(0, node.dtype), top)
+    return _or_zero(at, source, _scattered(at, source, x, least, "max"))
 
 
 @translation
@@ -415,6 +411,36 @@ def _segment_softmax(at: OnnxScope, node: Node, x: str) -> str:
     top = _of_call(at, source, _scattered(at, source, x, -np.inf, "max"))
     above = at.add("Exp", at.add("Sub", x, top))
     return at.add("Div", above, _of_call(at, source, _scattered(at, source, above, 0, "add")))
+
+
+def _remainder_of_call(at: OnnxScope, source: Node, x: str, top: str) -> str:
+    """Return, for each call, logsumexp of its elements less the greatest, `top` of each element."""
+    below = at.add("Where", at.add("Equal", x, top), at.constant(0, source.dtype), at.add("Sub", x, top))
+    return at.add("Log", _scattered(at, source, at.add("Exp", below), 0, "add"))
+
+
+@translation
+def _segment_log_softmax(at: OnnxScope, node: Node, x: str) -> str:
+    source = node.inputs[0]
+    top = _of_call(at, source, _scattered(at, source, x, -np.inf, "max"))
+    remainder = _of_call(at, source, _remainder_of_call(at, source, x, top))
+    return at.add("Sub", at.add("Sub", x, top), remainder)
+
+
+@translation
+def _segment_logsumexp(at: OnnxScope, node: Node, x: str) -> str:
+    source = node.inputs[0]
+    tops = _scattered(at, source, x, -np.inf, "max")
+    remainder = _remainder_of_call(at, source, x, _of_call(at, source, tops))
+    return _or_zero(at, source, at.add("Add", tops, remainder))
+
+
+def _or_zero(at: OnnxScope, source: Node, rows: str) -> str:
+    """Return what calls have of their sequences, and 0 for an empty one."""
+    lengths = at.reshape(_lengths(at, source), (1,) * source.ndim, CALL)
+    return at.add(
+        "Where", at.add("Equal", lengths, at.constant(0, "int64")), at.constant(0, source.dtype), rows
+    )
 
 
 @translation
@@ -446,6 +472,7 @@ TRANSLATIONS |= {
     "log_softmax": lambda at, node, x: _log_chances(at, node, x, first_axis(node) + node.attrs["axis"]),
     "linear": lambda at, node, x, weight: at.add("MatMul", x, weight),
     "matmul": lambda at, node, a, b: at.add("MatMul", a, b),
+    "segment_check": lambda at, node, code: code,  # where a list has no such element, `gather` yields 0
     "gather": lambda at, node, table, ids: at.add("Gather", table, ids, axis=0),
     "batch": lambda at, node, x: at.spread(x, node.shape, node.axis),
     "repeat": lambda at, node, x: at.add("Gather", x, at.owners[node.axis], axis=0),

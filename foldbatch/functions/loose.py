@@ -34,6 +34,8 @@ IDS = frozenset({"cross_entropy", "gather"})  # whose plain numbers are ids of t
 _DATA = dict.fromkeys(NUMBERS, FIXED - {bool}) | dict.fromkeys(IDS, FIXED - {bool, float})
 TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belongs to the cell
 
+DRAWS = frozenset({"random", "normal"})  # whose operands are shapes
+
 NUMBERS_OF_PYTHON = (int, float, np.ndarray, np.generic)
 _BOUNDS = frozenset({int, type(None)})  # of slices
 _READ = {float: "float32", int: "int32"}  # what plain numbers are read as
@@ -87,7 +89,7 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         return cell.call(*[operands[i] for i in places])
     types = [x.type for x in _flat(operands) if isinstance(x, Value | Parameter)]
     # each call draws anew; what lacks operands says so
-    if name == "random" or not operands or (name in TOGETHER and not len(operands[0])):
+    if name in DRAWS or not operands or (name in TOGETHER and not len(operands[0])):
         return op_cell(function, [(x, False, None) for x in operands], options).call()
     if not types:  # of data alone
         # einsum has letters first

@@ -16,7 +16,7 @@ from foldbatch.errors import WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.notes import Lists
-from foldbatch.functions.specs import DEEPEST, opened, too_deep
+from foldbatch.functions.specs import DEEPEST, fix_for_types, opened, too_deep
 from foldbatch.functions.values import Value
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.params.parameters import Parameter
@@ -146,7 +146,7 @@ class Owners:
 def refuse_other_type(signature: Signature, type_: TensorType, given: TensorType) -> None:
     """Refuse a value of another type than a slot of a cell reads."""
     if given != type_:
-        fix = "elements of a list have one shape and dtype"
+        fix = fix_for_types(type_, given, "elements of a list have one shape and dtype")
         raise WalkError(signature.name, f"elements of {type_}", f"one of {given}", fix)
 
 
@@ -319,6 +319,7 @@ def joined_result(
         expected = f"a result of {known}, as of other examples"
         fix = "return one structure; what only some examples have, as a list, which may be empty"
         kind = describe_value(value) if type_ is OBJECT else str(type_)
+        fix = fix_for_types(known, kind, fix)
         raise WalkError(f"walk at example {example}", expected, kind, fix)
     return found
 

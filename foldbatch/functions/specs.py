@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -291,7 +292,7 @@ def spec_of(x: Any, where: str, hint: Any = None, levels: int = DEEPEST) -> Spec
     match x:
         case Value():
             if isinstance(hint, TensorType) and x.type != hint:
-                fix = "mend the annotation, or the value"
+                fix = fix_for_types(hint, x.type, "mend the annotation, or the value")
                 raise WalkError(where, f"{hint}, as annotated", str(x.type), fix)
             return ValueSpec(x.type)
         case None:
@@ -391,14 +392,41 @@ def _list_of(items: list[Any], where: str, hint: Any, levels: int) -> ListSpec:
             if not isinstance(leaf, ValueSpec):
                 fix = "make values of them: [embed(x) for x in words]; fb.tensor(numbers) for one vector"
                 found = described(leaf) if path else describe_value(item)
+                if isinstance(hint, TensorType) and isinstance(item, tuple) and len(item) == 1:
+                    fix = "annotate it as list[tuple[...]]: to Python, list[(...,)] is list[...]"
                 raise WalkError(f"{where}[{number}]{path}", "a value, or a tuple of values", found, fix)
         if spec != first:
-            fix = "elements of a list have one shape and dtype each"
+            fix = fix_for_types(
+                described(first), described(spec), "elements of a list have one shape and dtype each"
+            )
             expected = f"{described(first)}, as the first one"
             raise WalkError(f"{where}[{number}]", expected, described(spec), fix)
-    if hint is not None and first != (said := _hinted(hint)):
-        raise WalkError(f"{where}[0]", f"{described(said)}, as annotated", described(first), "mend either")
+    if hint is not None and first != (annotated := _hinted(hint)):
+        fix = fix_for_types(described(annotated), described(first), "mend either")
+        raise WalkError(f"{where}[0]", f"{described(annotated)}, as annotated", described(first), fix)
     return ListSpec(first, hinted=hint is not None)
+
+
+_DTYPES = re.compile(r"\b(?:bool|u?int\d+|float\d+)\b")
+
+
+def fix_for_types(expected: object, found: object, otherwise: str) -> str:
+    """Return how to mend that a type is not the expected one: by a dtype, where all else is alike.
+
+    >>> fix_for_types("int32", "float32", "")
+    "fb.tensor(x, 'float32') reads ints as floats, ops.cast(value, 'float32') converts what was computed"
+    >>> fix_for_types("int32", "float32[2]", "give one shape")
+    'give one shape'
+    """
+    texts = str(expected), str(found)
+    plain = {_DTYPES.sub("", text) for text in texts}
+    floats = [dtype for text in texts for dtype in _DTYPES.findall(text) if dtype.startswith("float")]
+    if len(plain) > 1 or not floats or texts[0] == texts[1]:
+        return otherwise
+    dtype = "float64" if "float64" in floats else floats[0]
+    return (
+        f"fb.tensor(x, {dtype!r}) reads ints as floats, ops.cast(value, {dtype!r}) converts what was computed"
+    )
 
 
 def _hinted(hint: Any) -> Spec:

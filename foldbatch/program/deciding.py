@@ -18,7 +18,7 @@ from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.results import Results
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import single_threaded_blas
-from foldbatch.errors import BlockTypeError, ExampleError
+from foldbatch.errors import BlockTypeError
 from foldbatch.functions.deciding import UnderWay, decide, few, results
 from foldbatch.functions.rounds import Rounds
 from foldbatch.functions.tracer import FunctionTracer
@@ -44,6 +44,7 @@ class ReadyRound(NamedTuple):
 
     order: Callable[[int], Index]
     ready: Any
+    schedule: Schedule
 
 
 class Deciding:
@@ -191,7 +192,7 @@ class RoundEngine:
             verify(schedule, tuple([cell.outputs for cell in cells]))
         batch = ScheduledBatch(merged, schedule, (), (), {})
         ready = engine.ready(batch, training=self.training and own.phased)
-        return ReadyRound(schedule.orders.__getitem__, ready)
+        return ReadyRound(schedule.orders.__getitem__, ready, schedule)
 
     def run(
         self, ready: ReadyRound, feeds: Sequence[Sequence[Array]], example: Callable[[int, int], int]
@@ -205,8 +206,7 @@ class RoundEngine:
             run = engine.forward(ready.ready, feeds, own.memory)
         except OutOfRangeError as error:
             where = f"{model.cells[error.cell].name} at example {example(error.cell, error.rank)}"
-            fix = "correct what computes the id"
-            raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.id), fix) from None
+            raise error.example_error(where, ready.schedule.cells[error.cell].segments) from None
         return run.take
 
     def keys(self, examples: Index, calls: Index) -> NDArray[np.int64]:

@@ -38,6 +38,9 @@ from foldbatch.static.statements import Statement
 
 CONVERSIONS = frozenset({"t", "f8"})
 _OPERANDS = {"a": "x0", "b": "x1", "c": "x2"}
+NESTED = (
+    32  # how often a body of two operands is nested before its value gets a name: Python's stack has an end
+)
 
 
 @cache
@@ -85,6 +88,8 @@ def applied(body: str, count: int) -> tuple[ast.stmt, ...]:
 
     >>> [ast.unparse(line) for line in applied("a + b", 3)]
     ['x0 + x1 + x2']
+    >>> [ast.unparse(line)[-21:] for line in applied("a + b", 35)]
+    [' + x30 + x31 + x32', 'part1 + x33 + x34']
     """
     xs: list[ast.expr] = [ast.Name(f"x{i}") for i in range(count)]
     names = {node.id for line in lines_of(body) for node in ast.walk(line) if isinstance(node, ast.Name)}
@@ -92,12 +97,16 @@ def applied(body: str, count: int) -> tuple[ast.stmt, ...]:
     if count == arity:
         operands = _Renamed(dict(zip(_OPERANDS, xs, strict=False)))
         return tuple(operands.visit(line) for line in ast.parse(body).body)
-    total = xs[0]
-    for x in xs[1:]:
+    lines, total = list[ast.stmt](), xs[0]
+    for number, x in enumerate(xs[1:], 1):
         (line,) = ast.parse(body).body
         assert isinstance(line, ast.Expr), f"{body} takes {arity} operands"
         total = _Renamed({"a": total, "b": x}).visit(line.value)
-    return (ast.Expr(total),)
+        if number % NESTED == 0 and number < count - 1:
+            name = f"part{number // NESTED}"
+            lines.append(ast.Assign([ast.Name(name)], total, lineno=0))
+            total = ast.Name(name)
+    return (*lines, ast.Expr(total))
 
 
 @cache

@@ -64,9 +64,9 @@ class Op:
     `infer(types, attrs)` gives the result's type or raises GraphError; `evaluate(attrs, *arrays)`
     computes one instance in the obvious way; `vjp(g, y, *xs)` gives a cotangent per operand, linear in
     g; `axis(axes)` gives the result's batch axis. `bound(types, attrs)` names an operand of indices and
-    the number they must stay below. Where `whole` is set, `evaluate` takes all elements of a sequence at
-    once, ``[m, *]``. Of an op that only moves elements, ``copies(attrs, write, *reads)`` yields parts of
-    its result, in order, each with the part of an operand that is copied there, or None for zeros.
+    the number they must stay below, or `OF_LIST`. Where `whole` is set, `evaluate` takes all elements of a
+    sequence at once, ``[m, *]``. Of an op that only moves elements, ``copies(attrs, write, *reads)`` yields
+    parts of its result, in order, each with the part of an operand that is copied there, or None for zeros.
     `body` says of an elementwise op, or one along a line, what it makes of elements; its language is that
     of `bodies`.
     """
@@ -100,6 +100,24 @@ def _entering(make: Callable[P, Op]) -> Callable[P, None]:
 
 
 define = _entering(Op)  # makes an op, and enters it into the table
+
+
+# Stands for the number that ids must stay below where they count the elements of a call's list, whose length
+# differs from call to call. Such an id is 0 where the list has that element, else a negative code of 32 bits.
+OF_LIST = 2**39
+BEYOND = 2**30  # codes below its negative are of ids beyond the list's end
+
+
+def id_of_code(code: int) -> str:
+    """Return the id, as text, that a code of a missing element stands for; `ops.rows` makes such codes.
+
+    >>> id_of_code(-1), id_of_code(-BEYOND - 3), id_of_code(-BEYOND - BEYOND // 2), id_of_code(1 - BEYOND)
+    ('-1', '3', '536870912 or more', '-1073741823 or less')
+    """
+    if code > -BEYOND:
+        return f"{code}{' or less' * (code == 1 - BEYOND)}"
+    number = -BEYOND - code
+    return f"{number}{' or more' * (number == BEYOND // 2)}"
 
 
 def fail(op: str, expected: str, found: str, fix: str = "") -> NoReturn:

@@ -35,6 +35,7 @@ SEGMENTS = TensorType((), "int64")
 ON_SEQUENCES = frozenset(
     {
         *("repeat", "segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax"),
+        *("segment_log_softmax", "segment_logsumexp"),
         *OF_LISTS,
     }
 )
@@ -206,11 +207,11 @@ class _RoutineBuilder:
             self._copy(node.axis, replace(self._place(node), shape=x.shape, strides=strides), self._place(x))
             return
         reads = [self._place(x) for x in node.inputs]
+        self._check(node)
         if node.op.copies is not None:
             for write, read in node.op.copies(node.attrs, self._place(node), *reads):
                 self._copy(node.axis, write, read)
             return
-        self._check(node)
         axis = max((node.axis, *(x.axis for x in node.inputs)), key=lambda axis: axis.rank)
         if node.op.name in ON_SEQUENCES:
             reads.append(self._segments_of(axis))

@@ -10,12 +10,16 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cotangents import numbered, seeds_of
+from foldbatch.engines.cuda.kernel_text import computed
 from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.nonfinite import NotFinite, has_nan, is_finite, shown
 from foldbatch.engines.results import Losses, Metrics, MetricValues, Results
 from foldbatch.engines.visits import InputGradients
 from foldbatch.errors import ExampleError
+from foldbatch.static.bodies import template
+from foldbatch.static.op import OPS
 from foldbatch.types import TensorType
+from tests.backends import BACKENDS
 
 
 def _results(items: list[int], values: list[float], examples: list[int], labels: list[str] | None) -> Results:
@@ -138,3 +142,28 @@ def test_a_place_is_printed_whole() -> None:
         "  of float32 0.",
         "  so that the loss is not finite",
     ]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_sum_may_have_hundreds_of_terms(backend: str) -> None:
+    """Of one op, and of a chain of sums: each is a loop of its own in compiled engines."""
+    count = 400
+    numbers = np.linspace(-1, 1, count, dtype="float32") ** 2
+
+    def sums(x: Any) -> Any:
+        return ops.add(*[x[i] for i in range(count)]), sum(x[i] for i in range(count))
+
+    program = fb.compile(fb.Vector(count) >> fb.Function(sums), backend)
+    np.testing.assert_allclose(program.run([numbers])[0], [numbers.sum()] * 2, rtol=1e-5)
+
+
+def test_texts_of_sums_do_not_nest_as_deep_as_they_have_terms() -> None:
+    count = 5000
+    lines, value = template(OPS["add"].body, count)
+    names = {f"x{i}": str(i) for i in range(count)} | {"mark": "", "t": ""}
+    scope: dict[str, Any] = {}
+    exec("\n".join([*lines, f"total = {value}"]).format(**names), scope)
+    assert scope["total"] == sum(range(count))
+    operands = [f"x{i}" for i in range(count)]
+    texts, text = computed(OPS["add"], "float32", operands, ["float32"] * count, {}, "_0")
+    assert " ".join([*texts, text]).count("+") == count - 1

@@ -675,3 +675,40 @@ def test_a_number_that_its_type_does_not_hold_is_named(number: float, fix: str) 
     found = re.escape(f"found {type(number).__name__} {number}; {fix}")
     with pytest.raises(ExampleError, match=found):
         fb.compile(lambda x: fb.tensor(x), "numpy").run([number])
+
+
+@pytest.mark.parametrize("door", ["cell", "op", "result", "annotation"])
+def test_numbers_of_two_dtypes_are_refused_with_the_way_to_read_ints_as_floats(door: str) -> None:
+    total = fb.cell(lambda xs: fb.ops.segment_sum(xs))
+
+    @fb.cell
+    def floats(xs: list["float32"]) -> Any:  # noqa: F821
+        return fb.ops.segment_sum(xs)
+
+    walks: dict[str, Any] = {
+        "cell": lambda numbers: total([fb.tensor(x) for x in numbers]),
+        "op": lambda numbers: fb.ops.segment_sum([fb.tensor(x) for x in numbers]),
+        "result": lambda numbers: fb.tensor(numbers[0]),
+        "annotation": lambda numbers: floats([fb.tensor(x) for x in numbers]),
+    }
+    program = fb.compile(walks[door], "numpy")
+    fix = r"; fb.tensor\(x, 'float32'\) reads ints as floats, ops.cast\(value, 'float32'\) converts what was computed"
+    with pytest.raises(WalkError, match=f"expected .*int32.*{fix}|expected .*float32.*{fix}"):
+        program.run([[1, 2.5], [2.5, 2]])
+    mended = fb.compile(lambda numbers: total([fb.tensor(x, "float32") for x in numbers]), "numpy")
+    assert mended.run([[1, 2.5], [2.5, 2]]) == [3.5, 4.5]
+
+
+def test_a_list_annotated_as_of_tuples_of_one_item_says_how_that_is_written() -> None:
+    @fb.cell
+    def dropped(xs: list[("float32",)]) -> Any:  # noqa: F821
+        return fb.ops.segment_sum(xs[0])
+
+    @fb.cell
+    def written(xs: list[tuple["float32"]]) -> Any:  # noqa: F821
+        return fb.ops.segment_sum(xs[0])
+
+    with pytest.raises(WalkError, match=r"found tuple of 1; annotate it as list\[tuple\[...\]\]"):
+        fb.compile(lambda xs: dropped([(fb.tensor(x),) for x in xs]), "numpy").run([[1.0]])
+    program = fb.compile(lambda xs: written([(fb.tensor(x),) for x in xs]), "numpy")
+    assert program.run([[], [1.0, 2.5]]) == [0.0, 3.5]

@@ -187,7 +187,9 @@ def walk(call: Call) -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_loose_ops_that_are_nearly_alike(part: int) -> None:
     draw = Random(part + 7)
-    for name in sorted(FUNCTIONS.keys() - {"sample", "random"})[part::4]:  # these draw in each run anew
+    for name in sorted(FUNCTIONS.keys() - {"sample", "random", "normal"})[
+        part::4
+    ]:  # these draw in each run anew
         warm, (first, *others) = fb.compile(walk, "numpy"), arguments(name)
         for changing in others or [first]:
             calls = drawn(draw, name, changing)

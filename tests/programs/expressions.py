@@ -120,6 +120,8 @@ STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
     lambda a, b, e: ops.softmax(a @ e.weight((2, 3)))[..., 0] * b,
     lambda a, b, e: ops.segment_softmax(a) * b,
     lambda a, b, e: ops.segment_mean(a),
+    lambda a, b, e: ops.tanh(ops.segment_log_softmax(a)) * b,
+    lambda a, b, e: ops.tanh(ops.segment_logsumexp(a)),
     lambda a, b, e: _with_weights(a, e.weight((2,))),
     lambda a, b, e: ops.softplus(a) - ops.gelu(b),
     lambda a, b, e: ops.log(1 + ops.square(a)) * ops.sin(b),

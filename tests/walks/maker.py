@@ -42,6 +42,16 @@ class Nest(NamedTuple):
         return nest_of(self.kind, ("h", "c", "x")[: len(items)], list(items))
 
 
+class Deep(NamedTuple):
+    """The type of a structure of tensors and of structures of them, as lists may hold: it is read, and no result."""
+
+    kind: Any
+    items: tuple[Any, ...]
+
+    def made(self, items: Sequence[Any]) -> Any:
+        return nest_of(self.kind, ("h", "c", "x")[: len(items)], list(items))
+
+
 class Many(NamedTuple):
     element: Any
 
@@ -98,6 +108,14 @@ class Walks(Maker):
         count = 2 if kind in (State, Named) else 1 + self.number(3)
         return Nest(kind, tuple([self.one_of(TENSORS) for _ in range(count)]))
 
+    def deep(self) -> Deep:
+        """Return the type of a structure in which others stand, also of one item."""
+        inner = Nest(tuple, (self.one_of(TENSORS),) * (1 + self.number(2))) if self.number(2) else self.nest()
+        kind = self.one_of(KINDS)
+        return Deep(
+            kind, (self.one_of(TENSORS), inner) if kind in (State, Named) or self.number(2) else (inner,)
+        )
+
     def operand(self, depth: int) -> Any:
         """Return a type that a cell can read."""
         match self.number(6) if depth > 0 else 0:
@@ -105,6 +123,8 @@ class Walks(Maker):
                 return self.nest()
             case 4:
                 return Many(self.one_of(TENSORS))
+            case 5 if self.number(2):
+                return Many(self.deep())
             case 5:
                 return Many(Nest(self.one_of(KINDS), (PAIR, self.one_of(TENSORS))))
         return self.one_of(TENSORS)
@@ -188,13 +208,17 @@ def _hint(type_: Any, way: int) -> Any:
             return type_.hint
         case Many(TensorType()):
             return list[_text(type_.element)] if way else list[type_.element]  # type: ignore[name-defined]
-        case Many(Nest(kind, items)) if kind is tuple:
-            inner = tuple[tuple(map(_text, items))]  # type: ignore[misc]
-            return list[inner]  # type: ignore[valid-type]
+        case Many(Nest(kind) | Deep(kind)) if kind is tuple:
+            inner = _text(type_.element)
+            return None if inner is None else list[inner]
     return None
 
 
-def _text(type_: TensorType) -> str:
+def _text(type_: Any) -> Any:
+    """Return the annotation of a tensor or of tuples of them; None of other structures."""
+    if isinstance(type_, Nest | Deep):
+        items = tuple(map(_text, type_.items))
+        return tuple[items] if type_.kind is tuple and None not in items else None  # type: ignore[valid-type]
     return f"{type_.dtype}[{', '.join(map(str, type_.shape))}]" if type_.shape else type_.dtype
 
 

@@ -11,7 +11,19 @@ from foldbatch.errors import FoldbatchError
 from foldbatch.types import TensorType
 from tests.programs.recipes import FLAG, FLOAT, ID, PAIR, SCALAR, SQUARE, TENSORS, TRIPLE, Data, Source
 from tests.walks.exact import cell, layer, loss, metric, ops, parts_of, tensor
-from tests.walks.maker import LABELS, STATICS, Given, Many, Nest, Number, Part, Walks, function_of, nothing
+from tests.walks.maker import (
+    LABELS,
+    STATICS,
+    Deep,
+    Given,
+    Many,
+    Nest,
+    Number,
+    Part,
+    Walks,
+    function_of,
+    nothing,
+)
 
 
 def directly(maker: Walks, type_: TensorType, depth: int, given: Given) -> Part:
@@ -78,7 +90,7 @@ def _takes_kind(read: Any) -> bool:
     return "kind" in body.__code__.co_varnames
 
 
-def read_nest(maker: Walks, type_: Nest, depth: int, given: Given) -> Part:
+def read_nest(maker: Walks, type_: Nest | Deep, depth: int, given: Given) -> Part:
     """Read a structure item by item."""
     if type_ in given and maker.number(2) == 0:
         at = given.index(type_)
@@ -425,6 +437,8 @@ def _with_layer(maker: Walks, depth: int, given: Given, child: Part | None) -> P
         apply, count = lambda x, kids: of_layer(x, kids), 1
     whole = layer(of_layer, 2) if loose else cell(function_of(2, lambda xs: apply(*xs), False))
 
+    in_tuple = count == 2 or maker.number(2)  # any number of children is a list of them, or a tuple
+
     def state(value: Any) -> Any:
         return (value, value) if two else value
 
@@ -433,7 +447,7 @@ def _with_layer(maker: Walks, depth: int, given: Given, child: Part | None) -> P
         word = x_part.run(x[0], *given)
         if count == 1:
             return first(whole(word, kids[0]))
-        return first(whole(word, kids if count is None else tuple(kids)))
+        return first(whole(word, tuple(kids) if in_tuple else kids))
 
     def data(source: Source, depth: int) -> Any:
         number = source.number(4) if count is None else count
@@ -580,6 +594,7 @@ OF_FLOATS: list[Any] = [derived, derived, derived, summarised, summarised, stack
 WAYS: dict[type, list[Any]] = {
     TensorType: [directly, *OF_BOTH, *OF_FLOATS, loosely, loosely, layered, layered],
     Nest: [read_nest, *OF_BOTH, *OF_FLOATS],
+    Deep: [read_nest, read_nest, chosen, let, again, tried],
     Many: [read_many, read_many, growing, chosen, let, again, tried, beside],
 }
 

@@ -186,16 +186,16 @@ class Attention(Layer[TupleType, TensorType]):
     def apply(self, *xs: Any) -> Node:
         query, items = pair(self, xs, "(query, items)")
         query = flat(self, query, "query")
-        if query.axis.rank > 1:
-            fix = "attend once per element inside a Map"
-            raise GraphError(repr(self), "one vector as query", "a sequence of them", fix)
         score = self._additive if self.score == "additive" else self._dot
-        if isinstance(items, tuple) and items:
+        if isinstance(items, tuple) and items:  # by its structure, also of one item; each may be of a list
             rows = ops.stack([flat(self, item, "item") for item in items])
             return ops.sum(ops.softmax(score(query, rows), axis=0) * rows, axis=0)
         if not isinstance(items, Node) or items.axis.rank < 2:
             expected = "a sequence or tuple of vectors as items"
             raise GraphError(repr(self), expected, describe(items), "read them with Map(Vector(...))")
+        if query.axis.rank > 1:
+            fix = "attend once per element inside a Map"
+            raise GraphError(repr(self), "one vector as query", "a sequence of them", fix)
         items = flat(self, items, "item")
         return ops.segment_sum(ops.segment_softmax(score(query, items)) * items)
 

@@ -235,11 +235,30 @@ def children_in_places(layer: AnyLayer, children: Any, arity: int, fix: str) -> 
     return [(k, child) for k, child in enumerate(children) if child is not None]
 
 
-def over_children(parts: list[Node]) -> Node:
-    """Return the sum over children: of a ragged axis' elements, or of separate tensors."""
-    if len(parts) == 1:
-        return ops.segment_sum(parts[0]) if parts[0].axis.rank > 1 else parts[0]
-    return ops.add(*parts)
+def is_sequence(layer: AnyLayer, x: Any, state: Node | State) -> bool:
+    """Whether a state that stands alone as children is that of a sequence's elements.
+
+    A tuple of states is a tuple of children, however many it has: its items may be elements of a list that
+    the layer is applied over. Only a state outside of any tuple stands for all elements of a sequence.
+
+    Raises:
+        GraphError: when `x` runs along a list, too: whether each element has one child or all is open.
+    """
+    axes = {node.axis for node in (state if isinstance(state, tuple) else (state,))}
+    if len(axes) > 1 or axes.pop().rank < 2:
+        return False
+    if isinstance(x, Node) and x.axis.rank > 1:
+        expected = "a tuple of children beside an x of every element of a list"
+        fix = "a tuple of one child is (child,); for all elements as children give an x of the call"
+        raise GraphError(repr(layer), expected, f"{describe(state)} of every element", fix)
+    return True
+
+
+def over_children(parts: list[Node], *, sequence: bool) -> Node:
+    """Sum what children contribute: all elements of a sequence, or the items of a tuple."""
+    if sequence:
+        return ops.segment_sum(parts[0])
+    return ops.add(*parts) if len(parts) > 1 else parts[0]
 
 
 class _NodeLSTM(_Sized[TupleType, TupleType]):
@@ -349,23 +368,26 @@ class ChildSumTreeLSTM(_NodeLSTM):
         if children is None or (isinstance(children, tuple) and not children):  # == would compare elements
             return self._leaf(x)
         n = self.size
-        states = self._states(children)
+        states, sequence = self._states(x, children)
         dtype = states[0][0].dtype
         u_weight = parameter_node(self.parameter("recurrent", TensorType((n, 3 * n), dtype), self.init))
         f_weight = parameter_node(self.parameter("recurrent_forget", TensorType((n, n), dtype), self.init))
         given = self._projected(x, dtype, 4)
-        total = over_children([h for h, _ in states])
+        total = over_children([h for h, _ in states], sequence=sequence)
         gates = ops.matmul(total, u_weight) + given[: 3 * n]
         i, o = ops.split(ops.sigmoid(gates[n:]), 2)
         remembered = [ops.sigmoid(ops.matmul(h, f_weight) + given[3 * n :]) * c for h, c in states]
-        return lstm_output(ops.tanh(gates[:n]), i, o, over_children(remembered))
+        return lstm_output(ops.tanh(gates[:n]), i, o, over_children(remembered, sequence=sequence))
 
-    def _states(self, children: Any) -> list[State]:
+    def _states(self, x: Any, children: Any) -> tuple[list[State], bool]:
+        """Return the children's states, and whether the only one is that of a sequence's elements."""
         if isinstance(children, tuple) and all(isinstance(child, tuple) for child in children):
-            return [lstm_state(self, child, self.size) for child in children]
-        return [
-            lstm_state(self, children, self.size)
-        ]  # one state along a ragged axis stands for all children
+            return [lstm_state(self, child, self.size) for child in children], False
+        state = lstm_state(self, children, self.size)
+        if is_sequence(self, x, state):
+            return [state], True
+        expected = "a sequence or tuple of states (h, c) as children"
+        raise GraphError(repr(self), expected, describe(children), "a tuple of one child is ((h, c),)")
 
 
 class TreeRNN(_Sized[TensorType | TupleType, TensorType]):
@@ -510,7 +532,7 @@ class TreeGRU(_Sized[TupleType, TensorType]):
     def apply(self, *xs: Any) -> Node:
         x, children = pair(self, xs, "(x, children)")
         n = self.size
-        states = self._states(children)
+        states, sequence = self._states(x, children)
         dtype = states[0].dtype if states else leaf_input(self, x).dtype
         leading = None if states else 2 * n
         given = projected(self, x, self.init, TensorType((3 * n,), dtype), leading=leading)
@@ -518,17 +540,19 @@ class TreeGRU(_Sized[TupleType, TensorType]):
             return ops.sigmoid(given[n:]) * ops.tanh(given[:n])
         weight = parameter_node(self.parameter("recurrent", TensorType((n, 3 * n), dtype), self.init))
         kept = [h * ops.sigmoid(ops.matmul(h, weight[:, 2 * n :]) + given[2 * n :]) for h in states]
-        total = over_children(states)
+        total = over_children(states, sequence=sequence)
         z = ops.sigmoid(ops.matmul(total, weight[:, n : 2 * n]) + given[n : 2 * n])
-        candidate = ops.tanh(ops.matmul(over_children(kept), weight[:, :n]) + given[:n])
+        reset = over_children(kept, sequence=sequence)
+        candidate = ops.tanh(ops.matmul(reset, weight[:, :n]) + given[:n])
         return total + z * (candidate - total)  # one product less than (1 - z) s + z u
 
-    def _states(self, children: Any) -> list[Node]:
+    def _states(self, x: Any, children: Any) -> tuple[list[Node], bool]:
+        """Return the children's vectors, and whether the only one is that of a sequence's elements."""
         if children is None:
-            return []
+            return [], False
         if isinstance(children, tuple):
-            return [hidden(self, child, self.size) for child in children if child is not None]
-        if isinstance(children, Node) and children.axis.rank > 1:
-            return [hidden(self, children, self.size)]  # along a ragged axis it stands for all children
+            return [hidden(self, child, self.size) for child in children if child is not None], False
+        if isinstance(children, Node) and is_sequence(self, x, children):
+            return [hidden(self, children, self.size)], True
         expected = f"a sequence or tuple of vectors of {self.size} as children"
         raise GraphError(repr(self), expected, describe(children), "put a single child into a Record")

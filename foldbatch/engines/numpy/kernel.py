@@ -112,6 +112,7 @@ _ON_SEQUENCES = {
     **dict.fromkeys(
         (
             *("segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax"),
+            *("segment_log_softmax", "segment_logsumexp"),
             "segment_mix",
         ),
         ("starts", "counts"),
@@ -394,6 +395,46 @@ def segment_softmax(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int6
     np.divide(out, np.repeat(np.add.reduceat(out, starts, axis=0), counts, axis=0), out=out)
 
 
+def _greatest_and_remainder(
+    x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64]
+) -> tuple[Array, Array]:
+    """Return the greatest of each run, and logsumexp of the run less that in float64; no run is empty.
+
+    As in `ops.reduce.top_and_rest` one element that is the greatest is left out of the sum, so that a small
+    remainder keeps its digits. Shapes: as for `segment_sum`.
+    """
+    top = np.maximum.reduceat(x, starts, axis=0)
+    repeated, first = np.repeat(top, counts, axis=0), np.empty(x.shape, bool)
+    segment_is_max(x, starts, counts, first)
+    below = x - repeated
+    if np.isinf(top).any():  # infinities of one sign are as large as each other
+        np.copyto(below, 0, where=x == repeated)
+    exp = np.exp(below, dtype=x.dtype).astype(np.float64)
+    np.copyto(exp, 0, where=first)
+    return top, np.log1p(np.add.reduceat(exp, starts, axis=0))
+
+
+def segment_log_softmax(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
+    """Subtract logsumexp of each run from its rows. Shapes: ``x, out: [sum(counts), *]``."""
+    if len(x) == 0:
+        return
+    full = np.flatnonzero(counts)
+    starts, counts = starts[full], counts[full]
+    top, remainder = _greatest_and_remainder(x, starts, counts)
+    np.subtract(x, np.repeat(top, counts, axis=0), out=out)
+    np.subtract(out, np.repeat(remainder, counts, axis=0), out=out, casting="same_kind")
+
+
+def segment_logsumexp(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
+    """Find logsumexp of runs of rows; an empty run gives zero. Shapes: as for `segment_sum`."""
+    out[...] = 0
+    if len(x) == 0:
+        return
+    full = np.flatnonzero(counts)
+    top, remainder = _greatest_and_remainder(x, starts[full], counts[full])
+    out[full] = top + remainder
+
+
 def segment_mix(a: Array, x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
     """Sum runs of rows, each times its number. Shapes: as for `segment_sum`; ``a`` lacks the last axis."""
     reduce_segments(np.add, a[..., None] * x, starts, counts, out)
@@ -533,6 +574,7 @@ Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(add_rows, cast_into, check_range, linear_by, located, put_rows, random_bits, rounded, spread),
+    *(segment_log_softmax, segment_logsumexp),
     *(segment_is_max, segment_max, segment_mix, segment_position, segment_softmax, sums.segment_sum, view),
     *(ordered, sum_copies, sums.sum_axes, sums.sum_first, sum_outer, sum_outer_by, sum_rows, top_and_rest),
 )

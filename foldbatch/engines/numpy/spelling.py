@@ -110,7 +110,7 @@ _UFUNCS = (
 )
 _FUNCTIONS = (
     *("linear_by", "sum_outer_by", "segment_sum", "segment_max", "segment_is_max", "segment_position"),
-    *("segment_softmax", "segment_mix"),
+    *("segment_softmax", "segment_log_softmax", "segment_logsumexp", "segment_mix"),
 )
 
 _TEXTS = {

@@ -127,7 +127,7 @@ copysign(rest + b if (rest != 0) & ((rest < 0) != (b < 0)) else rest, b)
     positive=True,
 )
 _define("negative", 1, _arithmetic, np.negative, "-a", lambda g, y, x: (-g,))
-_define("square", 1, _arithmetic, np.square, "a * a", lambda g, y, x: (g * (2 * x),))
+_define("square", 1, _arithmetic, np.square, "a * a", lambda g, y, x: (2 * (g * x),))  # 2 * x may overflow
 _define("exp", 1, _floating, np.exp, "exp(a)", lambda g, y, x: (g * y,))
 _define("log", 1, _floating, np.log, "log(a)", lambda g, y, x: (g / x,), positive=True)
 _define("sqrt", 1, _floating, np.sqrt, "sqrt(a)", lambda g, y, x: (g * 0.5 / y,), positive=True)

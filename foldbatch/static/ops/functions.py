@@ -18,10 +18,10 @@ import numpy as np
 
 from foldbatch.errors import GraphError
 from foldbatch.operators import numpys, public
-from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, matmul
+from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, matmul, slice_of
 from foldbatch.static.op import CALL, fail
 from foldbatch.static.ops.random import KEY, SITES
-from foldbatch.static.ops.rows import gather
+from foldbatch.static.ops.rows import gather, segment_position
 from foldbatch.static.ops.shape import as_node, axis_of, expand_dims, pad, reshape, transpose, wholes
 from foldbatch.types import TensorType, describe_value, truth
 
@@ -186,7 +186,8 @@ def gelu(x: TensorLike) -> Node:
     Source: Hendrycks and Gimpel 2016 (Gaussian error linear units), section 2.
     """
     node = as_node(x, "gelu")
-    return 0.5 * node * (1.0 + tanh((2 / pi) ** 0.5 * (node + 0.044715 * (node * square(node)))))
+    near = clip(node, -10.0, 10.0)  # beyond, tanh is -1 or 1, and the cube would become infinite
+    return 0.5 * node * (1.0 + tanh((2 / pi) ** 0.5 * (near + 0.044715 * (near * square(near)))))
 
 
 @public
@@ -441,7 +442,16 @@ def cross_entropy(
     given: object = smoothing
     if not isinstance(given, int | float | np.number) or not 0 <= given <= 1:
         fail("cross_entropy", "smoothing from 0 to 1", describe_value(smoothing), "0.1 is usual")
-    loss = apply("cross_entropy", logits, node)
+    (scores,) = lift("cross_entropy", (logits,))
+    if scores.axis.rank > CALL.rank and not scores.ndim:
+        fix = "over the elements of a list goes -ops.gather(ops.segment_log_softmax(scores), label)"
+        fail(
+            "cross_entropy",
+            "float logits, one per class",
+            f"a {scores.type} for every element of a list",
+            fix,
+        )
+    loss = apply("cross_entropy", scores, node)
     scores, each = loss.inputs[0], None
     if weights is not None:
         factors = as_node(weights, "cross_entropy")
@@ -533,6 +543,40 @@ def segment_softmax(x: TensorLike) -> Node:
 
 
 @public
+def segment_logsumexp(x: TensorLike) -> Node:
+    """Return, per call, log(sum(exp(x))) over the elements of its sequence, stable for large x.
+
+    Shapes: ``[M, *]`` to ``[N, *]``; zero for an empty sequence, as other sums over sequences.
+
+    Raises:
+        GraphError: when `x` is not a float tensor of a sequence's elements.
+
+    >>> (fb.Map(fb.Scalar()) >> fb.Function(segment_logsumexp)).eval([1000, 1000]).round(3)
+    np.float32(1000.693)
+    """
+    return apply("segment_logsumexp", x)
+
+
+@public
+def segment_log_softmax(x: TensorLike) -> Node:
+    """Return log(segment_softmax(x)), finite wherever x is.
+
+    The loss of choosing among a list of candidates, whose scores are the list, is
+    ``-gather(segment_log_softmax(scores), gold)``: a cross-entropy of as many classes as there are elements.
+
+    Shapes: ``[M, *]`` to ``[M, *]``; each component is normalised by itself.
+
+    Raises:
+        GraphError: when `x` is not a float tensor of a sequence's elements.
+
+    >>> right = fb.Function(lambda scores: -gather(segment_log_softmax(scores), 0))
+    >>> (fb.Map(fb.Scalar()) >> right).eval([5000, 0, 0])
+    array(0., dtype=float32)
+    """
+    return apply("segment_log_softmax", x)
+
+
+@public
 def random(shape: int | Sequence[int], dtype: str = "float32") -> Node:
     """Return uniform numbers in [0, 1) of a shape, other ones for each call of the block and each `random`.
 
@@ -548,6 +592,32 @@ def random(shape: int | Sequence[int], dtype: str = "float32") -> Node:
     """
     type_ = TensorType(tuple(shape) if isinstance(shape, Sequence) else (shape,), dtype)
     return apply("random", KEY, shape=type_.shape, site=next(SITES), dtype=type_.dtype)
+
+
+@public
+def normal(shape: int | Sequence[int] = (), dtype: str = "float32") -> Node:
+    """Draw numbers of a shape from the standard normal distribution: mean 0, variance 1.
+
+    It draws as `random` does, other numbers for each call of the block and each `normal`. A variable of mean
+    m and deviation s is ``m + s * normal(shape)``, through which gradients reach m and s, as variational
+    autoencoders need it. No number lies beyond 5.8. ``ops.random.normal`` is the same function.
+
+    Raises:
+        BlockTypeError: when the shape is not of whole numbers of 0 or more.
+        GraphError: when the dtype is not a float's.
+
+    Source: Box and Muller 1958 (A note on the generation of random normal deviates).
+
+    >>> program = fb.compile(lambda example: fb.ops.normal((1000,)), "numpy")
+    >>> (numbers,) = program.run([0])
+    >>> bool(abs(numbers.mean()) < 0.1), bool(abs(numbers.std() - 1) < 0.1)
+    (True, True)
+    """
+    radius, angle = random(shape, dtype), random(shape, dtype)
+    return sqrt(-2.0 * log(1.0 - radius)) * cos(2 * pi * angle)
+
+
+random.normal = normal  # type: ignore[attr-defined]  # as NumPy's users look for it
 
 
 @public
@@ -570,7 +640,8 @@ def sample(logits: TensorLike) -> Node:
     node = as_node(logits, "sample")
     if not node.type.is_float or not node.shape:
         fail("sample", "floats along one axis or more", str(node.type), "give the scores of the classes")
-    uniform = maximum(random(node.shape, node.dtype), 2.0**-25)  # which has a logarithm
+    drawn = apply("random", key_of(node), shape=node.shape, site=next(SITES), dtype=node.dtype)
+    uniform = maximum(drawn, 2.0**-25)  # which has a logarithm
     return argmax(node - log(-log(uniform)), axis=-1)
 
 
@@ -655,7 +726,7 @@ def cumsum(x: TensorLike, axis: int | None = None) -> Node:
     place = axis_of(node, axis, "cumsum")
     total, step, extent = node, 1, node.shape[place]
     while step < extent:  # after each turn an element is the sum of twice as many
-        above = total[(slice(None),) * place + (slice(0, extent - step),)]
+        above = slice_of(total, place, 0, extent - step)
         total, step = add(total, pad(above, step, 0, place)), 2 * step
     return total
 
@@ -664,13 +735,51 @@ def cumsum(x: TensorLike, axis: int | None = None) -> Node:
 def norm(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
     """Return the Euclidean norm over instance axes, all by default; at zero its gradient is zero.
 
+    It neither overflows nor vanishes where the squares of elements would.
+
     >>> (fb.Vector(2) >> fb.Function(norm)).eval([3, 4])
     array(5., dtype=float32)
+    >>> (fb.Vector(2) >> fb.Function(norm)).eval([3e30, 4e30])
+    array(5.e+30, dtype=float32)
     """
-    squares = sum(square(x), axis, keepdims=keepdims)
+    node = as_node(x, "norm")
+    if not node.type.is_float:
+        fail("norm", "a float tensor", str(node.type), "cast with ops.cast(x, 'float32')")
+    axes = _axes(node, axis, "norm")
+    scale = _scale_of(node, axes)
+    squares = sum(square(node * scale), axis, keepdims=True)
     zero = equal(squares, 0.0)
     # where it is 0, the infinite derivative of the root is kept away
-    return where(zero, 0.0, sqrt(where(zero, 1.0, squares)))
+    result = where(zero, 0.0, sqrt(where(zero, 1.0, squares)) / scale)
+    shape = tuple(extent for a, extent in enumerate(node.shape) if a not in axes)
+    return _kept("norm", reshape(result, shape), node, axes, keepdims)
+
+
+# By dtype, exponents of 2: numbers beyond the first have squares that may overflow or vanish; they are
+# multiplied by the second if they are large, by the third if they are small.
+_SCALES = {"float32": (50, -80, 100), "float64": (400, -600, 600)}
+
+
+def _scale_of(x: Node, axes: tuple[int, ...]) -> Node:
+    """Return a power of 2, by which the squares along axes can be added: 1 for usual numbers.
+
+    The axes are kept, of extent 1.
+    """
+    largest = abs(stop_gradient(x))
+    for axis in axes:
+        if not x.shape[axis]:
+            return constant(
+                np.ones([1 if a in axes else extent for a, extent in enumerate(x.shape)]), x.dtype
+            )
+        largest = max(largest, axis, keepdims=True)
+    usual, shrinks, grows = (2.0**exponent for exponent in _SCALES[x.dtype])
+    ones = constant(1, x.dtype)
+    return where(largest < 1 / usual, grows * ones, where(largest > usual, shrinks * ones, ones))
+
+
+def key_of(x: Node) -> Node:
+    """Return the key of what is drawn for a tensor: its call's, or one for each element of a list."""
+    return KEY + segment_position(x) if x.axis.rank > CALL.rank else KEY
 
 
 def _last(x: Node, axis: int, op: str) -> tuple[Node, Node]:

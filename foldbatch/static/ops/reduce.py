@@ -29,6 +29,7 @@ at, top = greatest(x[k])
 rest = sum(0 if k == at else {_SHARE})
 rest = log1p(rest)
 """  # as `top_and_rest`
+LOGSUMEXP = _REST + "y = t(f8(top) + rest)"
 LOG_SOFTMAX = f"""\
 at, top = greatest(x[k])
 y[k] = {_SHARE}
@@ -215,7 +216,7 @@ define(
     _evaluate_logsumexp,
     lambda g, y, x: (apply("softmax", x, axis=y.attrs["axis"]) * expand(g, x, (y.attrs["axis"],)),),
     (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
-    body=_REST + "y = t(f8(top) + rest)",
+    body=LOGSUMEXP,
 )
 
 
@@ -340,10 +341,13 @@ define(
 )
 
 
-def _infer_segment_softmax(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-    if not types[0].is_float:
-        fail("segment_softmax", "a float tensor", str(types[0]), "cast with ops.cast(x, 'float32')")
-    return types[0]
+def _floats_of(name: str) -> Any:
+    def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+        if not types[0].is_float:
+            fail(name, "a float tensor", str(types[0]), "cast with ops.cast(x, 'float32')")
+        return types[0]
+
+    return infer
 
 
 def _evaluate_segment_softmax(attrs: Attrs, x: Any) -> Any:
@@ -360,11 +364,33 @@ def _segment_softmax_product(g: Node, y: Node) -> Node:
 
 define(
     "segment_softmax",  # exp(x) normalised to sum to 1 over the elements of each call's sequence
-    _infer_segment_softmax,
+    _floats_of("segment_softmax"),
     _evaluate_segment_softmax,
     lambda g, y, x: (_segment_softmax_product(g, y),),
     _SAMPLES,
     axis=along("segment_softmax", "ops.softmax"),
     whole=True,
     body=SOFTMAX,
+)
+
+
+define(
+    "segment_log_softmax",  # x less log(sum(exp(x))) over the elements of each call's sequence
+    _floats_of("segment_log_softmax"),
+    lambda attrs, x: _evaluate_log_softmax({"axis": 0}, x) if len(x) else x,
+    lambda g, y, x: (g - apply("segment_softmax", x) * apply("segment_sum", g),),
+    _SAMPLES,
+    axis=along("segment_log_softmax", "ops.log_softmax"),
+    whole=True,
+    body=LOG_SOFTMAX,
+)
+define(
+    "segment_logsumexp",  # log(sum(exp(x))) over the elements of each call's sequence; zero where it is empty
+    _floats_of("segment_logsumexp"),
+    lambda attrs, x: _evaluate_logsumexp({"axis": 0}, x) if len(x) else np.zeros(x.shape[1:], x.dtype),
+    lambda g, y, x: (apply("segment_softmax", x) * g,),
+    _SAMPLES,
+    axis=along("segment_logsumexp", "ops.logsumexp", CALL),
+    whole=True,
+    body=LOGSUMEXP,
 )

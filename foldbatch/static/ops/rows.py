@@ -15,7 +15,7 @@ import numpy as np
 
 from foldbatch.operators import public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, slice_of
-from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail, ragged
+from foldbatch.static.op import BEYOND, CALL, OF_LIST, UNBATCHED, Attrs, Axis, Sample, define, fail, ragged
 from foldbatch.static.ops.reduce import TOTAL
 from foldbatch.static.ops.shape import along
 from foldbatch.types import TensorType
@@ -117,6 +117,16 @@ define(
     ),
     axis=_axis_gather,
     bound=lambda types, attrs: (1, types[0].shape[0]),
+)
+
+
+define(
+    "segment_check",  # codes of elements, each of which the call's sequence must have: 0, see `op.OF_LIST`
+    _same_type,
+    _same_value,
+    samples=(Sample((TensorType((), "int64"),), {}), Sample((TensorType((2,), "int64"),), {})),
+    bound=lambda types, attrs: (0, OF_LIST),
+    copies=lambda attrs, write, code: iter([(write, code)]),
 )
 
 
@@ -242,10 +252,11 @@ def _of_sequence(x: Node, ids: Node) -> Node:
     """Return an element of each call's sequence for each id."""
     wanted, position = apply("cast", ids, dtype="int64"), segment_position(x)
     found = apply("segment_sum", apply("cast", apply("equal", position, wanted), dtype="int64"))
-    # an id of no element becomes one outside of the range of one, and so is refused
-    other = apply("where", wanted < 0, wanted, wanted + 1)
-    outside = apply("where", apply("equal", found, 1), constant(0, "int64"), other)
-    inside = apply("one_hot", outside, size=1, dtype="float32") > 0
+    below = apply("maximum", wanted, 1 - BEYOND)
+    beyond = -BEYOND - apply("minimum", wanted, BEYOND // 2)
+    code = apply("where", wanted < 0, below, beyond)  # as `id_of_code` reads it
+    code = apply("where", apply("equal", found, 1), constant(0, "int64"), code)
+    inside = apply("equal", apply("segment_check", code), 0)
     column = (*ids.shape, *(1,) * x.ndim)
     chosen = apply("equal", position, apply("reshape", wanted, shape=column))
     rows = apply("segment_sum", apply("where", chosen, x, constant(0, x.dtype)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.operators import FUNCTIONS, numpys, public
-from foldbatch.static.graph import Node, TensorLike, apply, lift
+from foldbatch.static.graph import Node, TensorLike, apply, lift, slice_of
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail
 from foldbatch.static.places import Place, backward, section
 from foldbatch.types import TensorType, describe_value
@@ -280,7 +280,7 @@ def squeeze(x: TensorLike, axis: int) -> Node:
     place = axis_of(node, axis, "squeeze")
     if node.shape[place] != 1:
         fail("squeeze", "an axis of extent 1", f"{node.type}, axis {axis}")
-    return node[(slice(None),) * place + (0,)]
+    return reshape(node, (*node.shape[:place], *node.shape[place + 1 :]))
 
 
 @numpys
@@ -331,5 +331,4 @@ def split(x: TensorLike, parts: int, axis: int = 0) -> tuple[Node, ...]:
         extent, fix = node.shape[place], "for parts of other lengths take slices, as x[:1], x[1:3]"
         fail("split", f"a number of parts that divides {extent}", describe_value(parts), fix)
     size = node.shape[place] // parts
-    before = (slice(None),) * place
-    return tuple(node[(*before, slice(i * size, (i + 1) * size))] for i in range(parts))
+    return tuple(slice_of(node, place, i * size, (i + 1) * size) for i in range(parts))

@@ -121,6 +121,9 @@ def same_order(node: Node) -> Node | None:
     return node.inputs[0] if axes == tuple(range(len(axes))) else None
 
 
+MOST_TERMS = 64  # of sums that become one; each term is an array that a loop of the engine has at hand
+
+
 def flatten_sums(graph: Graph) -> Graph:
     """Return the graph with each sum that only one other sum reads merged into that one.
 
@@ -142,13 +145,20 @@ def _merged_sums(graph: Graph) -> set[Node]:
     reads = Counter(graph.outputs)
     for node in graph.nodes:
         reads.update(node.inputs)
-    return {
-        x
-        for node in graph.nodes
-        if node.op.name == "add"
-        for x in node.inputs
-        if x.op.name == "add" and reads[x] == 1 and x.type == node.type and x.axis is node.axis
-    }
+    merged = set[Node]()
+    terms = dict[Node, int]()
+    for node in graph.nodes:
+        if node.op.name != "add":
+            continue
+        terms[node] = len(node.inputs)
+        for x in node.inputs:
+            if x not in terms or reads[x] > 1 or x.type != node.type or x.axis is not node.axis:
+                continue
+            total = terms[node] + terms[x] - 1
+            if total <= MOST_TERMS:
+                merged.add(x)
+                terms[node] = total
+    return merged
 
 
 def _terms(node: Node, merged: set[Node]) -> list[Node]:

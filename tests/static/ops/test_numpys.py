@@ -87,8 +87,15 @@ def test_elements_of_a_sequence(backend):
     block = fb.AllOf(fb.GetItem(0) >> ROWS, fb.GetItem(1) >> fb.Scalar("int32")) >> chosen
     examples = [([[1, 2], [3, 4], [5, np.inf]], 1), ([[7, 8]], 0)]
     assert [x.tolist() for x in fb.compile(block, backend).run(examples)] == [[3, 4], [7, 8]]
-    for rows, wrong in (([[1, 2]], 1), ([], 0), ([[1, 2]], -1)):
-        with pytest.raises(ExampleError, match="at example 1"):
+    for rows, wrong, text in (
+        ([[1, 2], [3, 4]], 2, "expected ids from 0 to 1, as the list has 2 elements, found 2;"),
+        ([[1, 2]], -1, "expected ids from 0 to 0, as the list has 1 element, found -1;"),
+        ([[1, 2]], 2**30, "expected ids from 0 to 0, as the list has 1 element, found 536870912 or more;"),
+        ([], 3, "expected a list of at least one element, found an empty list, and id 3;"),
+    ):
+        if backend == "reference":  # which knows the example alone
+            text = "expected the number of an element of the list, found "
+        with pytest.raises(ExampleError, match=f"at example 1: {text}"):
             fb.compile(block, backend).run([examples[1], (rows, wrong)])
 
 

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+import foldbatch as fb
 from foldbatch.static import ops
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.evaluate import evaluate
@@ -12,6 +13,7 @@ from foldbatch.static.graph import Graph, constant, input_node
 from foldbatch.static.op import CALL
 from foldbatch.static.ops.random import BITS, KEY, random_bits
 from foldbatch.types import TensorType
+from tests.backends import BACKENDS
 from tests.static.derivatives import samples_of
 from tests.static.run_kernel import Rows, run_graph
 
@@ -95,6 +97,26 @@ def test_neighbours_do_not_correlate() -> None:
     for name, (a, b) in pairs.items():
         correlation = np.corrcoef(a.ravel(), b.ravel())[0, 1]
         assert abs(correlation) < 5 / np.sqrt(a.size), name
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_normal_numbers_are_normal_and_the_same_on_all_engines(backend: str) -> None:
+    """Mean, variance, and what lies within one and two deviations, up to five standard errors."""
+    assert fb.ops.random.normal is ops.normal
+    draw = fb.Scalar() >> fb.Function(lambda m: (m + 2.0 * ops.normal((50,)), ops.normal(dtype="float64")))
+    program = fb.compile(draw, backend)
+    several, single = zip(*program.run([3.0] * 200), strict=True)
+    z = (np.concatenate(several) - 3.0) / 2.0
+    n = z.size
+    assert abs(z.mean()) < 5 / np.sqrt(n)
+    assert abs(z.var() - 1) < 5 * np.sqrt(2 / n)
+    for bound, share in ((1, 0.6827), (2, 0.9545)):
+        assert abs((abs(z) < bound).mean() - share) < 5 * np.sqrt(share * (1 - share) / n)
+    assert len({float(x) for x in single}) == 200
+    right = fb.compile(draw, "numpy").run([3.0, 3.0])
+    for pair, expected in zip(program.run([3.0, 3.0]), right, strict=True):
+        np.testing.assert_allclose(pair[0], expected[0], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(pair[1], expected[1], rtol=1e-12)
 
 
 def test_no_gradient_reaches_a_key() -> None:
