@@ -26,6 +26,7 @@ from foldbatch.engines.runner import Runner
 from foldbatch.functions.cells import COUNTERS
 from foldbatch.functions.deciding import UnderWay
 from foldbatch.functions.notes import Notes, begin, noting, session
+from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import FunctionTracer
 
@@ -116,7 +117,8 @@ def split(
                 begin(k, CALLS)
                 walk(example)
 
-    runs = [_run(own, alone, partial(session, noted, examples, range(len(examples)))) for _ in range(repeats)]
+    reading = Reading(examples, range(len(examples)), Readings())
+    runs = [_run(own, alone, partial(session, noted, reading)) for _ in range(repeats)]
     return {part: 1e3 * median(run[part] for run in runs) for part in runs[0]}
 
 

@@ -21,6 +21,7 @@ from benchmarks.options import add_data, positive, trees_of
 from benchmarks.workload import CLASSES, draw_batches, lstm_reading, tree_lstm, unseen
 from foldbatch import ops
 from foldbatch.functions.notes import note
+from foldbatch.functions.readings import Reading, Readings
 from foldbatch.trees import Tree, Vocabulary
 
 MOST = 1 << 60  # numbers of an example
@@ -178,8 +179,8 @@ def noting(trees: Sequence[Tree], vocabulary: Vocabulary, repeats: int) -> tuple
         program = fb.compile(walk)
         program.warm(examples[:8])
         known = [*program.lowered.learnt.cells]  # type: ignore[attr-defined]
-        numbers = range(len(examples))
-        run = partial(note, walk, examples, numbers, known, MOST)
+        reading = Reading(examples, range(len(examples)), Readings())
+        run = partial(note, walk, reading, known, MOST)
         loop = partial(_each, without, examples)
         noted[name], alone[name] = (
             1e6 * min(cpu(timed) for _ in range(repeats)) / nodes for timed in (run, loop)

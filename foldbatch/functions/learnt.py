@@ -8,6 +8,7 @@ from itertools import chain
 
 from foldbatch.errors import WalkError
 from foldbatch.functions.cells import Signature
+from foldbatch.functions.readings import Readings
 from foldbatch.model.drafts import Draft, components
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import Node, parameter_node, substitute
@@ -34,6 +35,7 @@ class Learnt:
     # the walk calls: other programs go on with theirs
     own: dict[Parameter, Parameter] = field(default_factory=dict)
     decides: bool = False  # whether the walk has asked for a number
+    readings: Readings = field(default_factory=Readings)  # what is known of second readings of its examples
 
     def copy(self) -> Learnt:
         """Return what is known now, which goes on as it is while this grows."""

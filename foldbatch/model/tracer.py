@@ -18,8 +18,8 @@ Look: TypeAlias = Callable[[Model, Sequence[Sequence[list[Any]]]], None]
 # From examples and their numbers in the batch, for errors.
 TraceAll: TypeAlias = Callable[[Sequence[Any], Sequence[int]], list[Trace]]
 
-# Runs a walk that reads numbers, given its tracer, examples, their numbers in the batch, and whether each
-# datum is checked when it is read; what is pending of all examples is computed whenever all wait.
+# Runs a walk, given its tracer, the reading of examples, and whether each datum is checked when it is read;
+# where examples ask for numbers, what is pending of all is computed whenever all wait.
 Decide: TypeAlias = Callable[..., Any]
 
 # Takes what few examples noted, before it becomes traces, and returns what it makes of them, or None.

@@ -19,8 +19,8 @@ from foldbatch.engines.report import Captures, Report
 from foldbatch.engines.results import Results, StepResult
 from foldbatch.engines.runner import SECONDS, TURNS, Options, Runner
 from foldbatch.errors import BlockTypeError, counted
-from foldbatch.functions.notes import iterator_in
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
+from foldbatch.model.rereading import iterator_in
 from foldbatch.model.tracer import Tracer
 from foldbatch.params.parameters import Array, Gradient, Parameter, ParameterStore
 from foldbatch.program.deciding import Deciding

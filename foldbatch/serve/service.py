@@ -116,7 +116,7 @@ class Continuous:
         while (first := self._queue.get()) is not None:
             under_way: dict[Walked, Future[Any]] = {}
             try:
-                more = session(lambda: self._batch(first, under_way), None, ())
+                more = session(lambda: self._batch(first, under_way), None)
             except Exception as error:  # noqa: BLE001 - it is of all that were under way
                 for answer in under_way.values():
                     if answer.set_running_or_notify_cancel():
