@@ -155,7 +155,8 @@ def _obstacle(part: Any, contents: Contents, *, known: bool) -> str:
         return ", whose contents nothing can list"
     if known:
         return "" if _alike(contents, _contents(part)) else ", which has changed since it was read"
-    return "" if _is_frozen(type(part)) else ", which may have changed since it was read"
+    kind: type = type(part)
+    return "" if _is_frozen(kind) else ", which may have changed since it was read"
 
 
 def _parts(example: Any) -> Iterator[tuple[Any, Contents]]:
@@ -177,11 +178,11 @@ def _contents(part: Any) -> Contents:
         return Contents([*part])
     if kind is dict:
         return Contents([*part, *part.values()])
-    if hasattr(kind, "__next__"):
+    if getattr(kind, "__next__", None) is not None:
         return _READ_ONCE
     if isinstance(part, _BUFFERS):
         return Contents([], _digest(bytes(part)))
-    if hasattr(kind, "__array__"):
+    if getattr(kind, "__array__", None) is not None:
         return _contents_of_array(part)
     slots = _slots(kind)
     if slots is None:
