@@ -6,6 +6,7 @@ refuses single examples, is read anew, and has limits.
 """
 
 import asyncio
+import marshal
 import re
 import sys
 import threading
@@ -23,10 +24,11 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from foldbatch.errors import ExampleError, FoldbatchError, ReadError, counted
+from foldbatch.errors import ExampleError, FoldbatchError, ReadError, counted, told_of
 from foldbatch.functions.deciding import UnderWay
 from foldbatch.functions.notes import session
 from foldbatch.functions.suspended import Walked
+from foldbatch.model.rereading import obstacle
 from foldbatch.program.predicting import plain, predictions
 from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
@@ -322,14 +324,25 @@ class Service:
         self._loaded()
 
     def answer(self, structures: Sequence[Any], nodes: bool = False) -> list[Any]:  # noqa: FBT001, FBT002
-        """Return a prediction for each structure, or the error of the one that the model cannot read."""
-        model = self.model
+        """Return a prediction for each structure, or the error of the one that the model cannot read.
+
+        Where a batch has failed, its parts run again, on structures as they were: a walk may have changed
+        those that it has read.
+        """
+        model, kept = self.model, [*map(_kept, structures)]
         answers: list[Any] = [None] * len(structures)
         parts = [list(range(len(structures)))]
+        first = True
         while parts:
             part = parts.pop()
             try:
-                predicted = model.predict([structures[number] for number in part], nodes=nodes)
+                given = (
+                    structures
+                    if first
+                    else [_again(structures[n], kept[n], place) for place, n in enumerate(part)]
+                )
+                first = False
+                predicted = model.predict(given, nodes=nodes)
             except Exception as error:  # noqa: BLE001 - one example's error must not be another's
                 if len(part) == 1:
                     answers[part[0]] = error
@@ -361,12 +374,35 @@ class Service:
             self._continuous = None
 
 
+def _kept(structure: Any) -> bytes | None:
+    """Return a structure as bytes, to be read again; None of one that is no plain data, as a tree."""
+    try:
+        return marshal.dumps(structure)
+    except ValueError:
+        return None
+
+
+def _again(structure: Any, kept: bytes | None, place: int) -> Any:
+    """Return a structure as it was before it was read.
+
+    Raises:
+        ExampleError: when that is not known.
+    """
+    if kept is not None:
+        return marshal.loads(kept)  # noqa: S302 - the process has written it
+    if (found := obstacle([structure])) is not None:
+        expected = "data that can be read again, as another example of its batch was refused"
+        raise ExampleError(f"model at example {place}", expected, found.found, "send it again")
+    return structure
+
+
 def _divided(part: list[int], error: Exception) -> list[list[int]]:
     """Return parts of a part that failed: the example that the error names, and the rest in halves.
 
     So each example that is to blame ends up alone, after few runs.
     """
-    named = NUMBER.search(error.where) if isinstance(error, FoldbatchError) else None
+    told = told_of(error)
+    named = NUMBER.search(told.where) if told else None
     blamed = part[int(named[1]) :][:1] if named else []
     rest = [number for number in part if number not in blamed]
     half = (len(rest) + 1) // 2
