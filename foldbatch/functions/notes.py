@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import get_ident
+from time import sleep
 from types import CoroutineType, FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -33,16 +34,16 @@ from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.rereading import Snapshot
 from foldbatch.operators import Hooks, no_attribute
-from foldbatch.system.processes import in_depth
+from foldbatch.system.processes import in_depth, in_place
 
 Index = NDArray[np.int64]
 T = TypeVar("T")
 
 LOCK: Final = threading.RLock()  # one run at a time
-if hasattr(os, "register_at_fork"):  # forks wait for the end of a run, so that a child has none half done
-    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 MANY = 1_000_000  # numbers of calls, after which a run ends
 UNDER_WAY = 1 << 60  # is missing from the numbers that were taken, as long as the program of a block runs
+# whether a walk may go as deep as that in the thread that runs it
+IN_PLACE = sys.version_info[:2] == (3, 12)
 # what helps where a walk goes deep, and its examples cannot be read again
 DEEPER = "; or run it again, on examples as they were: from now on its walks begin with room for deep calls"
 DEEP = 1_000_000  # calls within calls in a walk; one without an end is refused within seconds
@@ -104,6 +105,69 @@ class State:
     whose: Callable[[], int] | None = None  # unless this tells it
     may_take: Callable[[int], bool] | None = None  # whether the example may take a number beyond `M`
     drawn: int = 0  # numbers that were taken since the last round, but for those of calls of cells
+
+
+class Forks:
+    """Forks of the process, which wait for the end of a run, so that a child has none half done.
+
+    A run that may never end lets them pass between two rounds, see `let_forks_pass`.
+    """
+
+    gate: Any = threading.Lock()  # of all of these
+    waiting: int = 0  # threads that are about to fork
+    passing: Final = set[int]()  # those of them for which a run stands still
+    paused: bool = False  # whether one stands still
+    MOMENT: Final = 0.002  # seconds between two looks
+
+
+def _before_fork() -> None:
+    thread = get_ident()
+    with Forks.gate:
+        Forks.waiting += 1
+    while not LOCK.acquire(timeout=Forks.MOMENT):
+        with Forks.gate:
+            if Forks.paused:
+                Forks.passing.add(thread)
+                return
+
+
+def _after_fork() -> None:
+    thread = get_ident()
+    with Forks.gate:
+        Forks.waiting -= 1
+        if thread in Forks.passing:
+            Forks.passing.discard(thread)
+            return
+    LOCK.release()
+
+
+def _after_fork_in_child() -> None:
+    passed = get_ident() in Forks.passing
+    Forks.gate, Forks.waiting, Forks.paused = threading.Lock(), 0, False  # another thread may have held it
+    Forks.passing.clear()
+    if not passed:
+        LOCK.release()
+        return
+    LOCK._at_fork_reinit()  # type: ignore[attr-defined] # a thread has it that is not in this process
+    State.deep, State.reading = False, None
+    end_noting()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+
+
+def let_forks_pass() -> None:
+    """Stand still between two rounds while other threads fork."""
+    if not Forks.waiting:
+        return
+    Forks.paused = True
+    while True:
+        sleep(Forks.MOMENT)
+        with Forks.gate:
+            if not Forks.waiting:
+                Forks.paused = False
+                return
 
 
 def running() -> bool:
@@ -375,11 +439,13 @@ def session(run: Callable[[], T], reading: Reading | None) -> T:
         if State.notes is not None:
             fix = "run it before, or call its function itself"
             raise WalkError("walk", "calls of cells, layers and functions", "a run of a program in it", fix)
-        State.deep, State.reading = reading is None, reading
+        State.deep, State.reading = reading is None or IN_PLACE, reading
         try:
+            if IN_PLACE and reading is not None:
+                return in_place(run, DEEP)
             if reading is not None and reading.history.deep:
                 State.deep = True
-                return in_depth(run, DEEP)
+                return in_depth(run, DEEP, locals_of(reading.history.walk))
             return run()
         except RecursionError:  # the walk calls itself deeper than Python lets it by default
             if State.deep or reading is None:
@@ -388,13 +454,25 @@ def session(run: Callable[[], T], reading: Reading | None) -> T:
                 reading.history.deep = True  # so that it works in the next run
             reading.refuse_second("a walk this deep begins anew", DEEPER)
             State.deep = True
-            return in_depth(run, DEEP)
+            return in_depth(run, DEEP, locals_of(reading.history.walk))
         finally:
             try:
                 State.deep, State.reading = False, None
             finally:  # where a tracer has raised in the line above, or at the end of the run
                 if State.notes is not None:
                     end_noting()
+
+
+def locals_of(walk: Any) -> list[threading.local]:
+    """Return the `threading.local` objects among the globals of a walk and what its closure holds."""
+    function = getattr(walk, "__func__", walk)
+    if not hasattr(function, "__globals__"):
+        function = vars(type(walk)).get("__call__")
+    found = [*getattr(function, "__globals__", {}).values()]
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):  # nothing is in it yet
+            found.append(cell.cell_contents)
+    return [each for each in {id(x): x for x in found}.values() if isinstance(each, threading.local)]
 
 
 def may_go_deeper(error: Exception) -> bool:

@@ -26,6 +26,7 @@ LATER: Final = "foldbatch: in the next runs data are checked call by call, so an
 class Readings:
     """The readings of one walk so far."""
 
+    walk: Any = None  # the walk
     batches: int = 0  # how many there were, up to `FIRST`
     checked: int = 0  # how many batches to come are checked call by call
     handles: bool = False  # whether the walk handles the errors of data, so that all batches are checked

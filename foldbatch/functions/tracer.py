@@ -103,6 +103,7 @@ class FunctionTracer:
         self.asides = asides
         self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
+        self.learnt.readings.walk = walk
         self._known = StagedBefore()
         if arithmetic.walks is not None:
             with LOCK:  # no walk runs meanwhile
@@ -130,6 +131,10 @@ class FunctionTracer:
 
     @property
     def grows(self) -> bool:
+        return True
+
+    @property
+    def runs_functions(self) -> bool:
         return True
 
     @property

@@ -13,6 +13,7 @@ import decimal
 import enum
 import fractions
 import pathlib
+import pickle
 import re
 import types
 import uuid
@@ -21,6 +22,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from operator import is_
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -119,27 +121,35 @@ class Snapshot:
         return rest
 
 
-def obstacle(examples: Sequence[Any], before: Snapshot | None = None) -> Obstacle | None:
-    """Return the reason why one of the examples cannot be read a second time; None where all of them can.
+def obstacles(
+    examples: Sequence[Any], before: Snapshot | None = None, *, hidden: bool = True
+) -> Iterator[Obstacle]:
+    """Yield for each example that cannot be read a second time the reason why.
 
     Args:
         examples: the examples after their first reading.
         before: their contents before the first reading. Without it an example can be read again only if no
             part of it can change.
+        hidden: whether a part whose contents nothing can list is an obstacle.
+    """
+    for place, example in enumerate(examples):
+        for part, contents in _parts(example) if before is None else before.parts[place]:
+            found = _obstacle(part, contents, known=before is not None)
+            if found and (hidden or contents is not _HIDDEN):
+                fix = "give a list of its items" if contents is _READ_ONCE else COPY
+                yield Obstacle(place, f"{describe_value(part)}{found}", fix)
+                break
+
+
+def obstacle(examples: Sequence[Any], before: Snapshot | None = None) -> Obstacle | None:
+    """Return the first of the `obstacles` of examples; None where all of them can be read again.
 
     >>> obstacle([(1, "a"), ("b",)]) is None
     True
     >>> obstacle([(1, [2])])
     Obstacle(place=0, found='list of 1, which may have changed since it was read', fix=...
     """
-    for place, example in enumerate(examples):
-        parts = _parts(example) if before is None else before.parts[place]
-        for part, contents in parts:
-            found = _obstacle(part, contents, known=before is not None)
-            if found:
-                fix = "give a list of its items" if contents is _READ_ONCE else COPY
-                return Obstacle(place, f"{describe_value(part)}{found}", fix)
-    return None
+    return next(obstacles(examples, before), None)
 
 
 def iterator_in(example: Any) -> Any:
@@ -169,7 +179,7 @@ def _parts(example: Any) -> Iterator[tuple[Any, Contents]]:
         seen.add(id(part))
         contents = _contents(part)
         yield part, contents
-        waiting += contents.items
+        waiting += [inner for inner in contents.items if type(inner) not in _ATOMS]
 
 
 def _contents(part: Any) -> Contents:
@@ -185,8 +195,11 @@ def _contents(part: Any) -> Contents:
     if getattr(kind, "__array__", None) is not None:
         return _contents_of_array(part)
     slots = _slots(kind)
-    if slots is None:
-        return _HIDDEN
+    if slots is None:  # a class that is written in C
+        try:
+            return Contents([], _digest(pickle.dumps(part)))
+        except Exception:  # noqa: BLE001 - whatever such a class raises
+            return _HIDDEN
     root = _root(kind)
     items = _ITEMS[root](part) if root in _ITEMS else []
     names = [name for name in slots if hasattr(part, name)]
@@ -215,6 +228,8 @@ def _digest(memory: bytes) -> bytes:
 def _alike(before: Contents, now: Contents) -> bool:
     if before.digest != now.digest or before.names != now.names or len(before.items) != len(now.items):
         return False
+    if all(map(is_, before.items, now.items)):
+        return True
     return all(a is b or _equal(a, b) for a, b in zip(before.items, now.items, strict=True))
 
 

@@ -66,6 +66,10 @@ class Tracer(Protocol):
         """Whether the model may grow."""
 
     @property
+    def runs_functions(self) -> bool:
+        """Whether functions of the user run on parts of examples, and may change them."""
+
+    @property
     def policy(self) -> Policy:
         """The policy that the levels of traces are for."""
 

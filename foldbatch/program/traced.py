@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.model.columns import items_of
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import AtOnce, TraceAll, Tracer
-from foldbatch.scheduler.trace import Trace
+from foldbatch.scheduler.trace import Trace, loose_of, pack
 from foldbatch.system.processes import start_in_each_process
 from foldbatch.system.showing import Bar
 from foldbatch.trees import Tree, TreeNode
@@ -222,6 +223,18 @@ def holds_objects(model: Model, trace: Trace) -> bool:
         return True
     kinds = {type(label) for columns in trace.labels for labels in columns for label in labels}
     return not all(issubclass(kind, ATOMS) for kind in kinds)
+
+
+def same_trace(a: Trace, b: Trace) -> bool:
+    """Whether two traces for one model are of the same calls, data, labels and result."""
+    if a.form != b.form or not np.array_equal(pack(a), pack(b)):
+        return False
+    arrays = zip(chain.from_iterable(loose_of(a)), chain.from_iterable(loose_of(b)), strict=True)
+    try:
+        same = bool(a.result == b.result and a.labels == b.labels)
+    except ValueError:  # arrays among them
+        return False
+    return same and all(x.tobytes() == y.tobytes() for x, y in arrays)
 
 
 def trace_in_parts(

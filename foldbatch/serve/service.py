@@ -26,7 +26,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from foldbatch.errors import ExampleError, FoldbatchError, ReadError, counted, told_of
 from foldbatch.functions.deciding import UnderWay
-from foldbatch.functions.notes import session
+from foldbatch.functions.notes import let_forks_pass, session
 from foldbatch.functions.suspended import Walked
 from foldbatch.model.rereading import obstacle
 from foldbatch.program.predicting import plain, predictions
@@ -149,6 +149,7 @@ class Continuous:
                     if (answer := under_way.pop(walked, None)) is not None:  # else it left when it had ended
                         self._answer(answer, walked, batch)
                 self._round_done(len(under_way))
+                let_forks_pass()
                 come = []
                 room = self.most - len(under_way) if batch.store.nbytes < HELD else 0
                 while more and len(come) < room:
