@@ -122,6 +122,7 @@ class Lowered:
     # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, init=False, repr=False)
     grows: ClassVar[bool] = False
+    cells: ClassVar[Sequence[tuple[Any, PrunedDraft]]] = ()
     decides: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

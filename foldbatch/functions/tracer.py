@@ -134,6 +134,10 @@ class FunctionTracer:
         return True
 
     @property
+    def cells(self) -> Sequence[tuple[Signature, PrunedDraft]]:
+        return self.linked().cells
+
+    @property
     def runs_functions(self) -> bool:
         return True
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.policies import Policy
@@ -68,6 +69,13 @@ class Tracer(Protocol):
     @property
     def runs_functions(self) -> bool:
         """Whether functions of the user run on parts of examples, and may change them."""
+
+    @property
+    def cells(self) -> Sequence[tuple[Any, PrunedDraft]]:
+        """Per cell of the model an object that stays the same when the model grows, and what is left of it.
+
+        Nothing where the model does not grow.
+        """
 
     @property
     def policy(self) -> Policy:

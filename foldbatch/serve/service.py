@@ -389,12 +389,25 @@ def _again(structure: Any, kept: bytes | None, place: int) -> Any:
     Raises:
         ExampleError: when that is not known.
     """
-    if kept is not None:
-        return marshal.loads(kept)  # noqa: S302 - the process has written it
+    again = None if kept is None else marshal.loads(kept)  # noqa: S302 - the process has written it
+    if kept is not None and not _holds_bytes(again):
+        return again
     if (found := obstacle([structure])) is not None:
         expected = "data that can be read again, as another example of its batch was refused"
         raise ExampleError(f"model at example {place}", expected, found.found, "send it again")
     return structure
+
+
+def _holds_bytes(structure: Any) -> bool:
+    """Whether plain data hold bytes, which JSON has not: arrays have become such."""
+    waiting = [structure]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, bytes):
+            return True
+        if isinstance(part, list | tuple | dict):
+            waiting += part.values() if isinstance(part, dict) else part
+    return False
 
 
 def _divided(part: list[int], error: Exception) -> list[list[int]]:
