@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from foldbatch.errors import BackendError
+from foldbatch.errors import BackendError, FoldbatchError
 
 _STARTS: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
@@ -98,7 +98,8 @@ class _Apart:
             sys.settrace(threading.gettrace())  # of debuggers
             self.found.append(self._context.run(self._run))
         except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
-            error.add_note(APART)
+            if not isinstance(error, RecursionError | FoldbatchError):
+                error.add_note(APART)
             self.found.append(error)
         finally:
             for each, attributes in self._locals:

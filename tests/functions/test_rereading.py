@@ -107,10 +107,12 @@ def counting(way: str, kind: str) -> tuple[Callable[[list[list[int]]], list[Any]
     return (lambda batch: [made(words) for words in batch]), awaited if kind == "awaits" else plain
 
 
-@engines
+@pytest.mark.parametrize(
+    ("engine", "earlier"),
+    [("numpy", 0), *((engine, readings.FIRST + 1) for engine in ENGINES)],  # batches before
+)
 @ways
 @pytest.mark.parametrize("kind", ["reads no number", "decides", "decides later", "awaits"])
-@pytest.mark.parametrize("earlier", [0, readings.FIRST + 1])
 def test_what_a_batch_gives_is_what_one_reading_gives(engine, way, kind, earlier, monkeypatch):
     monkeypatch.setattr(Decides, "now", kind in ("decides", "awaits"))
     batch, walk = counting(way, kind)
@@ -135,10 +137,9 @@ def test_what_a_batch_gives_is_what_one_reading_gives(engine, way, kind, earlier
         assert isinstance(found[1], ExampleError)
 
 
-@engines
 @ways
 @pytest.mark.parametrize("kind", ["reads no number", "decides"])
-def test_what_reads_examples_several_times_is_right_or_refuses_them(engine, way, kind, monkeypatch):
+def test_what_reads_examples_several_times_is_right_or_refuses_them(way, kind, monkeypatch, engine="numpy"):
     monkeypatch.setattr(Decides, "now", kind == "decides")
     batch, walk = counting(way, kind)
 
