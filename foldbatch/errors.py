@@ -77,6 +77,8 @@ class GraphError(FoldbatchError, ValueError):
 class ExampleError(FoldbatchError, ValueError):
     """An example does not have the values that the model reads from it."""
 
+    late = False  # whether the datum was refused after the walk had ended, so that no line tells its call
+
 
 class ExampleTypeError(ExampleError, TypeError):
     """An example holds a value of the wrong Python type."""

@@ -224,7 +224,7 @@ def bench(
         raise BlockValueError("program", "one that batches", found, "compile it for auto, numpy or llvm")
     refuse_no_count("repeats", repeats, 1)
     sample, sizes = _sample(examples, batch_sizes)
-    program.warm(sample[:1])  # so that the cells of a plain function are known
+    program._read_first(sample, "bench reads it in each run")  # so that the cells of a walk are known, too
     trainable = any(cell.training.backward for cell in program.model.cells)
     if train and not trainable:
         fix = "give the block a Loss, or measure inference"

@@ -10,6 +10,7 @@ the example and the place in it.
 from __future__ import annotations
 
 import linecache
+import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,7 @@ from foldbatch.blocks.integers import TreeProgram
 from foldbatch.blocks.interrupts import interrupted, is_accident
 from foldbatch.blocks.plain import to_plain
 from foldbatch.blocks.printing import DEEPER, ITEMS, KINDS, TOOLS, ProgramText, program
-from foldbatch.blocks.purity import direct
+from foldbatch.blocks.purity import direct, reads_of
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
 from foldbatch.blocks.tracer import (
     FILENAME,
@@ -92,6 +93,8 @@ from foldbatch.system.processes import no_garbage
 from foldbatch.system.remembering import code_of
 from foldbatch.types import OBJECT, VOID, Type
 
+GETTERS = operator.attrgetter, operator.itemgetter  # they change nothing
+
 # The globals of a run, and the lists that it appends to.
 Run: TypeAlias = "tuple[dict[str, Any], Recorder]"
 
@@ -121,6 +124,7 @@ class Lowered:
     # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, init=False, repr=False)
     grows: ClassVar[bool] = False
+    cells: ClassVar[Sequence[tuple[Any, PrunedDraft]]] = ()
     decides: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -145,6 +149,11 @@ class Lowered:
     @property
     def reached(self) -> Iterable[Any]:
         return self.globals.values()
+
+    @property
+    def runs_functions(self) -> bool:
+        values = [value for value in self.globals.values() if callable(value)]
+        return any(isinstance(reads_of(value), str) and not isinstance(value, GETTERS) for value in values)
 
     @property
     def way(self) -> str:

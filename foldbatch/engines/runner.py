@@ -85,9 +85,12 @@ def alone(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P],
                 expected, found = "one run after the other", "one within another, as of a signal handler"
                 raise BackendError("Program", expected, found, "run it when the other one has ended")
             try:
-                self._busy = True
-                return method(self, *args, **kwargs)
-            finally:
+                try:
+                    self._busy = True
+                    return method(self, *args, **kwargs)
+                finally:
+                    self._busy = False
+            finally:  # where a tracer has raised in the line above
                 self._busy = False
 
     return run_alone

@@ -27,17 +27,23 @@ from foldbatch.functions.noted import (
     replaced,
 )
 from foldbatch.functions.notes import (
+    Forced,
+    InTurn,
     Lists,
     Notes,
     State,
     give_back,
+    listen,
     lists_of,
     may_go_deeper,
     name_example,
     noting,
     refuse_broken,
+    running,
     session,
+    unknown,
 )
+from foldbatch.functions.readings import Reading
 from foldbatch.functions.rounds import Computing, Pending, Rounds
 from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
@@ -53,35 +59,84 @@ NEVER: Final = 2**62  # beyond all numbers
 
 
 def decide(
+    rounds: Rounds, computing: Computing, tracer: FunctionTracer, reading: Reading, *, careful: bool = False
+) -> Notes:
+    """Run a walk on examples, and return what they noted, example by example.
+
+    They run one after the other as long as none asks for a number, and from then on in rounds. Where
+    `careful`, each datum is checked when it is read.
+    """
+    if tracer.decides:
+        with computing.alone():
+            return session(partial(_in_rounds, rounds, computing, tracer, reading, careful), reading)
+    try:
+        return session(partial(_in_turn, rounds, computing, tracer, reading, careful), reading)
+    except Forced as forced:
+        raise _no_greenlets(forced.what) from None
+
+
+def _in_rounds(
     rounds: Rounds,
     computing: Computing,
     tracer: FunctionTracer,
-    examples: Sequence[Any],
-    numbers: Sequence[int],
-    *,
-    careful: bool = False,
+    reading: Reading,
+    careful: bool,  # noqa: FBT001 - given by partial application
 ) -> Notes:
-    """Run a walk on examples in rounds, and return what they noted, example by example.
+    batch = UnderWay(rounds, computing, tracer, traced=True)
+    with no_garbage(), batch.noting(careful=careful):
+        batch.join(reading.examples, reading.numbers)
+        batch.finish()
+    return batch.complete()
 
-    Where `careful`, each datum is checked when it is read.
-    """
 
-    def run() -> Notes:
-        batch = UnderWay(rounds, computing, tracer, traced=True)
-        with no_garbage(), batch.noting(careful=careful):
-            batch.join(examples, numbers)
-            while batch.go():
-                pass
-        return batch.complete()
+def _in_turn(
+    rounds: Rounds,
+    computing: Computing,
+    tracer: FunctionTracer,
+    reading: Reading,
+    careful: bool,  # noqa: FBT001 - given by partial application
+) -> Notes:
+    """Run one walk after the other, in a fiber that waits where the first one asks for something."""
+    notes, kind = Notes(COUNTERS[0]), greenlets()
+    walks = InTurn(tracer.walk, notes, reading, tracer.max_calls)
+    ask = partial(_asked, walks, kind and kind.getcurrent())
+    with noting(
+        notes, [*tracer.learnt.cells], ask, kind and partial(ask, what="fb.together"), careful=careful
+    ):
+        fiber = Fiber(_NOBODY, walks.go, ())
+        asked = fiber.switch(None)
+        if asked is None and walks.coroutine is None:
+            refuse_broken(notes, notes.start)
+            return notes
+        with computing.alone():
+            batch = UnderWay(rounds, computing, tracer, traced=True, notes=notes)
+            with batch.entered():
+                batch.take_over(walks, fiber, asked)
+                tracer.learnt.decides |= batch.finish() or asked is None
+    return batch.complete()
 
-    return session(run, examples, numbers)
+
+_NOBODY: Final = Walked(-1, -1, -1)  # whose a fiber is that runs the walks of several examples
+
+
+def _asked(walks: InTurn, hub: Any, thing: Value | Fork, what: str) -> Any:
+    """Let a walk wait that runs in its turn, and is the first one to ask for something."""
+    if not running():  # it is asked in another thread
+        return unknown(thing, what)  # type: ignore[arg-type]
+    if isinstance(thing, Value) and thing.n < COUNTERS[1] - walks.max_calls:
+        raise leak(what, State.example)
+    if hub is None:
+        State.forced = what
+        raise Forced(what)
+    walks.waits = True
+    return hub.switch(thing)
 
 
 def results(
     rounds: Rounds,
     computing: Computing,
     tracer: FunctionTracer,
-    examples: Sequence[Any],
+    reading: Reading,
     *,
     keep_going: bool = False,
     careful: bool = False,
@@ -95,14 +150,14 @@ def results(
     def run() -> list[Any]:
         batch = UnderWay(rounds, computing, tracer, keep_going=keep_going)
         with no_garbage(), batch.noting(careful=careful or keep_going):
-            batch.join(examples, range(len(examples)))
-            while batch.go():
-                pass
+            batch.join(reading.examples, reading.numbers)
+            batch.finish()
             batch.compute()  # what the results need and nobody asked for
         give_back(batch.notes)
         return batch.results()
 
-    return session(run, examples, range(len(examples)))
+    with computing.alone():
+        return session(run, reading)
 
 
 def few(
@@ -121,12 +176,20 @@ def few(
         rounds.compute(Pending(computing, notes, whose, notes.ends, [], numbers))
     if rounds.linked is not before:
         tracer.learn(notes, numbers)
-    type_, results = tracer.learnt.result, list[Any]()
+    type_ = tracer.learnt.result
+    results: list[Any] = []
     for place, result, number in zip(whose, notes.results, numbers, strict=True):
         type_, found = _shown(rounds.store, notes.start, type_, result, place, number)
         results.append(found)
     give_back(notes)
     return results
+
+
+def _no_greenlets(what: str) -> WalkError:
+    """Return the error for a walk that asks for a number, and cannot wait for it."""
+    fix = f"{install('decide')}, or write the walk as an async def, with await value"
+    expected = "the package greenlet, so that the walk can wait for a number"
+    return WalkError(what, expected, "a Python without it", fix)
 
 
 _WAITS: Final = object()  # what a walk says that waits already
@@ -149,12 +212,13 @@ class UnderWay:
         *,
         traced: bool = False,  # whether its complete notes are wanted, too
         keep_going: bool = False,  # whether others go on where the walk of one raises an exception
+        notes: Notes | None = None,  # those of walks that it takes over, if it takes over some
     ) -> None:
         self._rounds, self._tracer = rounds, tracer
         rounds.read(tracer.learnt.replacements)
         self._traced, self._keep_going = traced, keep_going
-        self._start = self._first = COUNTERS[0]
-        self.notes = Notes(self._start)
+        self.notes = Notes(COUNTERS[0]) if notes is None else notes
+        self._start = self._first = self.notes.start
         self.store = rounds.store  # the values so far
         self._ready: list[tuple[Fiber, Any]] = []
         # of each turn since the last round: who had it, what lets them run, the number that they wait for, as
@@ -186,24 +250,67 @@ class UnderWay:
     @contextmanager
     def noting(self, *, careful: bool = False) -> Iterator[None]:
         """Return the context in which the batch runs; after an error no walk of it waits any more."""
+        known = [*self._tracer.learnt.cells]
+        with noting(self.notes, known, careful=careful), self.entered():
+            yield
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Return the context in which the batch runs, where its calls are noted already."""
         self.store.clear()
         kind = greenlets()
         self._hub = kind and kind.getcurrent()
-        known = [*self._tracer.learnt.cells]
         # up to here nobody has taken too many, see `_may_take`
         COUNTERS[1] = self._start + self._tracer.max_calls
-        given = self._read, self._ask, lambda: self._fiber.walked.number, self._may_take
-        with noting(self.notes, known, *given, careful=careful):
-            try:
-                yield
-            except BaseException as error:
-                self._waits, self._broken = NEVER, error
-                for fiber in (*self._order, *self._fibers, *(fiber for fiber, _ in self._ready)):
+        listen(self._read, self._ask, lambda: self._fiber.walked.number, self._may_take)
+        try:
+            yield
+        except BaseException as error:
+            self._waits, self._broken = NEVER, error
+            for fiber in (*self._order, *self._fibers, *(fiber for fiber, _ in self._ready)):
+                fiber.end()
+                while fiber.join is not None:
+                    fiber = fiber.join.fiber  # noqa: PLW2901 - it waits for this one
                     fiber.end()
-                    while fiber.join is not None:
-                        fiber = fiber.join.fiber  # noqa: PLW2901 - it waits for this one
-                        fiber.end()
-                raise
+            raise
+
+    def take_over(self, walks: InTurn, first: Fiber, asked: Value | Fork | None) -> None:
+        """Take in examples whose walks have run one after the other until one has asked for something.
+
+        Args:
+            walks: those that have run. Where one is to be awaited, it has not begun.
+            first: runs them, and waits.
+            asked: what it waits for.
+        """
+        reading, notes = walks.reading, walks.notes
+        place = len(notes.ends)
+        for number, end, result in zip(reading.numbers, notes.ends, notes.results, strict=False):
+            ended = Walked(len(self.walked), number, 0, result)
+            self._numbers.append(number)
+            self.walked.append(ended)
+            self.over.append(ended)
+            self._stretch(first, ended.place, None, end)
+        waiting = Walked(place, reading.numbers[place], 0)
+        self._numbers.append(waiting.number)
+        self.walked.append(waiting)
+        first.walked = waiting
+        self._direct &= first.stops
+        self._stretch(first, place, asked, COUNTERS[0])
+        if walks.coroutine is not None:
+            self._begin(Fiber(waiting, walks.coroutine, ()))
+        elif isinstance(asked, Fork):
+            self._fork(first, asked)
+        self.join(reading.examples[place + 1 :], reading.numbers[place + 1 :])
+
+    def _stretch(self, fiber: Fiber, place: int, asked: Value | Fork | None, end: int) -> None:
+        """Take in the turn of a fiber that was the example's at a place, and has asked for something."""
+        self._fibers.append(fiber)
+        self._switches.append(fiber.switch)
+        self._whose.append(place)
+        if not isinstance(asked, Value):
+            self._others.append(len(self._asked))
+        self._asked.append(asked.n if isinstance(asked, Value) else 0)
+        self._ends.append(end)
 
     def join(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Walked]:
         """Take examples in, with their numbers in the batch."""
@@ -223,6 +330,13 @@ class UnderWay:
     def leave(self, walked: Walked) -> None:
         """Let an example go on no more: nobody waits for its result."""
         self._failures, walked.error = True, CancelledError()
+
+    def finish(self) -> bool:
+        """Let all examples run to their ends; return whether one asked for a number."""
+        asked = False
+        while self.go():
+            asked = True
+        return asked
 
     def go(self) -> bool:
         """Let all examples run until each waits, and compute a round; return whether some go on."""
@@ -371,9 +485,7 @@ class UnderWay:
         if self._hub is not None:
             fix = f"write {what}(await value), and await fb.together(...)"
             raise WalkError(what, "a value that was awaited, as the walk is an async def", repr(thing), fix)
-        fix = f"{install('decide')}, or write the walk as an async def, with await value"
-        expected = "the package greenlet, so that the walk can wait for a number"
-        raise WalkError(what, expected, "a Python without it", fix)
+        raise _no_greenlets(what)
 
     # -- what they leave
 
@@ -391,7 +503,7 @@ class UnderWay:
 
     def compute(self) -> list[Any]:
         """Compute what is pending; return the numbers that are asked for, where they are read at once."""
-        found = list[Any]()
+        found: list[Any] = []
         if COUNTERS[0] == self._first:
             refuse_broken(self.notes, self._first)
         else:
@@ -488,6 +600,8 @@ def _shown(
             raise kept_result(number)
         return np.array(store.row(n), value.type.dtype)
 
+    if isinstance(result, Value) and result.type is type_:  # as below, in half the time
+        return type_, array(result)
     return joined_result(type_, result, 0, [], set(), number), _replaced(result, array)
 
 

@@ -15,12 +15,14 @@ from foldbatch.functions import notes
 from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Slow, go_slow
 from foldbatch.functions.mixed import BlockInWalk, Eagerly, Slots
 from foldbatch.functions.noted import is_named, replaced
+from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.specs import rebuilt, too_deep
 from foldbatch.functions.suspended import finished
 from foldbatch.functions.values import Value, released, typed_class, value_class
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.replacing import Replacements
+from foldbatch.model.rereading import Snapshot
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
@@ -94,7 +96,8 @@ def run(
         ExampleError: when a datum is not what its cell reads.
     """
     with _mode(dtype, begin, Replacements() if replacements is None else replacements) as seen:
-        known = notes.note(lambda x: finished(partial(walk, x)), [example], [0], [], 1 << 60)
+        reading = Reading([example], [0], Readings(), Snapshot([example]))
+        known = notes.note(lambda x: finished(partial(walk, x)), reading, [], 1 << 60)
         try:
             seen.result = _arrays(known.results[0])
         except RecursionError:

@@ -8,6 +8,7 @@ from itertools import chain
 
 from foldbatch.errors import WalkError
 from foldbatch.functions.cells import Signature
+from foldbatch.functions.readings import Readings
 from foldbatch.model.drafts import components
 from foldbatch.model.replacing import Replacements
 from foldbatch.params.parameters import Parameter
@@ -33,6 +34,7 @@ class Learnt:
     # the parameters that the program has in the place of those of the layers that the walk calls
     replacements: Replacements = field(default_factory=Replacements)
     decides: bool = False  # whether the walk has asked for a number
+    readings: Readings = field(default_factory=Readings)  # what is known of second readings of its examples
 
     def copy(self) -> Learnt:
         """Return what is known now, which goes on as it is while this grows.

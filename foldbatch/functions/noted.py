@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Val
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import WalkError
+from foldbatch.errors import ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.notes import Lists
 from foldbatch.functions.specs import DEEPEST, fix_for_types, opened, too_deep
 from foldbatch.functions.values import Value
+from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.noting import CalledCell, Integers, Noting
@@ -107,6 +109,31 @@ def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, No
             feeds[i] = [number - start for number in feeds[i]]
         found[signature] = Noted(signature, rows, elements, feeds, own.labels)
     return found
+
+
+def late_error(noted: Mapping[Signature, Noted], number: Callable[[int], int]) -> ExampleError | None:
+    """Return the error for the first datum that its cell does not read; None where each is read by itself.
+
+    Args:
+        noted: the calls of cells.
+        number: gives the number of the example in the batch, of a call by its number.
+    """
+    found = list[tuple[int, str, BadDataError]]()
+    for signature, calls in noted.items():
+        bases = calls.bases.tolist()
+        for (path, _, feed), bound, items in zip(signature.feeds, signature.bounds, calls.feeds, strict=True):
+            for base, item in zip(bases, items, strict=True) if path else ():
+                try:
+                    column([item], feed.type, bound, feed.declared)
+                except BadDataError as error:
+                    found.append((base, feed.where, error))
+                    break
+    if not found:
+        return None
+    base, where, bad = min(found, key=itemgetter(0))
+    late = bad.kind(f"{where} at example {number(base)}", bad.expected, bad.found, bad.fix)
+    late.late = True
+    return late
 
 
 class Owners:

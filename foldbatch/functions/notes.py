@@ -12,11 +12,11 @@ import threading
 import weakref
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from threading import get_ident
+from time import sleep
 from types import CoroutineType, FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -26,22 +26,26 @@ from numpy.typing import NDArray
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import PACKAGE, WALKED, ExampleError, WalkError
 from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, Signature, Slow, name_of
+from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.specs import GIVEN, guard
-from foldbatch.functions.values import Reading, Value
+from foldbatch.functions.values import Reading as Numbers
+from foldbatch.functions.values import Value
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
+from foldbatch.model.rereading import Snapshot
 from foldbatch.operators import Hooks, no_attribute
-from foldbatch.system.processes import in_depth
-from foldbatch.types import describe_value
+from foldbatch.system.processes import in_depth, in_place
 
 Index = NDArray[np.int64]
 T = TypeVar("T")
 
 LOCK: Final = threading.RLock()  # one run at a time
-if hasattr(os, "register_at_fork"):  # forks wait for the end of a run, so that a child has none half done
-    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 MANY = 1_000_000  # numbers of calls, after which a run ends
 UNDER_WAY = 1 << 60  # is missing from the numbers that were taken, as long as the program of a block runs
+# whether a walk may go as deep as that in the thread that runs it
+IN_PLACE = sys.version_info[:2] == (3, 12)
+# what helps where a walk goes deep, and its examples cannot be read again
+DEEPER = "; or run it again, on examples as they were: from now on its walks begin with room for deep calls"
 DEEP = 1_000_000  # calls within calls in a walk; one without an end is refused within seconds
 FIRST = 1_000  # calls of those that are looked at for one like another
 OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
@@ -91,6 +95,7 @@ class State:
     notes: Notes | None = None
     fork: Callable[[Any], Any] | None = None  # runs parts of a walk side by side, there
     careful: bool = False
+    reading: Reading | None = None  # whose examples are read
     forced: str | None = (
         None  # who has asked for a number: NumPy, or the walk, may have caught what that raised
     )
@@ -100,6 +105,69 @@ class State:
     whose: Callable[[], int] | None = None  # unless this tells it
     may_take: Callable[[int], bool] | None = None  # whether the example may take a number beyond `M`
     drawn: int = 0  # numbers that were taken since the last round, but for those of calls of cells
+
+
+class Forks:
+    """Forks of the process, which wait for the end of a run, so that a child has none half done.
+
+    A run that may never end lets them pass between two rounds, see `let_forks_pass`.
+    """
+
+    gate: Any = threading.Lock()  # of all of these
+    waiting: int = 0  # threads that are about to fork
+    passing: Final = set[int]()  # those of them for which a run stands still
+    paused: bool = False  # whether one stands still
+    MOMENT: Final = 0.002  # seconds between two looks
+
+
+def _before_fork() -> None:
+    thread = get_ident()
+    with Forks.gate:
+        Forks.waiting += 1
+    while not LOCK.acquire(timeout=Forks.MOMENT):
+        with Forks.gate:
+            if Forks.paused:
+                Forks.passing.add(thread)
+                return
+
+
+def _after_fork() -> None:
+    thread = get_ident()
+    with Forks.gate:
+        Forks.waiting -= 1
+        if thread in Forks.passing:
+            Forks.passing.discard(thread)
+            return
+    LOCK.release()
+
+
+def _after_fork_in_child() -> None:
+    passed = get_ident() in Forks.passing
+    Forks.gate, Forks.waiting, Forks.paused = threading.Lock(), 0, False  # another thread may have held it
+    Forks.passing.clear()
+    if not passed:
+        LOCK.release()
+        return
+    LOCK._at_fork_reinit()  # type: ignore[attr-defined] # a thread has it that is not in this process
+    State.deep, State.reading = False, None
+    end_noting()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+
+
+def let_forks_pass() -> None:
+    """Stand still between two rounds while other threads fork."""
+    if not Forks.waiting:
+        return
+    Forks.paused = True
+    while True:
+        sleep(Forks.MOMENT)
+        with Forks.gate:
+            if not Forks.waiting:
+                Forks.paused = False
+                return
 
 
 def running() -> bool:
@@ -200,6 +268,8 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
         try:
             column([item], feed.type, signature.bounds[i], feed.declared)
         except BadDataError as error:
+            if State.reading is not None:
+                State.reading.history.refused += 1
             if not isinstance(signature.cell, CellFunction):  # the program of a block tells
                 raise
             where = f"{feed.where} at example {example()}"
@@ -265,84 +335,79 @@ def refuse_broken(notes: Notes, first: int) -> None:
         raise WalkError(f"walk at example {State.example}", expected, found, fix)
 
 
+@dataclass(slots=True)
+class InTurn:
+    """The walk of one example after the other, as long as none waits for a number."""
+
+    walk: Callable[[Any], Any]
+    notes: Notes
+    reading: Reading
+    max_calls: int  # how many numbers an example may take
+    waits: bool = False  # whether the present example waits, so that the others go on in rounds
+    coroutine: Any = None  # the result of the present walk, where that is to be awaited
+
+    def go(self) -> Any:
+        """Run the walks; return None at the end, or the result of an example that has waited meanwhile.
+
+        Errors tell the example's number in the batch.
+        """
+        notes = self.notes
+        for example, number in zip(self.reading.examples, self.reading.numbers, strict=True):
+            begin(number, self.max_calls)
+            try:
+                result = self.walk(example)
+            except Exception as error:
+                if State.forced is not None:
+                    raise Forced(State.forced) from None
+                if self.waits or may_go_deeper(error):
+                    raise
+                name_example(error, number)
+                raise
+            if self.waits:
+                return result
+            if State.forced is not None:
+                raise Forced(State.forced)
+            if isinstance(result, CoroutineType):
+                self.coroutine = result
+                return None
+            notes.results.append(result)
+            notes.ends.append(COUNTERS[0])
+            if COUNTERS[0] - notes.start > MANY:
+                break
+        return None
+
+
 def note(
     walk: Callable[[Any], Any],
-    examples: Sequence[Any],
-    numbers: Sequence[int],
+    reading: Reading,
     known: Sequence[Signature],
     max_calls: int,
     *,
     careful: bool = False,
 ) -> Notes:
-    """Run a walk on examples, and return what it noted; errors tell their numbers in the batch.
+    """Run a walk that reads no numbers on examples, and return what it noted.
 
     An example may take `max_calls` numbers. Where `careful`, each datum is checked when it is read: an error
     comes from the call that it is for.
 
     Raises:
+        Forced: when the walk asks for a number.
         WalkError: when the walk does what it cannot do.
         Exception: that the walk raises, with a note of the example.
     """
 
     def run() -> Notes:
         notes = Notes(COUNTERS[0])
+        in_turn = InTurn(walk, notes, reading, max_calls)
         with noting(notes, known, careful=careful):
-            for example, number in zip(examples, numbers, strict=True):
-                begin(number, max_calls)
-                try:
-                    result = walk(example)
-                except Exception as error:
-                    if State.forced is not None:
-                        raise Forced(State.forced) from None
-                    if may_go_deeper(error):
-                        raise
-                    name_example(error, number)
-                    raise
-                if isinstance(result, CoroutineType):
-                    result.close()
-                    raise Forced("await")
-                if State.forced is not None:
-                    raise Forced(State.forced)
-                notes.results.append(result)
-                notes.ends.append(COUNTERS[0])
-                if COUNTERS[0] - notes.start > MANY:
-                    break
+            in_turn.go()
+            if in_turn.coroutine is not None:
+                in_turn.coroutine.close()
+                raise Forced("await")
             refuse_broken(notes, notes.start)
         return notes
 
-    return session(run, examples, numbers)
-
-
-def refuse_iterators(examples: Sequence[Any], numbers: Sequence[int], why: str) -> None:
-    """Refuse examples that hold what can be read only once, as a walk that has read of them begins anew."""
-    for example, number in zip(examples, numbers, strict=True):
-        if (found := iterator_in(example)) is not None:
-            where, fix = f"walk at example {number}", "give a list of its items"
-            raise WalkError(where, f"data that can be read again, as {why}", describe_value(found), fix)
-
-
-def iterator_in(example: Any) -> Iterator[Any] | None:
-    """Return an iterator that an example holds, if there is one.
-
-    Looked at are items of tuples, lists and dicts, and attributes of objects.
-    """
-    return next((x for x in parts_of(example) if isinstance(x, Iterator)), None)
-
-
-def held_in(example: Any) -> int:
-    """Return how many things an example holds, up to 100,000."""
-    return sum(1 for _ in islice(parts_of(example), 100_000))
-
-
-def parts_of(example: Any) -> Iterator[Any]:
-    """Yield an example, items of tuples, lists and dicts, and attributes of objects, to any depth."""
-    stack, seen = [example], set[int]()
-    while stack:
-        yield (x := stack.pop())
-        if id(x) not in seen and not isinstance(x, type | Iterator):
-            seen.add(id(x))
-            stack += x.values() if isinstance(x, dict) else x if isinstance(x, tuple | list) else ()
-            stack += getattr(x, "__dict__", {}).values()
+    return session(run, reading)
 
 
 def forking() -> Callable[[Any], Any] | None:
@@ -361,29 +426,53 @@ def begin(number: int, max_calls: int) -> int:
     return first
 
 
-def session(run: Callable[[], T], examples: Sequence[Any] | None, numbers: Sequence[int]) -> T:
-    """Return what a function returns that runs walks on examples, alone in the process, as deep as they call.
+def session(run: Callable[[], T], reading: Reading | None) -> T:
+    """Return the result of a function that runs walks, alone in the process, as deep as they call.
 
-    No examples: it cannot be run twice, so walks go as deep as Python lets them.
+    Without a reading its examples cannot be read twice, so walks go as deep as Python lets them.
 
     Raises:
-        WalkError: when a walk runs already.
+        WalkError: when a walk runs already; or when one calls itself deeper than Python lets it by default,
+            and its examples cannot be read again.
     """
     with LOCK:
         if State.notes is not None:
             fix = "run it before, or call its function itself"
             raise WalkError("walk", "calls of cells, layers and functions", "a run of a program in it", fix)
-        State.deep = examples is None
+        State.deep, State.reading = reading is None or IN_PLACE, reading
         try:
+            if IN_PLACE and reading is not None:
+                return in_place(run, DEEP)
+            if reading is not None and reading.history.deep:
+                State.deep = True
+                return in_depth(run, DEEP, locals_of(reading.history.walk))
             return run()
         except RecursionError:  # the walk calls itself deeper than Python lets it by default
-            if State.deep:
+            if State.deep or reading is None:
                 raise
-            refuse_iterators(examples or (), numbers, "a walk this deep begins anew")
+            if reading.obstacle() is not None:
+                reading.history.deep = True  # so that it works in the next run
+            reading.refuse_second("a walk this deep begins anew", DEEPER)
             State.deep = True
-            return in_depth(run, DEEP)
+            return in_depth(run, DEEP, locals_of(reading.history.walk))
         finally:
-            State.deep = False
+            try:
+                State.deep, State.reading = False, None
+            finally:  # where a tracer has raised in the line above, or at the end of the run
+                if State.notes is not None:
+                    end_noting()
+
+
+def locals_of(walk: Any) -> list[threading.local]:
+    """Return the `threading.local` objects among the globals of a walk and what its closure holds."""
+    function = getattr(walk, "__func__", walk)
+    if not hasattr(function, "__globals__"):
+        function = vars(type(walk)).get("__call__")
+    found = [*getattr(function, "__globals__", {}).values()]
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):  # nothing is in it yet
+            found.append(cell.cell_contents)
+    return [each for each in {id(x): x for x in found}.values() if isinstance(each, threading.local)]
 
 
 def may_go_deeper(error: Exception) -> bool:
@@ -435,39 +524,74 @@ def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call
         return walk(example)
 
     with suppress(Forced):  # numbers are not there now: lines are known up to the first that is read
-        note(watched, [example], [0], [signature], max_calls)
+        note(watched, Reading([example], [0], Readings(), Snapshot([example])), [signature], max_calls)
     return places[call] if call < len(places) else ""
 
 
-@contextmanager
+class _Noting:
+    """The context of a run, in which calls of cells and of layers are noted."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self, *given: Any) -> None:
+        self._given = given
+
+    def __enter__(self) -> None:
+        notes, known, read, fork, careful = self._given
+        try:
+            _unbind_all()
+            State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
+            State.drawn, State.forced = 0, None
+            State.notes, Hooks.layer, Numbers.read = notes, _layer, read or _forced  # type: ignore[method-assign]
+            for signature in known:
+                bind(signature)
+        except BaseException:
+            end_noting()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        end_noting()
+
+
 def noting(
     notes: Notes,
     known: Sequence[Signature],
     read: Callable[[Value, str], Any] | None = None,
     fork: Callable[[Any], Any] | None = None,
-    whose: Callable[[], int] | None = None,
-    may_take: Callable[[int], bool] | None = None,
     *,
     careful: bool = False,
-) -> Iterator[None]:
+) -> _Noting:
     """Return a context in which calls of cells are noted.
 
-    In rounds `read` finds the numbers of values, `fork` runs parts of a walk side by side, `whose` tells the
-    number of the present example, and `may_take` whether that may take a number which is beyond `M`.
+    `read` finds the numbers of values, and `fork` runs parts of a walk side by side; see `listen`.
     """
-    outer, unknown = Hooks.layer, Reading.read
-    try:
-        _unbind_all()
-        State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
-        State.drawn, State.whose, State.may_take, State.forced = 0, whose, may_take, None
-        State.notes, Hooks.layer, Reading.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
-        for signature in known:
-            bind(signature)
-        yield
-    finally:  # in one line, which nothing interrupts
-        Hooks.layer, Reading.read, State.notes, COUNTERS[2] = outer, unknown, None, 0  # type: ignore[method-assign]
-        State.fork = State.whose = State.may_take = None
-        _unbind_all()
+    return _Noting(notes, known, read, fork, careful)
+
+
+def end_noting() -> None:
+    """Let calls of cells be noted no more; a second time does nothing."""
+    # in one line, which nothing interrupts
+    Hooks.layer, Numbers.read, State.notes, COUNTERS[2] = outside, unknown, None, 0  # type: ignore[method-assign]
+    State.fork = State.whose = State.may_take = None
+    _unbind_all()
+
+
+def listen(
+    read: Callable[[Value, str], Any],
+    fork: Callable[[Any], Any],
+    whose: Callable[[], int],
+    may_take: Callable[[int], bool],
+) -> None:
+    """Let the present run go on in rounds.
+
+    Args:
+        read: finds the numbers of values.
+        fork: runs parts of a walk side by side.
+        whose: tells the number of the present example.
+        may_take: tells whether that may take a number which is beyond the last one of `COUNTERS`.
+    """
+    State.fork, State.whose, State.may_take = fork, whose, may_take
+    Numbers.read = read  # type: ignore[assignment,method-assign]
 
 
 def _unbind_all() -> None:
@@ -525,7 +649,7 @@ def too_many(number: int) -> None:
     raise ExampleError(f"walk at example {example()}", "fewer calls", "more than max_calls", fix)
 
 
-_unknown = Reading.read
+unknown, outside = Numbers.read, Hooks.layer  # what asks for a number, and calls a layer, in no run
 
 
 def _forced(value: Value, what: str) -> Any:
@@ -533,7 +657,7 @@ def _forced(value: Value, what: str) -> Any:
     if running():
         State.forced = what
         raise Forced(what)
-    return _unknown(value, what)
+    return unknown(value, what)
 
 
 GLOBALS["STOP"], GLOBALS["UNDO"], GLOBALS["NOWHERE"] = too_many, _undo, elsewhere

@@ -12,6 +12,7 @@ rounds of equal integers, as most of a loop's are, share it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -21,12 +22,20 @@ from numpy.typing import NDArray
 
 from foldbatch.functions.cells import COUNTERS, CellFunction, Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
-from foldbatch.functions.noted import Noted, bases_of, noted_of, reads_of, refuse_leaks, refuse_other_type
+from foldbatch.functions.noted import (
+    Noted,
+    bases_of,
+    late_error,
+    noted_of,
+    reads_of,
+    refuse_leaks,
+    refuse_other_type,
+)
 from foldbatch.functions.notes import Lists, Notes, State, refuse_broken, taken_by
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, link_learnt
 from foldbatch.functions.values import Value, value_class
-from foldbatch.model.columns import column
+from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
@@ -50,6 +59,9 @@ class Computing(Protocol):
     """What computes rounds: on an engine, for one phase and one step of random numbers."""
 
     training: bool
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Return the context in which rounds are computed."""
 
     def runner(self, model: Model) -> Any:
         """Return what runs rounds at once, see `engines.llvm.rounds.RoundRunner`; None where nothing does."""
@@ -516,6 +528,17 @@ class Rounds:
             refuse_other_type(slot[0], type_, classes[self.store.kind[reads.numbers[place]]].type)
         raise AssertionError("a call reads what it must not")
 
+    def _refused(self, given: Pending, error: BadDataError) -> Exception:
+        """Return the error for the first datum of a round that its cell does not read, given a column's."""
+        called = {signature: lists for signature, lists in given.notes.lists.items() if lists.rows}
+        store, start = self.store, given.notes.start
+        store.own(given.first, given.whose, given.ends, start)
+
+        def number(base: int) -> int:
+            return given.numbers[int(store.example[base])]
+
+        return late_error(noted_of(called, start), number) or error
+
     def _data(
         self, given: Pending, reader: _Reader, place: int, lists: Lists
     ) -> tuple[int, NDArray[Any]] | None:
@@ -525,7 +548,10 @@ class Rounds:
             return None
         if path:
             bound = self._bounds[reader.number][place]
-            return reader.number, column(lists.feeds[i], feed.type, bound, feed.declared)
+            try:
+                return reader.number, column(lists.feeds[i], feed.type, bound, feed.declared)
+            except BadDataError as error:
+                raise self._refused(given, error) from None
         bases = bases_of(lists, reader.signature, given.notes.start)
         examples = np.asarray(given.numbers, np.int64).take(self.store.example.take(bases))
         calls = self.store.counted(given.first).take(bases - given.first)  # they count in their examples

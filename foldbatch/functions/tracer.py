@@ -7,6 +7,7 @@ whether all wires are known. Where one is new, or a cell, the model is linked ag
 from __future__ import annotations
 
 import inspect
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import DecidingError, ExampleError, WalkError
+from foldbatch.errors import DecidingError, WalkError
 from foldbatch.functions import coded
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
@@ -29,24 +30,15 @@ from foldbatch.functions.noted import (
     bases_of,
     integers_of,
     joined_result,
+    late_error,
     noted_of,
     noting_of,
     reads_of,
     refuse_leaks,
     relative,
 )
-from foldbatch.functions.notes import (
-    LOCK,
-    Forced,
-    Lists,
-    Notes,
-    give_back,
-    held_in,
-    line_of,
-    lists_of,
-    note,
-    refuse_iterators,
-)
+from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, give_back, line_of, lists_of, note
+from foldbatch.functions.readings import Reading
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import released
 from foldbatch.model.columns import BadDataError, column
@@ -111,6 +103,7 @@ class FunctionTracer:
         self.asides = asides
         self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
+        self.learnt.readings.walk = walk
         self._known = StagedBefore()
         if arithmetic.walks is not None:
             with LOCK:  # no walk runs meanwhile
@@ -138,6 +131,14 @@ class FunctionTracer:
 
     @property
     def grows(self) -> bool:
+        return True
+
+    @property
+    def cells(self) -> Sequence[tuple[Signature, PrunedDraft]]:
+        return self.linked().cells
+
+    @property
+    def runs_functions(self) -> bool:
         return True
 
     @property
@@ -194,35 +195,28 @@ class FunctionTracer:
         decide: Decide | None = None,
         few: AtOnce | None = None,
     ) -> list[Trace] | Any:
+        def work(reading: Reading, careful: bool) -> list[Trace] | Any:  # noqa: FBT001 - see `Readings.read`
+            return self._traced(reading, look, decide, few, careful=careful)
+
         with LOCK:
             try:
-                return self._traced(examples, numbers, look, decide, few)
-            except (BadDataError, ExampleError):  # of which call, and whether the walk goes on, is told below
-                pass
-            try:
-                return self._traced(examples, numbers, look, decide, careful=True)
+                return self.learnt.readings.read(examples, numbers, work)
             except BadDataError as error:
                 raise error.kind("walk", error.expected, error.found, error.fix) from None
 
     def _traced(
-        self,
-        examples: Sequence[Any],
-        numbers: Sequence[int],
-        look: Look | None,
-        decide: Decide | None,
-        few: AtOnce | None = None,
-        *,
-        careful: bool = False,
+        self, reading: Reading, look: Look | None, decide: Decide | None, few: AtOnce | None, *, careful: bool
     ) -> list[Trace] | Any:
         """Return the traces of examples; where `careful`, a datum is checked at the call that it is for."""
-        runs, done = list[Notes](), 0
+        runs: list[Notes] = []
+        done, numbers = 0, reading.numbers
         learnt, linked_before, decided, before = self.learnt, self._linked, self.learnt.decides, None
         try:
-            while done < len(examples):
+            while done < len(numbers):
                 with no_garbage():
-                    runs.append(self._note(examples[done:], numbers[done:], decide, careful=careful))
+                    runs.append(self._note(reading.rest(done), decide, careful=careful))
                 done += len(runs[-1].ends)
-            if few is not None and len(runs) == 1 and not self.decides:
+            if few is not None and len(runs) == 1 and not self.decides and runs[0].noted is None:
                 made = few(runs[0], numbers)
                 if made is not None:
                     return made
@@ -241,8 +235,8 @@ class FunctionTracer:
                     for notes, own, held in zip(runs, noted, results, strict=True)
                 ]
             records = [
-                self._recorded(linked, notes, *one, look)
-                for notes, one in zip(runs, found, strict=True)
+                self._recorded(linked, notes, own, *one, look)
+                for notes, own, one in zip(runs, left, found, strict=True)
                 if one
             ]
         except BaseException:  # nothing is learnt of these examples
@@ -269,35 +263,17 @@ class FunctionTracer:
 
     # -- from notes to traces
 
-    def _note(
-        self, examples: Sequence[Any], numbers: Sequence[int], decide: Decide | None, *, careful: bool = False
-    ) -> Notes:
-        """Run the walk on examples: alone, or, once it has asked for a number, in rounds."""
-        if not self.decides or decide is None:
-            first = () if self.learnt.cells else examples
-            held = [*map(held_in, first)]
-            try:
-                notes = note(
-                    self.walk, examples, numbers, [*self.learnt.cells], self.max_calls, careful=careful
-                )
-            except Forced as forced:
-                if decide is None:
-                    expected = (
-                        "a walk that reads no numbers, where examples are traced and nothing is computed"
-                    )
-                    fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
-                    raise DecidingError(forced.what, expected, "one that asks for a number", fix) from None
-                why = "the first walk to ask for a number begins anew"
-                refuse_iterators(examples, numbers, why)
-                for number, example, before in zip(numbers, first, held, strict=False):
-                    if before > held_in(example):
-                        found, fix = "one that the walk takes items from", "let the walk copy it: list(x)"
-                        where, expected = f"walk at example {number}", f"data that stay, as {why}"
-                        raise WalkError(where, expected, found, fix) from None
-                self.learnt.decides = True
-        if self.decides and decide is not None:
-            notes = decide(self, examples, numbers, careful=careful)
-        return notes
+    def _note(self, reading: Reading, decide: Decide | None, *, careful: bool = False) -> Notes:
+        """Run the walk on examples; where one asks for a number, they go on in rounds."""
+        if decide is not None:
+            notes: Notes = decide(self, reading, careful=careful)
+            return notes
+        try:
+            return note(self.walk, reading, [*self.learnt.cells], self.max_calls, careful=careful)
+        except Forced as forced:
+            expected = "a walk that reads no numbers, where examples are traced and nothing is computed"
+            fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
+            raise DecidingError(forced.what, expected, "one that asks for a number", fix) from None
 
     def _learn(self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]) -> list[Any]:
         """Take over what is new in notes; return results as traces hold them, with numbers of the run."""
@@ -356,7 +332,8 @@ class FunctionTracer:
 
     def _results(self, notes: Notes, numbers: Sequence[int]) -> tuple[list[Any], set[int], Type | None]:
         """Return results with numbers of the run, the values in them, and their type."""
-        seen, result = set[int](), self.learnt.result
+        seen: set[int] = set()
+        result = self.learnt.result
         kept = []
         for value, start, number in zip(notes.results, [notes.start, *notes.ends], numbers, strict=False):
             held: list[Any] = []
@@ -368,6 +345,7 @@ class FunctionTracer:
         self,
         linked: Linked,
         notes: Notes,
+        numbers: Sequence[int],
         cells: Sequence[Lists | Noted],
         integers: Integers,
         results: list[Any],
@@ -397,7 +375,10 @@ class FunctionTracer:
                     )
                     columns.append(visits.astype(np.int32))
                 else:
-                    columns.append(column(data[k][i], feed.type, linked.bounds[k][i], feed.declared))
+                    try:
+                        columns.append(column(data[k][i], feed.type, linked.bounds[k][i], feed.declared))
+                    except BadDataError as error:
+                        raise self._refused(notes, numbers, error) from None
             feeds.append(tuple(columns))
             labels.append(tuple([[*map(released, own.labels[n])] for n in range(len(model.labels[k]))]))
         held = [
@@ -408,6 +389,14 @@ class FunctionTracer:
         parts = integers.calls, integers.elements, (), tuple(feeds), tuple(labels), int(offsets[-1])
         whole = batch_trace(linked.form, find, *parts)
         return Together(whole, integers.counts, integers.lengths, offsets, held)
+
+    def _refused(self, notes: Notes, numbers: Sequence[int], error: BadDataError) -> Exception:
+        """Return the error for the first datum that its cell does not read, given that of a column."""
+
+        def number(base: int) -> int:
+            return numbers[bisect_right(notes.ends, base + notes.start)]
+
+        return late_error(notes.noted or noted_of(notes.lists, notes.start), number) or error
 
     # -- from what was learnt to a model
 

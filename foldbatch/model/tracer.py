@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.policies import Policy
@@ -18,8 +19,8 @@ Look: TypeAlias = Callable[[Model, Sequence[Sequence[list[Any]]]], None]
 # From examples and their numbers in the batch, for errors.
 TraceAll: TypeAlias = Callable[[Sequence[Any], Sequence[int]], list[Trace]]
 
-# Runs a walk that reads numbers, given its tracer, examples, their numbers in the batch, and whether each
-# datum is checked when it is read; what is pending of all examples is computed whenever all wait.
+# Runs a walk, given its tracer, the reading of examples, and whether each datum is checked when it is read;
+# where examples ask for numbers, what is pending of all is computed whenever all wait.
 Decide: TypeAlias = Callable[..., Any]
 
 # Takes what few examples noted, before it becomes traces, and returns what it makes of them, or None.
@@ -64,6 +65,17 @@ class Tracer(Protocol):
     @property
     def grows(self) -> bool:
         """Whether the model may grow."""
+
+    @property
+    def runs_functions(self) -> bool:
+        """Whether functions of the user run on parts of examples, and may change them."""
+
+    @property
+    def cells(self) -> Sequence[tuple[Any, PrunedDraft]]:
+        """Per cell of the model an object that stays the same when the model grows, and what is left of it.
+
+        Nothing where the model does not grow.
+        """
 
     @property
     def policy(self) -> Policy:

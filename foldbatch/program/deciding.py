@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,9 +21,9 @@ from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.errors import BlockTypeError
 from foldbatch.functions.deciding import UnderWay, decide, few, results
+from foldbatch.functions.readings import Reading
 from foldbatch.functions.rounds import Rounds
 from foldbatch.functions.tracer import FunctionTracer
-from foldbatch.model.columns import BadDataError
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import AtOnce, Decide, Tracer
 from foldbatch.params.parameters import Array, Parameter
@@ -87,7 +88,7 @@ class Deciding:
 
     def decide(self, step: int, numbers: Sequence[int] = (), *, training: bool) -> Decide:
         """Return what runs walks for `Tracer.trace_all`; arguments are those of `computing`."""
-        return partial(self._decide, self.computing(step, numbers, training=training))
+        return partial(decide, self.rounds, self.computing(step, numbers, training=training))
 
     def results(
         self, tracer: Tracer, examples: Any, asides: Collection[str], step: int, *, keep_going: bool
@@ -105,13 +106,13 @@ class Deciding:
                 expected, found = "results alone of a plain function, of examples in a list", "another run"
                 raise BlockTypeError("run return_exceptions", expected, found, "leave it out")
             return None
-        work = partial(results, self.rounds, self.computing(step, training=False), tracer, examples)
-        with single_threaded_blas():
-            try:
-                return work(keep_going=keep_going)
-            except BadDataError:
-                work(careful=True)  # which says at which call
-                raise
+        computing, readings = self.computing(step, training=False), tracer.learnt.readings
+
+        def work(reading: Reading, careful: bool) -> list[Any]:  # noqa: FBT001 - see `Readings.read`
+            return results(self.rounds, computing, tracer, reading, keep_going=keep_going, careful=careful)
+
+        with tracer.lock():
+            return readings.read(examples, range(len(examples)), work)
 
     def few(
         self, tracer: Tracer, blocks: AtOnce, examples: Any, asides: Collection[str], step: int
@@ -149,10 +150,6 @@ class Deciding:
             raise BlockTypeError("Continuous", "a program of a plain function", "one of a block", fix)
         return UnderWay(self.rounds, self.computing(step, training=False), tracer, keep_going=True)
 
-    def _decide(self, computing: RoundEngine, *given: Any, careful: bool) -> Any:
-        with single_threaded_blas():
-            return decide(self.rounds, computing, *given, careful=careful)
-
 
 def _forget(trees: dict[int, weakref.ref[Tree]], key: int, tree: weakref.ref[Tree]) -> None:
     if trees.get(key) is tree:  # else another one has its place
@@ -165,6 +162,10 @@ class RoundEngine:
     def __init__(self, deciding: Deciding, step: int, numbers: Sequence[int], training: bool) -> None:  # noqa: FBT001
         self._deciding, self._step, self._numbers = deciding, step, numbers
         self.training = training
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Return the context in which rounds are computed: with one thread of BLAS."""
+        return single_threaded_blas()
 
     def runner(self, model: Model) -> Any:
         """Return what runs rounds at once; see `foldbatch.functions.rounds.Computing.runner`."""

@@ -11,6 +11,7 @@ from foldbatch.engines.results import Results
 from foldbatch.errors import ExampleTypeError, ModelError, counted_anew
 from foldbatch.functions.noted import is_named
 from foldbatch.functions.specs import opened
+from foldbatch.model.rereading import Snapshot, obstacles
 from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 
@@ -95,11 +96,25 @@ def predictions(
 
 
 def _run(programs: Sequence[Predicting], examples: list[Any], number: int, **asked: bool) -> list[Results]:
+    before = Snapshot(examples) if len(programs) > 1 else None
+    found: list[Results] = []
     try:
-        return [program.run(examples, **asked) for program in programs]
+        for program in programs:
+            if found:
+                _refuse_changed(examples, before, len(programs))
+            found.append(program.run(examples, **asked))
     except Exception as error:
         counted_anew(error, number * BATCH)
         raise
+    return found
+
+
+def _refuse_changed(examples: list[Any], before: Snapshot | None, models: int) -> None:
+    """Refuse examples that one model has changed, where several models read them."""
+    changed = next(obstacles(examples, before, hidden=False), None)
+    if changed is not None:
+        where, expected = f"model at example {changed.place}", "data that can be read again"
+        raise ExampleTypeError(where, f"{expected}, as {models} models read them", changed.found, changed.fix)
 
 
 def plain(result: Any) -> Any:

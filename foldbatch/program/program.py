@@ -19,16 +19,16 @@ from foldbatch.engines.origins import find_nonfinite
 from foldbatch.engines.report import Captures, Report
 from foldbatch.engines.results import Results, StepResult
 from foldbatch.engines.runner import SECONDS, TURNS, Options, Runner
-from foldbatch.errors import BlockTypeError, counted
-from foldbatch.functions.notes import iterator_in
+from foldbatch.errors import BlockTypeError, ExampleTypeError, counted
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
+from foldbatch.model.rereading import Obstacle, Snapshot, iterator_in, obstacle, obstacles
 from foldbatch.model.tracer import Tracer
 from foldbatch.params.gradients import BatchGradients, by_name
 from foldbatch.params.parameters import Array, Parameter, ParameterStore
 from foldbatch.program.deciding import Deciding
 from foldbatch.program.predicting import predictions
 from foldbatch.program.saving import Notes, write
-from foldbatch.program.traced import Prepared, in_parts, listed, several_of, trace_in_parts
+from foldbatch.program.traced import Prepared, in_parts, listed, same_trace, several_of, trace_in_parts
 from foldbatch.program.variants import Pullback, ReadyModel, Tangents, Variants, captures, learned
 from foldbatch.program.watching import Warned, profiled
 from foldbatch.scheduler.trace import Trace
@@ -36,7 +36,7 @@ from foldbatch.static.graph import Node
 from foldbatch.system.closed import Closed
 from foldbatch.system.showing import Printed
 from foldbatch.timelines import Timeline
-from foldbatch.types import truth
+from foldbatch.types import describe_value, truth
 
 SHOWN = 20  # lines of cells, and of parameters, in a notebook
 
@@ -229,12 +229,53 @@ class Program(Closed, Printed):
     def _trace_all(self, examples: Iterable[Any] | Planned) -> list[Trace]:
         return self._traced(examples)[1]
 
-    def _learn(self, examples: Sequence[Any]) -> None:
-        """Take over what examples bring of cells, wires and parameters, in their order, if that can be."""
-        if self.lowered.grows:
-            new = [example for example in examples if not isinstance(example, Prepared)]
-            for part in in_parts(new, "learning"):
-                self._traced(part)
+    def _learn(self, examples: Sequence[Any], why: str) -> None:
+        """Take over what examples bring of cells, wires and parameters, in their order, if that can be.
+
+        Errors are those of `_read_first`.
+        """
+        new = [example for example in examples if not isinstance(example, Prepared)]
+        done = 0
+        for part in in_parts(new, "learning"):
+            self._read_first(part, why, done)
+            done += len(part)
+
+    def _read_first(self, examples: Any, why: str, first: int = 0) -> tuple[ReadyModel, list[Trace]]:
+        """Return the traces of examples that are read again afterwards, and what runs them.
+
+        An example may be changed by its reading, if a second reading gives the same.
+
+        Args:
+            examples: the examples; only those in a list or a tuple are the same objects when they are read
+                again.
+            why: says what for, in errors; empty where they are not read again.
+            first: the number of the first one, for errors.
+
+        Raises:
+            ExampleTypeError: when one cannot be read again.
+        """
+        if not why or not isinstance(examples, list | tuple) or Prepared in {*map(type, examples)}:
+            return self._traced(examples)
+        before = Snapshot(examples)
+
+        def refuse(found: Obstacle) -> NoReturn:
+            expected = f"data that can be read again, as {why}"
+            raise ExampleTypeError(f"example {first + found.place}", expected, found.found, found.fix)
+
+        for place, example in enumerate(examples):
+            if (iterator := iterator_in(example)) is not None:
+                refuse(Obstacle(place, describe_value(iterator), "give a list of its items"))
+        ready, traces = self._traced(examples)
+        changed = [*obstacles(examples, before, hidden=False)]
+        if changed:
+            given = [examples[found.place] for found in changed]
+            before = Snapshot(given)
+            _, again = self._traced(given)
+            still = {found.place for found in obstacles(given, before, hidden=False)}
+            for k, found in enumerate(changed):
+                if k in still or not same_trace(traces[found.place], again[k]):
+                    refuse(found)
+        return ready, traces
 
     def warm(self, examples: Iterable[Any], batch_size: int = 64, batches: int = 32) -> Captures | None:
         """Learn ahead from examples what the first batches would else teach, each at the cost of a pause.
@@ -251,13 +292,18 @@ class Program(Closed, Printed):
         Returns:
             What was learned of capacities, as `describe` shows it; None on a CPU, which has none.
 
+        Raises:
+            ExampleTypeError: when an example in a list cannot be read again, as an iterator, or one from
+                which the walk takes items.
+
         >>> program = fb.compile(lambda words: fb.tensor(len(words)), "numpy")
         >>> program.warm([["a", "b"]]) is None, len(program.model.cells)
         (True, 1)
         """
         refuse_no_count("batch_size", batch_size, 1)
         refuse_no_count("batches", batches, 1)
-        ready, traces = self._traced(examples)
+        why = "warm reads examples for runs to come"
+        ready, traces = self._read_first(examples, why)
         return learned(ready.runner, traces, batch_size, batches)
 
     def debug(self, example: Any) -> Any:
@@ -510,13 +556,17 @@ class Program(Closed, Printed):
         """
         given = examples if isinstance(examples, Planned) else list(listed(examples))
         drawn = self._upcoming(self._drawn if step is None else step)
+        before = None if isinstance(given, Planned) else Snapshot(given)
         ready, traces = self._traced(given, drawn)
         names = {parameter: name for name, parameter in self.params.parameters.items()}
         dtype = "float64" if self.engine.name == "reference" else None
         found = find_nonfinite(ready.model, traces, self.seed, drawn, names, dtype)
         if found is None or isinstance(given, Planned) or isinstance(given[found.example], Prepared):
             return found
-        place = self.lowered.place_of(given[found.example], found.cell, found.call)
+        example = given[found.example]
+        if before is None or obstacle([example], before.rest(found.example)) is not None:
+            return found  # the place is looked for by reading the example again
+        place = self.lowered.place_of(example, found.cell, found.call)
         return replace(found, place=place)
 
     def describe(self, examples: Iterable[Any] | Planned, *, compare: bool = True) -> Report:
@@ -533,12 +583,14 @@ class Program(Closed, Printed):
         """
         given = several_of(examples)
         truth("describe compare", compare)
-        again = compare and not (isinstance(given, list | tuple) and any(map(iterator_in, given)))
+        before = Snapshot(given) if isinstance(given, list | tuple) else None
+        again = compare
         seconds: list[float] = []
         while not seconds or (again and len(seconds) <= TURNS and sum(seconds) < SECONDS):
             start = time.perf_counter()
             ready, traces = self._traced(given)
             seconds.append(time.perf_counter() - start)
+            again = again and (before is None or not [*obstacles(given, before, hidden=False)])
         phases = {"rounds" if self.lowered.decides else "trace": median(seconds[1:] or seconds)}
         report = ready.runner.report(traces, phases, compare=compare)
         remarks = tuple(self.lowered.remarks([cell.calls for cell in report.cells]))
@@ -593,7 +645,7 @@ class Program(Closed, Printed):
         refuse_no_count("profile steps", steps, 1)
         truth("profile training", training)
         given = several_of(examples)
-        ready = self._traced(given)[0]
+        ready = self._read_first(given, "profile reads it once for each step")[0]
         return profiled(ready.runner, lambda: self._trace_all(given), steps, training=training)
 
     def predict(self, structures: Iterable[Any]) -> list[dict[str, Any]]:

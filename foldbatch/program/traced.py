@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.model.columns import items_of
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import AtOnce, TraceAll, Tracer
-from foldbatch.scheduler.trace import Trace
+from foldbatch.scheduler.policies import levels
+from foldbatch.scheduler.trace import Trace, loose_of, pack
 from foldbatch.system.processes import start_in_each_process
 from foldbatch.system.showing import Bar
 from foldbatch.trees import Tree, TreeNode
@@ -180,11 +182,45 @@ def _freed(traces: weakref.ref[Traces], tree: _Known) -> None:
         this._forget(tree.key)
 
 
-def _trace_of(example: Prepared, number: int, owner: object) -> Trace:
-    if not belongs(example.owner, owner):
-        expected, found = "an example prepared by this program", "one of another program"
-        raise ExampleError(f"example {number}", expected, found)
-    return example.trace
+def _trace_of(example: Prepared, number: int, owner: Any) -> Trace:
+    """Return the trace of an example that was prepared for a model, or for that before it has grown."""
+    if belongs(example.owner, owner):
+        return example.trace
+    former: Any = example.owner
+    where, expected = f"example {number}", "an example prepared by this program"
+    if isinstance(former, str) or former.tracer is not owner.tracer:
+        raise ExampleError(where, expected, "one of another program")
+    trace = _fitted(example.trace, former, owner)
+    if trace is None:
+        found = "one of before its walk brought a call that reads more of what a cell yields"
+        raise ExampleError(where, expected, found, "prepare it again")
+    return trace
+
+
+def _fitted(trace: Trace, former: Any, present: Any) -> Trace | None:
+    """Return a trace for a model that has grown, given both models made ready; None where it lacks something.
+
+    Cells have other numbers there, and the new ones no calls.
+    """
+    numbers = {cell: (k, draft) for k, (cell, draft) in enumerate(present.cells)}
+    model = present.model
+    widths = [(1 + cell.arguments + len(cell.sequences), cell.sequences) for cell in model.signatures]
+    calls = [np.zeros((0, width), np.int32) for width, _ in widths]
+    elements = [tuple([np.zeros((0, width), np.int32) for width in widths]) for _, widths in widths]
+    feeds = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in own]) for own in model.feeds]
+    labels: list[tuple[list[Any], ...]] = [tuple([[] for _ in own]) for own in model.labels]
+    for k, (cell, draft) in enumerate(former.cells):
+        if not len(trace.calls[k]):
+            continue
+        place, now = numbers.get(cell, (0, None))
+        same = now is not None and (draft.arguments, draft.outputs) == (now.arguments, now.outputs)
+        if now is None or not same or (draft.feeds, draft.sequences) != (now.feeds, now.sequences):
+            return None
+        calls[place], elements[place] = trace.calls[k], trace.elements[k]
+        feeds[place], labels[place] = trace.feeds[k], trace.labels[k]
+    find = partial(levels, present.tracer.policy, model.signatures)
+    parts = tuple(calls), tuple(elements)
+    return Trace(*parts, find(*parts, trace.values), tuple(feeds), tuple(labels), trace.values, trace.result)
 
 
 def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
@@ -222,6 +258,18 @@ def holds_objects(model: Model, trace: Trace) -> bool:
         return True
     kinds = {type(label) for columns in trace.labels for labels in columns for label in labels}
     return not all(issubclass(kind, ATOMS) for kind in kinds)
+
+
+def same_trace(a: Trace, b: Trace) -> bool:
+    """Whether two traces for one model are of the same calls, data, labels and result."""
+    if a.form != b.form or not np.array_equal(pack(a), pack(b)):
+        return False
+    arrays = zip(chain.from_iterable(loose_of(a)), chain.from_iterable(loose_of(b)), strict=True)
+    try:
+        same = bool(a.result == b.result and a.labels == b.labels)
+    except ValueError:  # arrays among them
+        return False
+    return same and all(x.tobytes() == y.tobytes() for x, y in arrays)
 
 
 def trace_in_parts(

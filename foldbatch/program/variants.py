@@ -199,7 +199,7 @@ class ReadyModel:
         self, tracer: Tracer, options: Options, seed: int, parameters: Mapping[str, Parameter]
     ) -> None:
         self.tracer = tracer
-        self.model = tracer.model
+        self.model, self.cells = tracer.model, tracer.cells
         self.runner = Runner(self.model, options, seed)
         self.traces = Traces(tracer, self.model, self.runner.plan)
         self.derivatives = Derivatives(self.runner, parameters)
@@ -236,6 +236,8 @@ class Variant:
         """
         if not isinstance(examples, Planned):
             batch = listed(examples)
+            if (former := self._former(batch)) is not None:
+                return former, former.traces.work(batch, former)
             trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
             return self._fitting(
                 lambda ready, new: ready.traces.work(batch, ready, trace_all, new, few), batch
@@ -250,7 +252,17 @@ class Variant:
     ) -> tuple[ReadyModel, list[Trace]]:
         """Return the traces of examples, and what runs them; errors are those of `work`."""
         batch = examples if isinstance(examples, Planned) else listed(examples)
+        if not isinstance(batch, Planned) and (former := self._former(batch)) is not None:
+            return former, former.traces.all(batch, former)
         return self._fitting(lambda ready, new: ready.traces.all(batch, ready, trace_all, new), batch)
+
+    def _former(self, batch: Sequence[Any]) -> ReadyModel | None:
+        """Return the model that all examples were prepared for, before it has grown; None without one."""
+        owner = batch[0].owner if batch and isinstance(batch[0], Prepared) else None
+        if not isinstance(owner, ReadyModel) or owner.tracer is not self.tracer or owner is self.ready:
+            return None
+        alike = all(isinstance(example, Prepared) and example.owner is owner for example in batch)
+        return owner if alike else None
 
     def _fitting(self, trace: Callable[..., T], batch: Sized) -> tuple[ReadyModel, T]:
         """Trace, and after the model has grown trace anew what was known from before, and does not fit it."""

@@ -18,7 +18,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from foldbatch.errors import ExampleError, ExampleTypeError, FoldbatchError, ReadError
+from foldbatch.errors import ExampleError, ExampleTypeError, FoldbatchError, ReadError, told_of
 from foldbatch.recipes.configuration import Configuration, check_arity
 from foldbatch.serve.service import Batching, Limits, RefusedError, Service, log
 from foldbatch.trees.formats import FORMATS, structures_of
@@ -346,8 +346,13 @@ class Predict:
         rest = iter(answers)
         told: list[dict[str, Any]] = []
         internal = refused = 0
+        logged = False
         for number, each in enumerate(read):
             answer = next(rest) if isinstance(each, ReadExample) else each
+            if isinstance(answer, Exception) and (raised := raised_by_walk(answer)):
+                if not logged:
+                    log("a walk has failed:", answer)  # once a request
+                answer, logged = raised, True
             if isinstance(answer, FoldbatchError):
                 refused += 1
                 if answer is each:
@@ -386,6 +391,19 @@ async def _cancel_when_gone(receive: Receive, task: asyncio.Task[Any]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     task.cancel()
+
+
+def raised_by_walk(error: Exception) -> ExampleError | None:
+    """Return the error that a client sees of an exception that a walk raised for its example; None of others.
+
+    >>> error = KeyError("text")
+    >>> error.add_note("foldbatch: in the walk of example 2")
+    >>> print(raised_by_walk(error))
+    walk at example 2: expected an example that the walk can read, found KeyError: 'text'
+    """
+    if isinstance(error, FoldbatchError) or (told := told_of(error)) is None:
+        return None
+    return ExampleError(told.where, "an example that the walk can read", told.found)
 
 
 def _logged(error: Exception) -> str:

@@ -6,6 +6,7 @@ refuses single examples, is read anew, and has limits.
 """
 
 import asyncio
+import marshal
 import re
 import sys
 import threading
@@ -23,10 +24,11 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from foldbatch.errors import ExampleError, FoldbatchError, ReadError, counted
+from foldbatch.errors import ExampleError, FoldbatchError, ReadError, counted, told_of
 from foldbatch.functions.deciding import UnderWay
-from foldbatch.functions.notes import session
+from foldbatch.functions.notes import let_forks_pass, session
 from foldbatch.functions.suspended import Walked
+from foldbatch.model.rereading import obstacle
 from foldbatch.program.predicting import plain, predictions
 from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
@@ -116,7 +118,7 @@ class Continuous:
         while (first := self._queue.get()) is not None:
             under_way: dict[Walked, Future[Any]] = {}
             try:
-                more = session(lambda: self._batch(first, under_way), None, ())
+                more = session(lambda: self._batch(first, under_way), None)
             except Exception as error:  # noqa: BLE001 - it is of all that were under way
                 for answer in under_way.values():
                     if answer.set_running_or_notify_cancel():
@@ -147,6 +149,7 @@ class Continuous:
                     if (answer := under_way.pop(walked, None)) is not None:  # else it left when it had ended
                         self._answer(answer, walked, batch)
                 self._round_done(len(under_way))
+                let_forks_pass()
                 come = []
                 room = self.most - len(under_way) if batch.store.nbytes < HELD else 0
                 while more and len(come) < room:
@@ -322,14 +325,25 @@ class Service:
         self._loaded()
 
     def answer(self, structures: Sequence[Any], nodes: bool = False) -> list[Any]:  # noqa: FBT001, FBT002
-        """Return a prediction for each structure, or the error of the one that the model cannot read."""
-        model = self.model
+        """Return a prediction for each structure, or the error of the one that the model cannot read.
+
+        Where a batch has failed, its parts run again, on structures as they were: a walk may have changed
+        those that it has read.
+        """
+        model, kept = self.model, [*map(_kept, structures)]
         answers: list[Any] = [None] * len(structures)
         parts = [list(range(len(structures)))]
+        first = True
         while parts:
             part = parts.pop()
             try:
-                predicted = model.predict([structures[number] for number in part], nodes=nodes)
+                given = (
+                    structures
+                    if first
+                    else [_again(structures[n], kept[n], place) for place, n in enumerate(part)]
+                )
+                first = False
+                predicted = model.predict(given, nodes=nodes)
             except Exception as error:  # noqa: BLE001 - one example's error must not be another's
                 if len(part) == 1:
                     answers[part[0]] = error
@@ -361,12 +375,48 @@ class Service:
             self._continuous = None
 
 
+def _kept(structure: Any) -> bytes | None:
+    """Return a structure as bytes, to be read again; None of one that is no plain data, as a tree."""
+    try:
+        return marshal.dumps(structure)
+    except ValueError:
+        return None
+
+
+def _again(structure: Any, kept: bytes | None, place: int) -> Any:
+    """Return a structure as it was before it was read.
+
+    Raises:
+        ExampleError: when that is not known.
+    """
+    again = None if kept is None else marshal.loads(kept)  # noqa: S302 - the process has written it
+    if kept is not None and not _holds_bytes(again):
+        return again
+    if (found := obstacle([structure])) is not None:
+        expected = "data that can be read again, as another example of its batch was refused"
+        raise ExampleError(f"model at example {place}", expected, found.found, "send it again")
+    return structure
+
+
+def _holds_bytes(structure: Any) -> bool:
+    """Whether plain data hold bytes, which JSON has not: arrays have become such."""
+    waiting = [structure]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, bytes):
+            return True
+        if isinstance(part, list | tuple | dict):
+            waiting += part.values() if isinstance(part, dict) else part
+    return False
+
+
 def _divided(part: list[int], error: Exception) -> list[list[int]]:
     """Return parts of a part that failed: the example that the error names, and the rest in halves.
 
     So each example that is to blame ends up alone, after few runs.
     """
-    named = NUMBER.search(error.where) if isinstance(error, FoldbatchError) else None
+    told = told_of(error)
+    named = NUMBER.search(told.where) if told else None
     blamed = part[int(named[1]) :][:1] if named else []
     rest = [number for number in part if number not in blamed]
     half = (len(rest) + 1) // 2

@@ -15,10 +15,10 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from foldbatch.errors import BackendError
+from foldbatch.errors import BackendError, FoldbatchError
 
 _STARTS: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
@@ -66,14 +66,21 @@ def raise_limit(limit: int) -> None:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), limit))
 
 
+# a note to errors of what has run in a thread of its own
+APART = "foldbatch: calls this deep run in a thread of their own, where what belongs to another thread fails"
+
+
 class _Apart:
     """What runs in a thread of its own, and is broken off where a handler of signals raises meanwhile.
 
     Else it would go on, deeper than Python lets it from then on, and beside what is run next.
     """
 
-    def __init__(self, run: Callable[[], Any]) -> None:
+    def __init__(self, run: Callable[[], Any], locals_: Sequence[threading.local]) -> None:
         self._run, self._context = run, contextvars.copy_context()
+        self._locals = [
+            (each, vars(each)) for each in locals_
+        ]  # with their attributes in the thread that waits
         self._runner = dict[str, int]()  # who has begun first: the thread by its number, or nobody
         self._ends = threading.Lock()
         self._ends.acquire()
@@ -86,11 +93,17 @@ class _Apart:
         if self._runner.setdefault("is", threading.get_ident()) == NOBODY:
             return
         try:
+            for each, attributes in self._locals:
+                vars(each).update(attributes)
             sys.settrace(threading.gettrace())  # of debuggers
             self.found.append(self._context.run(self._run))
         except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
+            if not isinstance(error, RecursionError | FoldbatchError):
+                error.add_note(APART)
             self.found.append(error)
         finally:
+            for each, attributes in self._locals:
+                attributes.update(vars(each))
             self._ends.release()
 
     def wait(self) -> None:
@@ -110,8 +123,42 @@ class _Apart:
             raise
 
 
-def in_depth(run: Callable[[], Result], limit: int) -> Result:
+def in_place(run: Callable[[], Result], limit: int) -> Result:
+    """Run a function in the present thread, with calls as deep as `limit`.
+
+    Python 3.12 counts calls through built-in functions by themselves, and raises a `RecursionError` before
+    the stack of the machine ends. Python 3.11 does not count them, and 3.13 lets too many of them.
+
+    >>> def deep(n):
+    ...     return n and 1 + deep(n - 1)
+    >>> in_place(lambda: deep(2_000), 10_000)
+    2000
+    """
+    with _Raised.lock:
+        if not _Raised.runs:
+            _Raised.before = sys.getrecursionlimit()
+        _Raised.runs += 1
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), limit))
+    try:
+        return run()
+    finally:
+        _give_back_limit()
+
+
+def _give_back_limit() -> None:
+    with _Raised.lock:
+        _Raised.runs -= 1
+        if not _Raised.runs:
+            sys.setrecursionlimit(_Raised.before)
+
+
+def in_depth(run: Callable[[], Result], limit: int, locals_: Sequence[threading.local] = ()) -> Result:
     """Run a function in a thread of its own, in which calls may go as deep as `limit`.
+
+    Args:
+        run: the function.
+        limit: how deep.
+        locals_: what has the attributes there that it has in the present thread.
 
     Raises:
         BackendError: when there is no room for such a thread.
@@ -121,7 +168,7 @@ def in_depth(run: Callable[[], Result], limit: int) -> Result:
     >>> in_depth(lambda: deep(50_000), 100_000)
     50000
     """
-    apart = _Apart(run)
+    apart = _Apart(run, locals_)
     with _Raised.lock:
         if not _Raised.runs:
             _Raised.before = sys.getrecursionlimit()
@@ -142,10 +189,7 @@ def in_depth(run: Callable[[], Result], limit: int) -> Result:
         apart.break_off()
         raise
     finally:
-        with _Raised.lock:
-            _Raised.runs -= 1
-            if not _Raised.runs:
-                sys.setrecursionlimit(_Raised.before)
+        _give_back_limit()
     (result,) = apart.found
     if isinstance(result, BaseException):
         raise result

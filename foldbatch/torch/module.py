@@ -529,7 +529,7 @@ class Module(ParameterModule):
     def _learnt(self, examples: Sequence[Any] | Planned) -> Model:
         """Return the model; where nothing is known of it, after a look at the examples."""
         if self.program.lowered.grows and not self.program.model.cells:
-            self.program._traced(examples)
+            self.program._read_first(examples, "a module reads the first ones to learn of its model")
         return self.program.model
 
     def _take_over_new(self) -> None:

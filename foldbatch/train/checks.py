@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from foldbatch.errors import DecidingError, ExampleError, TrainingError, UnknownNameError, with_nearest
+from foldbatch.errors import ExampleError, TrainingError, UnknownNameError, with_nearest
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
 from foldbatch.train.metrics import Metric
@@ -100,11 +100,12 @@ def noting(note: str, *values: object) -> Iterator[None]:
 def fitting_examples(program: Program, name: str, examples: Iterable[Any]) -> Sequence[Any]:
     """Return examples that `Trainer.fit` was given, with a length."""
     given = sequence_of(f"fit {name}", examples)
+    why = "fit reads it once to look at it and once in each epoch"
+    same = isinstance(given, list | tuple) or given[0] is given[0]  # else each reading has a new one
     with noting("this is the first of fit's {}; losses and metrics need labels", name):
-        try:
-            program.plan([given[0]])
-        except DecidingError:
-            program.run([given[0]], losses=True, metrics=True, step=0)
-    if program.lowered.grows:  # so that parameters are there, and their names depend on no order of batches
-        program._learn(given)
+        program._read_first([given[0]], why if same else "")
+    # so that parameters are there, and their names depend on no order of batches; and no function of the user
+    # takes from an example what later epochs read
+    if program.lowered.grows or (same and program.lowered.runs_functions):
+        program._learn(given, why if same else "")
     return given

@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice, pairwise
@@ -23,9 +23,11 @@ from numpy.typing import NDArray
 
 from foldbatch.communicators import Communicator, find, share, together
 from foldbatch.communicators.communicator import Bytes, told
+from foldbatch.engines.batch import Planned
 from foldbatch.engines.sums import total
-from foldbatch.errors import DecidingError, ProcessError, TrainingError
+from foldbatch.errors import DecidingError, ExampleTypeError, ProcessError, TrainingError
 from foldbatch.model.columns import items_of
+from foldbatch.model.rereading import Snapshot, obstacle
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Array, Gradient, SparseRows, dense
 from foldbatch.program.program import Program
@@ -378,9 +380,18 @@ def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iter
 def _prefetch(program: Program, batches: Iterator[Any], ahead: int) -> Iterator[Any]:
     def planned() -> Any:
         batch: Any = next(batches, END)
-        if batch is not END and not program.lowered.decides:
-            with suppress(DecidingError):
-                return program.plan(batch)
+        if batch is END or program.lowered.decides or isinstance(batch, Planned):
+            return batch
+        batch = listed(batch)
+        before = None if program.model.cells else Snapshot(batch)
+        try:
+            return program.plan(batch)
+        except DecidingError:
+            if (found := obstacle(batch, before)) is not None:
+                where = f"example {found.place}"
+                expected = "data that can be read again, as the walk asks for a number, which is no plan's"
+                fix = "run a batch that asks for one, or give the batches themselves"
+                raise ExampleTypeError(where, expected, found.found, fix) from None
         return batch
 
     process, pool = os.getpid(), ThreadPoolExecutor(1, "foldbatch-prefetch")

@@ -137,6 +137,4 @@ def test_an_iterator_is_read_once_though_the_walk_asks_for_a_number_at_last() ->
     )
     for _ in range(2):
         program.run([[1, 2]])
-    with pytest.raises(fb.errors.WalkError, match="data that can be read again"):
-        program.run([iter([1, 8])])
-    assert len(program.run([[1, 8]])[0]) == 2
+    np.testing.assert_array_equal(program.run([iter([1, 8])])[0], program.run([[1, 8]])[0])

@@ -533,14 +533,7 @@ def test_what_can_be_read_once_is_refused_where_a_walk_begins_anew() -> None:
     )
     with pytest.raises(WalkError, match=expected):
         deep.run([{"numbers": iter([1.0] * 5000)}])
-    decides = fb.compile(lambda xs: [x for x in xs if float(fb.tensor(x)) > 0], "numpy")
-    emptied = fb.compile(lambda xs: float(fb.tensor(xs.pop())) + len(xs), "numpy")
-    with pytest.raises(WalkError, match="at example 0: expected data that stay, .* found one that the walk"):
-        emptied.run([[1.0, 2.0]])
-    with pytest.raises(WalkError, match="the first walk to ask for a number begins anew, found"):
-        decides.run([iter([1.0, -1.0])])
-    decides.run([[1.0]])
-    assert decides.run([iter([1.0, -1.0])]) == [[1.0]]
+    assert deep.run([{"numbers": iter([1.0] * 5000)}]) == [5000.0]  # the next run begins in depth
 
 
 def test_a_batch_of_very_many_calls_walks_no_example_twice() -> None:

@@ -1,0 +1,105 @@
+"""Readings: whether the walks of a batch may read its examples a second time.
+
+A second reading is wanted where a datum is refused after the walks have ended, to tell the line of its call
+and to let the walk handle the error, and where a walk calls itself deeper than Python lets it. It is done
+where `foldbatch.model.rereading` shows that the first one has left the examples as they were. Else the first
+reading counts: its error is raised, or the batch is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from foldbatch.errors import ExampleError, WalkError
+from foldbatch.model.rereading import Obstacle, Snapshot, obstacle
+
+T = TypeVar("T")
+
+FIRST: Final = 8  # batches of a walk of which snapshots are taken; later ones would be slower for them
+CHECKED: Final = 8  # batches whose data are checked call by call after an error whose call is not known
+LATER: Final = "foldbatch: in the next runs data are checked call by call, so an error comes from its line"
+
+
+@dataclass(slots=True)
+class Readings:
+    """The readings of one walk so far."""
+
+    walk: Any = None  # the walk
+    batches: int = 0  # how many there were, up to `FIRST`
+    checked: int = 0  # how many batches to come are checked call by call
+    handles: bool = False  # whether the walk handles the errors of data, so that all batches are checked
+    deep: bool = False  # whether the walk begins with room for deep calls
+    refused: int = 0  # how many data the present reading has refused at their call
+
+    def read(self, examples: Sequence[Any], numbers: Sequence[int], work: Callable[[Reading, bool], T]) -> T:
+        """Return the result of `work`, which runs the walk on examples, if need be a second time.
+
+        Args:
+            examples: those of the batch.
+            numbers: their numbers in the batch, for errors.
+            work: is given the reading, and whether each datum is checked at its call.
+
+        Raises:
+            ExampleError: when a datum is refused, and the walk does not handle that.
+        """
+        before, self.refused = None, 0
+        if self.batches < FIRST:
+            self.batches += 1
+            before = Snapshot(examples)
+        reading, careful = Reading(examples, numbers, self, before), self.handles or self.checked > 0
+        try:
+            found = work(reading, careful)
+        except ExampleError as error:
+            if careful and not error.late:
+                self.checked = 0  # the walk does not handle it
+            if careful or not error.late:
+                raise
+            first = error
+        else:
+            if careful:
+                self.handles |= self.refused > 0
+                self.checked -= self.checked > 0
+            return found
+        if reading.obstacle() is not None:
+            self.checked = CHECKED
+            first.add_note(LATER)
+            raise first
+        reading = Reading(examples, numbers, self, before)
+        found = work(reading, True)  # noqa: FBT003 - `work` is a function of the package
+        if not self.refused:  # the walk depends on more than its example, and has not read the datum again
+            raise first
+        self.handles = True
+        return found
+
+
+@dataclass(slots=True)
+class Reading:
+    """One reading of the examples of a batch."""
+
+    examples: Sequence[Any]
+    numbers: Sequence[int]  # in the batch, for errors
+    history: Readings  # that of the walk
+    before: Snapshot | None = None  # the contents of the examples before it, where somebody keeps them
+
+    def rest(self, done: int) -> Reading:
+        """Return the reading of the examples from a place on."""
+        if not done:
+            return self
+        before = None if self.before is None else self.before.rest(done)
+        return Reading(self.examples[done:], self.numbers[done:], self.history, before)
+
+    def obstacle(self) -> Obstacle | None:
+        """Return the reason why the examples cannot be read again; None where they can."""
+        return obstacle(self.examples, self.before)
+
+    def refuse_second(self, why: str, remedy: str = "") -> None:
+        """Refuse to read the examples again where one of them cannot be.
+
+        Raises:
+            WalkError: when one cannot be read again; `why` says what it would be read for.
+        """
+        if (found := self.obstacle()) is not None:
+            where = f"walk at example {self.numbers[found.place]}"
+            raise WalkError(where, f"data that can be read again, as {why}", found.found, found.fix + remedy)
