@@ -34,6 +34,7 @@ from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, listed
 from foldbatch.program.variants import ReadyModel, Variant
 from foldbatch.scheduler.trace import Trace
+from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import reachable
 from foldbatch.torch import gradients
 from foldbatch.trees import Tree
@@ -252,6 +253,10 @@ def left_out(method: F) -> F:
     return outside  # type: ignore[return-value]
 
 
+def _draws(graph: CellGraph) -> bool:
+    return any(node.op.name == "random" for node in reachable(graph.results))
+
+
 class Nodes(NamedTuple):
     """The values of all nodes of a batch, example by example."""
 
@@ -277,6 +282,7 @@ class Module(ParameterModule):
     parameters.
 
     In training, `Dropout` drops, anew in each call, as PyTorch's generator decides; ``eval()`` ends that.
+    A model that samples draws anew in each call, too, also after ``eval()``.
     Where no gradient is wanted, as under ``torch.no_grad()``, only what inference needs is computed.
 
     Examples may hold tensors of PyTorch wherever `Scalar`, `Vector` or `Tensor` reads: gradients flow back
@@ -337,8 +343,8 @@ class Module(ParameterModule):
         self._memory = {name: parameter.data_ptr() for name, parameter in self._mounted.items()}
         cells = self.program.model.cells
         self._phases = any(cell.training.graph is not cell.inference.graph for cell in cells)
-        nodes = (node for cell in cells for node in reachable(cell.training.graph.results))
-        self._draws = any(node.op.name == "random" for node in nodes)
+        graphs = {True: [c.training.graph for c in cells], False: [c.inference.graph for c in cells]}
+        self._draws = {training: any(map(_draws, several)) for training, several in graphs.items()}
 
     def extra_repr(self) -> str:
         """Return what the module's repr shows besides its parameters' names."""
@@ -501,7 +507,7 @@ class Module(ParameterModule):
         batch = examples if isinstance(examples, Planned) else listed(examples)
         variant = self.program._variants.for_run(batch, LOSSES if losses else NOTHING)
         # PyTorch's generator, so that what is computed again, as by activation checkpointing, draws the same
-        step = int(torch.randint(2**62, ())) if (drew := self.training and self._draws) else 0
+        step = int(torch.randint(2**62, ())) if (drew := self._draws[self.training]) else 0
         decide = self.program._deciding.decide(step, training=self.training)
         ready, traces, found, numbers = self._traced(batch, variant, decide)
         self._take_over_new()
@@ -510,7 +516,7 @@ class Module(ParameterModule):
         derivatives = ready.derivatives
         # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
         plan = traces if numbers else ready.traces.work(batch, ready)
-        if self.training and self._draws:
+        if self._draws[self.training]:
             known = drew or variant.tracer.decides  # decisions have been drawn for this step
             step = self.program._drawing(step if known else int(torch.randint(2**62, ())))
         if own or reads:

@@ -310,3 +310,16 @@ def test_a_parameter_that_no_call_has_read_has_no_gradient():
         "b.weight",
         "b.bias",
     }
+
+
+def test_a_module_that_samples_draws_anew_as_pytorchs_generator_decides():
+    module = fb.torch.Module(fb.Vector(2) >> fb.Function(lambda x: x + fb.ops.random((2,))), TESTED)
+    for training in (True, False):
+        module.train(training)
+        turns = []
+        for _ in range(2):
+            torch.manual_seed(3)
+            turns += [module([[0, 0]]), module([[0, 0]])]
+        assert torch.equal(turns[0], turns[2])
+        assert torch.equal(turns[1], turns[3])
+        assert not torch.equal(turns[0], turns[1])
