@@ -19,6 +19,7 @@ from foldbatch.recipes.configuration import (
     describe_options,
     read_configuration,
     split_overrides,
+    unknown_option,
     with_absolute_paths,
 )
 from foldbatch.recipes.data import Dataset, read_dataset
@@ -54,7 +55,9 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> None:
     overrides, rest = split_overrides(arguments)
-    options = _parser(prog).parse_args(rest)
+    options, unknown = _parser(prog).parse_known_args(rest)
+    if unknown:
+        raise unknown_option(unknown[0])
     of_run = options.folder / CONFIGURATION if options.folder and options.resume else None
     if options.config is None and of_run is not None and of_run.exists():
         options.config = of_run  # a run goes on with its own options

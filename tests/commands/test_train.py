@@ -61,6 +61,7 @@ def test_seeds_are_compared_with_their_ensemble(treebank, tmp_path, capsys):
     [
         (["none.toml"], "none.toml"),
         (["--train.epoch", "3"], "found '--train.epoch' (did you mean '--train.epochs'?)"),
+        (["--lr", "0.1"], "expected an option, found '--lr' (did you mean '--optimizer.lr'?)"),
         (["--data.format", "sst"], "data.train: expected examples to train on, found none"),
         (["--resume"], "--resume: expected a run in runs/functions, found none"),
         (
