@@ -64,7 +64,11 @@ def test_what_is_written_is_read_again(tmp_path):
         ('[model]\nhidden = "x"', {}, "my.toml: model.hidden: expected int, found str 'x'; "),
         ("[model]\nhidden = 0", {}, "my.toml: model.hidden: expected int >= 1, found int 0; "),
         ("[model]\nhiden = 1", {}, "model.hiden: expected an option, found 'hiden' (did you mean 'hidden'?)"),
-        ("[train]\nlr = 1", {}, "my.toml: train.lr: expected an option, found 'lr' (did you mean 'optimizer.lr'?)"),
+        (
+            "[train]\nlr = 1",
+            {},
+            "my.toml: train.lr: expected an option, found 'lr' (did you mean 'optimizer.lr'?)",
+        ),
         ("[modle]\nhidden = 1", {}, "my.toml: modle: expected an option, found 'modle' (did you mean 'model"),
         ("model = 3", {}, "my.toml: model: expected object, found int 3"),
         ("model = 3", {"model.hidden": "3"}, "my.toml: model: expected object, found int 3"),
