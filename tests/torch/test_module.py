@@ -1,6 +1,7 @@
 """A block as a module of PyTorch: what it yields, what trains it, what copies it."""
 
 import copy
+import inspect
 import io
 import pickle
 import warnings
@@ -273,3 +274,8 @@ def test_results_and_gradients_of_any_program_are_its_own(drawn):
         for name, parameter in module.named_parameters():
             if parameter.grad is not None:
                 np.testing.assert_allclose(parameter.grad, dense(gradients[name]), rtol=1e-3, atol=1e-4)
+
+
+def test_help_is_about_this_module_and_not_about_pytorchs():
+    assert fb.torch.Module.__init__.__doc__ != torch.nn.Module.__init__.__doc__
+    assert "plain function" in inspect.getdoc(fb.torch.Module.__init__)
