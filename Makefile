@@ -1,5 +1,5 @@
 # The verbs of the house; CI runs .ci/run, which is `check` in a clean environment.
-.PHONY: setup check test format bench extras-lowest
+.PHONY: setup check test format bench lowest
 
 setup:
 	[ -x .venv/bin/python ] || python3 -m venv .venv
@@ -21,6 +21,6 @@ check: test
 bench:
 	.venv/bin/python -m benchmarks
 
-# The extras at the lowest versions that are allowed; CI has the highest. Needs an index of packages.
-extras-lowest:
+# All dependencies at the lowest versions that are allowed, as CI tries them, too. Needs an index of packages.
+lowest:
 	.ci/lowest

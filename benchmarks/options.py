@@ -46,7 +46,7 @@ def add_backend(parser: ArgumentParser) -> None:
 
 
 def trees_of(options: Namespace, limit: int, *, whole: bool = False) -> tuple[list[Tree], str]:
-    """Return the first `limit` trees of the options' treebank, or random ones; and what they are.
+    """Return `limit` trees of the options' treebank, or random ones; and what they are.
 
     With `whole` it is all of the treebank.
 

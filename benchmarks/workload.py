@@ -119,13 +119,14 @@ def words_of(trees: Sequence[Tree]) -> Vocabulary:
 
 
 def load_trees(directory: Path, limit: int | None = None) -> list[Tree]:
-    """Return the training trees of a Stanford Sentiment Treebank directory, or the first `limit` of them."""
-    trees: list[Tree] = []
-    for tree in read_sst(directory / "train.txt"):
-        if len(trees) == limit:
-            break
-        trees.append(tree)
-    return trees
+    """Return the training trees of a Stanford Sentiment Treebank directory, or `limit` of them.
+
+    They are drawn by a fixed seed, because the file is sorted: its first trees are mostly positive.
+    """
+    trees = list(read_sst(directory / "train.txt"))
+    if limit is None or limit >= len(trees):
+        return trees
+    return [trees[i] for i in np.random.default_rng(0).permutation(len(trees))[:limit]]
 
 
 def draw_batches(trees: Sequence[Tree], size: int, seed: int = 0) -> list[list[Tree]]:

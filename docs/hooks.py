@@ -3,13 +3,17 @@
 A notebook becomes a page with what its cells print, run in order, now. So the site shows what this version
 does, and a tutorial that fails fails the build.
 
-A line ``{all of foldbatch.ops}`` becomes the documentation of each public name there, so none is forgotten.
+What stands between ``<!-- all of foldbatch.ops -->`` and ``<!-- end -->`` becomes the documentation of each
+public name there, so none is forgotten; ``<!-- only foldbatch.load -->`` begins that of single names.
+In the checkout it is a table of these names, each with the first sentence of its documentation.
+``python docs/hooks.py`` writes the tables anew.
 """
 
 from __future__ import annotations
 
 import ast
 import html
+import inspect
 import io
 import json
 import re
@@ -22,7 +26,8 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
-LINE = re.compile(r"^\{all of (\S+)(?: but those of (\S+))?\}$", re.MULTILINE)
+PLACE = re.compile(r"^<!-- (all of|only) ([^>]+) -->\n(?:.*?\n)??<!-- end -->$", re.MULTILINE | re.DOTALL)
+REFERENCE = Path(__file__).parent / "reference"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -39,7 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Return a page with the directives of mkdocstrings in it, and links to the pages of notebooks."""
     linked = markdown.replace(".ipynb)", ".md)")
-    return LINE.sub(lambda found: directives(*found.groups()), linked)
+    return PLACE.sub(lambda place: "\n\n".join(f"::: {path}" for path in paths_of(*place.groups())), linked)
 
 
 def executed(notebook: Path) -> list[str]:
@@ -77,18 +82,65 @@ def shown(printed: str, value: Any) -> list[str]:
     return parts if value is None else [*parts, f'<pre class="output">{html.escape(repr(value))}</pre>']
 
 
-def directives(module: str, others: str | None) -> str:
-    """Return a directive for each public name of a module, but for those that another one has too."""
-    return "\n\n".join(f"::: {module}.{name}" for name in names_of(module, others))
+def paths_of(kind: str, text: str) -> list[str]:
+    """Return the import paths of what a place documents: of all names of a module, or of those listed."""
+    if kind == "only":
+        return text.split()
+    module, _, others = text.partition(" but those of ")
+    return [f"{module}.{name}" for name in names_of(module, others)]
 
 
-def names_of(module: str, others: str | None = None) -> list[str]:
+def names_of(module: str, others: str = "") -> list[str]:
     """Return the public names of a module, but for those that another one has too."""
     left_out = {*found(others).__all__} if others else set()
     return [name for name in found(module).__all__ if name not in left_out]
 
 
-def found(name: str) -> Any:
-    """Return a module by the name under which users know it, as ``foldbatch.ops``."""
-    package, _, attribute = name.rpartition(".")
-    return getattr(import_module(package), attribute)
+def with_tables(page: str) -> str:
+    """Return a page of the reference with a table of names at each of its places.
+
+    Raises:
+        ImportError, BackendError: where what a place documents needs a library that is not installed.
+    """
+    return PLACE.sub(lambda place: table(*place.groups()), page)
+
+
+def table(kind: str, text: str) -> str:
+    """Return the table of a place, between the comments that mark it; of a module it has all names."""
+    rows = []
+    for path in paths_of(kind, text):
+        value = found(path)
+        members = members_of(value) if inspect.ismodule(value) else {path.rpartition(".")[2]: value}
+        rows += [f"| `{name}` | {summary(member)} |" for name, member in members.items()]
+    return "\n".join([f"<!-- {kind} {text} -->", "| name | what it is |", "|---|---|", *rows, "<!-- end -->"])
+
+
+def members_of(module: Any) -> dict[str, Any]:
+    """Return the public classes and functions that a module defines, by name."""
+    defined = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    kinds = (inspect.isclass, inspect.isfunction)
+    return {
+        name: value
+        for name, value in defined.items()
+        if any(kind(value) for kind in kinds) and value.__module__ == module.__name__
+    }
+
+
+def summary(value: Any) -> str:
+    """Return the first sentence of the documentation of a public name; data have none."""
+    text = inspect.getdoc(value) if inspect.isroutine(value) or inspect.isclass(value) else None
+    return " ".join((text or "").partition("\n\n")[0].split()).replace("|", "\\|")
+
+
+def found(path: str) -> Any:
+    """Return a module or a name by the path under which users know it, as ``foldbatch.ops``."""
+    first, *names = path.split(".")
+    value: Any = import_module(first)
+    for name in names:
+        value = getattr(value, name) if hasattr(value, name) else import_module(f"{value.__name__}.{name}")
+    return value
+
+
+if __name__ == "__main__":
+    for path in sorted(REFERENCE.glob("*.md")):
+        path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,6 +1,7 @@
 """The command ``foldbatch`` hands what follows a command's name to that command."""
 
 import io
+import subprocess
 import sys
 import warnings
 
@@ -18,6 +19,15 @@ def test_bench_gets_its_own_options(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["bench", "--help"])
     assert found.value.code == 0
     assert "usage: foldbatch bench " in capsys.readouterr().out
+
+
+def test_help_needs_no_docstrings(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python drops them under ``-OO``, and the options of every model are told all the same."""
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    command = [sys.executable, "-OO", "-m", "foldbatch", "train", "--help"]
+    stripped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert stripped.split() == capsys.readouterr().out.split()
 
 
 @pytest.mark.parametrize("arguments", [[], ["polish"]])

@@ -6,6 +6,8 @@ import runpy
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 import foldbatch as fb
 from foldbatch import blocks
 
@@ -35,11 +37,26 @@ def test_a_notebook_runs_and_shows_something(tmp_path):
 def test_every_public_name_is_in_the_reference():
     pages = "\n".join(page.read_text(encoding="utf-8") for page in DOCS.glob("reference/*.md"))
     named = set()
-    for room in HOOKS["LINE"].findall(pages):
+    for place in HOOKS["PLACE"].findall(pages):
         with suppress(ModuleNotFoundError, fb.errors.BackendError):  # of packages that are not installed
-            named |= {*HOOKS["names_of"](*room)}
-    named |= {path.rpartition(".")[2] for path in re.findall(r"^::: (\S+)$", pages, re.MULTILINE)}
+            named |= {path.rpartition(".")[2] for path in HOOKS["paths_of"](*place)}
     assert {*fb.__all__} - named == {"ops", "train", "trees"}  # the names of rooms
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("reference/*.md")), ids=lambda page: page.stem)
+def test_pages_of_the_reference_list_what_there_is(page):
+    """So they are readable in the checkout, too; ``python docs/hooks.py`` writes them anew."""
+    text = page.read_text(encoding="utf-8")
+    try:
+        assert HOOKS["with_tables"](text) == text, "run: python docs/hooks.py"
+    except (ImportError, fb.errors.BackendError) as error:
+        pytest.skip(str(error))
+    assert page.stem == "index" or "| `" in text
+
+
+def test_the_site_has_all_of_a_name_where_the_checkout_has_a_table():
+    text = "Ops\n\n<!-- only foldbatch.load foldbatch.save -->\n| `load` | ... |\n<!-- end -->\n\nMore"
+    assert HOOKS["on_page_markdown"](text) == "Ops\n\n::: foldbatch.load\n\n::: foldbatch.save\n\nMore"
 
 
 def test_lines_of_prose_are_short():

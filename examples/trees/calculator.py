@@ -108,9 +108,9 @@ def report(program: fb.Program, examples: Sequence[Example]) -> float:
     roots = np.array([expression[0] for expression, _ in examples])
     for operator in OPERATORS:
         at = roots == operator
-        majority = np.bincount(signs[at]).max() / at.sum()
+        majority = fb.train.majority_share(signs[at])
         print(f"  {operator:2} at the root: {right[at].mean():4.0%} (most frequent sign: {majority:.0%})")
-    majority = np.bincount(signs).max() / len(signs)
+    majority = fb.train.majority_share(signs)
     expected = f"expected: at least {EXPECTED:.0%}; most frequent sign: {majority:.1%}"
     print(f"test accuracy {right.mean():.1%} ({expected})")
     return float(right.mean())

@@ -20,7 +20,16 @@ from foldbatch.program.predicting import predictions
 from foldbatch.recipes.building import build_model, metrics_of
 from foldbatch.recipes.configuration import Configuration, Data, check_arity, read_configuration, to_toml
 from foldbatch.recipes.data import read_dataset, read_labelled, unlike
-from foldbatch.recipes.fitting import class_figures, class_table, drawing, evaluate, load_model, load_models
+from foldbatch.recipes.fitting import (
+    baselines,
+    beside,
+    class_figures,
+    class_table,
+    drawing,
+    evaluate,
+    load_model,
+    load_models,
+)
 from foldbatch.schema import Schema
 from foldbatch.system.files import output_file, refuse_endless, write_whole
 from foldbatch.trees.formats import Named, structures_of
@@ -49,12 +58,17 @@ def print_figures(arguments: Sequence[str], prog: str) -> int:
     task, classes = notes["task"], notes["classes"]
     metrics = metrics_of(task, [*configuration.train.metrics, *(("f1", "confusion") if classes else ())])
     figures: dict[str, Any] = {"examples": len(examples)} | evaluate(programs, examples, metrics)
+    baseline_of = baselines(examples, metrics)
     if options.json:
-        more = {"classes": class_figures(figures["confusion"], classes)} if classes else {}
+        more: dict[str, Any] = {"baselines": {name: one.figure for name, one in baseline_of.items()}}
+        more |= {"classes": class_figures(figures["confusion"], classes)} if classes else {}
         print(msgspec.json.encode(figures | more).decode())
     else:
         numbers = {name: value for name, value in figures.items() if isinstance(value, int | float)}
-        print(", ".join(f"{name} {value:.6g}" for name, value in numbers.items()))
+        shown = (
+            f"{name} {value:.6g}{beside(baseline_of.get(name), '.6g')}" for name, value in numbers.items()
+        )
+        print(", ".join(shown))
         if classes:
             print(class_table(figures["confusion"], classes))
     return 1 if options.least is not None and figures.get("accuracy", 0.0) < options.least else 0

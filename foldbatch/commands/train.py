@@ -19,6 +19,7 @@ from foldbatch.recipes.configuration import (
     describe_options,
     read_configuration,
     split_overrides,
+    unknown_option,
     with_absolute_paths,
 )
 from foldbatch.recipes.data import Dataset, read_dataset
@@ -28,6 +29,8 @@ from foldbatch.recipes.fitting import (
     MODEL,
     Fitted,
     as_json,
+    baselines,
+    beside,
     drawing,
     evaluate,
     fit,
@@ -35,6 +38,7 @@ from foldbatch.recipes.fitting import (
     mean_and_deviation,
 )
 from foldbatch.system.files import remove_partial, write_whole
+from foldbatch.train.metrics import Baseline
 from foldbatch.trees.tree import trusted_tree
 
 RUNS = Path("runs")
@@ -54,7 +58,9 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> None:
     overrides, rest = split_overrides(arguments)
-    options = _parser(prog).parse_args(rest)
+    options, unknown = _parser(prog).parse_known_args(rest)
+    if unknown:
+        raise unknown_option(unknown[0])
     of_run = options.folder / CONFIGURATION if options.folder and options.resume else None
     if options.config is None and of_run is not None and of_run.exists():
         options.config = of_run  # a run goes on with its own options
@@ -70,11 +76,16 @@ def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> No
         dataset = read_dataset(configuration)
     counts = f"{len(dataset.train)} examples to train on, {len(dataset.dev)} dev, {len(dataset.test)} test"
     print(f"{counts}; {len(dataset.classes)} classes" if dataset.classes else counts, flush=True)
+    metrics = metrics_of(dataset.kind, configuration.train.metrics)
+    parts = {"dev": dataset.dev, "test": dataset.test}
+    baselines_of = {part: baselines(examples, metrics) for part, examples in parts.items() if examples}
+    if baselines_of:
+        print(_baseline_line(metrics[0].name, baselines_of), flush=True)
     if options.seeds == 1:
         fitted = [fit(configuration, dataset, folder, resume=options.resume, communicator=communicator)]
         for part in ("dev", "test"):
             if part in fitted[0].figures:
-                print(f"{part}: {', '.join(_numbers(fitted[0].figures[part]))}")
+                print(f"{part}: {', '.join(_numbers(fitted[0].figures[part], baselines_of[part]))}")
     else:
         fitted = _several(configuration, dataset, folder, options, communicator)
     if not first:
@@ -103,30 +114,40 @@ def _several(
     if communicator.rank:
         return fitted
     report: dict[str, Any] = {}
+    metrics = metrics_of(dataset.kind, configuration.train.metrics)
     for part, examples in (("dev", dataset.dev), ("test", dataset.test)):
         if examples:
             report[part] = mean_and_deviation([one.figures[part] for one in fitted])
             programs = [one.program for one in fitted]
-            metrics = metrics_of(dataset.kind, configuration.train.metrics)
             report[part]["ensemble"] = evaluate(programs, examples, metrics)
-            print(f"{part}, {options.seeds} seeds: {_figures(report[part])}")
+            figures = _figures(report[part], baselines(examples, metrics))
+            print(f"{part}, {options.seeds} seeds: {figures}")
     remove_partial(folder, [FIGURES])
     write_whole(folder / FIGURES, as_json(report))
     return fitted
 
 
-def _figures(figures: Mapping[str, Any]) -> str:
+def _baseline_line(name: str, baselines_of: Mapping[str, Mapping[str, Baseline]]) -> str:
+    """Return what a constant answer would get on each part, to be read before the first epoch's figures."""
+    parts = [f"{baseline[name].figure:.4f} on {part}" for part, baseline in baselines_of.items()]
+    answer = next(iter(baselines_of.values()))[name].answer
+    return f"always answering {answer}: {name} {', '.join(parts)}"
+
+
+def _figures(figures: Mapping[str, Any], baseline_of: Mapping[str, Baseline]) -> str:
     parts = []
     for name, value in figures.items():
         if name == "ensemble":
-            parts += [f"ensemble {number}" for number in _numbers(value)]
+            parts += [f"ensemble {number}" for number in _numbers(value, baseline_of)]
         else:
-            parts.append(f"{name} {value['mean']:.4f} ± {value['deviation']:.4f}")
+            shown = f"{name} {value['mean']:.4f} ± {value['deviation']:.4f}"
+            parts.append(shown + beside(baseline_of.get(name), ".4f"))
     return ", ".join(parts)
 
 
-def _numbers(figures: Mapping[str, Any]) -> list[str]:
-    return [f"{name} {value:.4f}" for name, value in figures.items() if isinstance(value, float)]
+def _numbers(figures: Mapping[str, Any], baseline_of: Mapping[str, Baseline]) -> list[str]:
+    numbers = {name: value for name, value in figures.items() if isinstance(value, float)}
+    return [f"{name} {value:.4f}{beside(baseline_of.get(name), '.4f')}" for name, value in numbers.items()]
 
 
 def _show_some(fitted: Fitted, dataset: Dataset) -> None:
@@ -137,6 +158,8 @@ def _show_some(fitted: Fitted, dataset: Dataset) -> None:
     accuracy = fitted.figures.get(part, {}).get("accuracy")
     labelled = sum(label_of(one) is not None for one in examples)
     share = "" if accuracy is None else f"; {accuracy:.1%} of all {labelled} are right"
+    if accuracy is not None:
+        share += beside(baselines(examples, metrics_of(dataset.kind))["accuracy"], ".1%")
     print(f"predictions of the {part} part{share}:")
     names, nodes = dataset.classes + dataset.aside, dataset.kind == "nodes"
     for shown in (small or examples)[:SHOWN]:

@@ -13,6 +13,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Literal,
     TypeAlias,
     Union,
@@ -80,12 +81,14 @@ class WordOptions(Section, frozen=True):
 class TreeLSTMModel(Section, frozen=True, tag_field="name", tag="tree_lstm"):
     """See `foldbatch.zoo.models`."""
 
+    purpose: ClassVar[str] = "a Tree-LSTM over binary trees with words at their leaves"
     hidden: Annotated[Count, "extent of a node's state"] = 150
 
 
 class ChildSumModel(Section, frozen=True, tag_field="name", tag="child_sum"):
     """See `foldbatch.zoo.child_sum`."""
 
+    purpose: ClassVar[str] = "a Tree-LSTM over trees of any arity, whose nodes add up their children's states"
     hidden: Annotated[Count, "extent of a node's state"] = 150
     counts: Annotated[bool, "whether the classifier sees counts of features, too"] = False
     dropout: Annotated[Share, "of what stands in a node: its kind and words together"] = 0.0
@@ -97,12 +100,14 @@ class ChildSumModel(Section, frozen=True, tag_field="name", tag="child_sum"):
 class RNTNModel(Section, frozen=True, tag_field="name", tag="rntn"):
     """See `foldbatch.zoo.models`."""
 
+    purpose: ClassVar[str] = "a recursive neural tensor network over binary trees"
     hidden: Annotated[Natural, "extent of a node's vector; 0: that of the words"] = 0
 
 
 class BiLSTMModel(Section, frozen=True, tag_field="name", tag="bilstm"):
     """See `foldbatch.zoo.models`."""
 
+    purpose: ClassVar[str] = "an LSTM over the words of a sentence, in both directions"
     hidden: Annotated[Count, "extent of the state of each direction"] = 150
     pooling: Annotated[Literal["last", "mean"], "which outputs are classified"] = "last"
 
@@ -110,6 +115,7 @@ class BiLSTMModel(Section, frozen=True, tag_field="name", tag="bilstm"):
 class JsonModel(Section, frozen=True, tag_field="name", tag="json"):
     """See `foldbatch.zoo.json`."""
 
+    purpose: ClassVar[str] = "a model of records, made as their schema says"
     hidden: Annotated[Count, "extent of the layer before the scores"] = 64
     size: Annotated[Count, "extent of the vectors of a record's parts"] = 32
     list_pooling: Annotated[
@@ -352,8 +358,7 @@ def describe_options() -> Iterator[tuple[str, str, str]]:
         for kind in _kinds(section):
             tag = kind.__struct_config__.tag
             if tag is not None:
-                what = f"{(kind.__doc__ or '').rstrip('.')}; it has the options:"
-                yield f"{section}.name", f'"{tag}"', what
+                yield f"{section}.name", f'"{tag}"', f"{kind.purpose}; it has the options:"
             defaults = msgspec.to_builtins(kind())
             for f in msgspec.structs.fields(kind):
                 what = next(part for part in get_args(f.type) if isinstance(part, str))
@@ -378,11 +383,44 @@ def split_overrides(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]
             rest.append(word)
             continue
         if option not in names:
-            raise UnknownNameError("arguments", "an option", with_nearest(option, names), LISTED)
+            raise unknown_option(option)
         if not equals and not left:
             raise UnknownNameError(option, "a value", "none", f"write {option} VALUE")
         found[option.removeprefix("--")] = value if equals else left.pop(0)
     return found, rest
+
+
+def likely_options(option: str) -> list[str]:
+    """Return the options of any section that an unknown one likely means.
+
+    These have its last part as their name; where there are none, they are described in its words.
+
+    >>> likely_options("train.lr"), likely_options("learning-rate")
+    (['optimizer.lr'], ['optimizer.lr'])
+    """
+    key = option.rpartition(".")[2].replace("-", "_")
+    options = {path: what for path, _, what in describe_options()}
+    likely = [path for path in options if path.endswith(f".{key}") and path != option]
+    if not likely and "_" in key:
+        likely = [path for path, what in options.items() if what.startswith(key.replace("_", " "))]
+    return likely
+
+
+def unknown_option(word: str) -> UnknownNameError:
+    """Return the error of a word of the command line that looks like an option and is none.
+
+    >>> print(unknown_option("--train.lr").found)
+    '--train.lr' (did you mean '--optimizer.lr'?)
+    """
+    likely = [f"--{path}" for path in likely_options(word.removeprefix("--"))]
+    names = [f"--{path}" for path, _, _ in describe_options()]
+    return UnknownNameError("arguments", "an option", _with_likely(word, likely, names), LISTED)
+
+
+def _with_likely(name: str, likely: Sequence[str], names: Sequence[str]) -> str:
+    if not likely:
+        return with_nearest(name, names)
+    return f"{name!r} (did you mean {' or '.join(map(repr, likely))}?)"
 
 
 def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuration:
@@ -402,7 +440,8 @@ def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuratio
         name = said.split()[-1]
         names = list(types_of(place, raw[place].get("name"))) if place else _sections()
         option, fix = f"{place}.{name}".lstrip("."), f"there are {', '.join(names)}"
-        raise UnknownNameError(source(option), "an option", with_nearest(name, names), fix)
+        found = _with_likely(name, likely_options(option), names)
+        raise UnknownNameError(source(option), "an option", found, fix)
     path, _, item = place.partition("[")
     section, _, key = path.partition(".")
     given = raw[section][key] if key else raw[section]

@@ -37,10 +37,11 @@ from foldbatch.recipes.data import Dataset
 from foldbatch.system.files import locked, remove_partial, write_whole
 from foldbatch.system.showing import table
 from foldbatch.train import SGD, Accuracy, Callback, Checkpoints, DataParallel, Metric, Trainer
+from foldbatch.train.metrics import Base, Baseline
 from foldbatch.trees.formats import RECORDS
 from foldbatch.trees.tree import TreeNode, trusted_tree
 from foldbatch.types import BackendName, TensorType
-from foldbatch.zoo.tasks import Kind
+from foldbatch.zoo.tasks import Kind, class_or_none
 
 CONFIGURATION, MODEL, FIGURES = "configuration.toml", "model.safetensors", "figures.json"
 NODES: Final = 40  # of a tree that is drawn
@@ -80,7 +81,8 @@ class Fitted:
 
     program: Program  # with the parameters of the best epoch
     notes: dict[str, Any]  # what is saved with it: ``task``, ``classes`` and ``configuration``
-    figures: dict[str, Any]  # of all ``epochs``, and on ``dev`` and ``test``, as far as there are such parts
+    figures: dict[str, Any]  # of all ``epochs``, and on ``dev`` and ``test``, as far as there are such parts;
+    # ``baselines`` has what a constant answer would get on these
     path: Path  # of the saved model
 
 
@@ -121,6 +123,11 @@ def fit(
         figures |= {
             part: trainer.evaluate(examples)
             for part, examples in (("dev", traced.dev), ("test", dataset.test))
+            if examples
+        }
+        figures["baselines"] = {
+            part: {name: one.figure for name, one in baselines(examples, metrics).items()}
+            for part, examples in (("dev", dataset.dev), ("test", dataset.test))
             if examples
         }
         notes: dict[str, Any] = {"task": dataset.kind, "classes": list(dataset.classes)}
@@ -301,6 +308,32 @@ def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequ
     if "accuracy" in figures:
         figures["vote_accuracy"] = Accuracy("root").compute(votes + totals["root"], labels["root"])
     return figures
+
+
+def baselines(examples: Sequence[Any], metrics: Sequence[Metric]) -> dict[str, Baseline]:
+    """Return by metric what a constant answer would get on examples, for those where that says something.
+
+    It stands beside a figure wherever people read one. The answer suits these very examples: of classes it is
+    their most frequent one, of numbers their mean.
+    """
+    labels = {
+        "root": [class_or_none(label_of(example)) for example in examples],
+        "node": [
+            class_or_none(x) for tree in examples if isinstance(tree, TreeNode) for x in tree.tree.labels
+        ],
+    }
+    of_package = [metric for metric in metrics if isinstance(metric, Base)]
+    made = {metric.name: metric.baseline(labels[metric.of]) for metric in of_package}
+    return {name: baseline for name, baseline in made.items() if baseline is not None}
+
+
+def beside(baseline: Baseline | None, form: str) -> str:
+    """Return the text behind a figure that has a baseline, with its number in a form; else no text.
+
+    >>> "73% are right" + beside(Baseline("the most frequent class", 0.719), ".1%")
+    '73% are right (always the most frequent class: 71.9%)'
+    """
+    return "" if baseline is None else f" (always {baseline.answer}: {baseline.figure:{form}})"
 
 
 def label_of(example: Any) -> Any:

@@ -4,7 +4,7 @@ uvicorn closes a connection whose client has said that it sends no more, waits f
 byte of it comes, and for ever for a client that does not read its answer. Here
 
 - a client that sends no more gets what it has asked for;
-- a head that is too long, too slow or malformed is refused in JSON;
+- a head that is too long, too slow or malformed, or has not one Host, is refused in JSON;
 - a connection that moves nothing for a while is closed, and one too many is refused;
 - who sends a request before the last one is answered must send it again: the answer says "close";
 - at the server's end, requests that are just being sent are answered, too.
@@ -13,6 +13,7 @@ byte of it comes, and for ever for a client that does not read its answer. Here
 import asyncio
 import errno
 import os
+import re
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -38,12 +39,15 @@ from foldbatch.trees.formats import FORMATS
 
 LINGER = 1.0  # seconds in which a request may still come when the server ends
 
-MALFORMED = RefusedError(400, "request", "HTTP/1.1", "what is none", "send it as RFC 9112 says")
+MALFORMED = RefusedError(400, "request", "HTTP/1.1", "something else", "send it as RFC 9112 says")
+HOST = re.compile(  # RFC 3986's host, which may be empty, and a port
+    rb"(\[[0-9A-Fa-fv:.~!$&'()*+,;=_-]+\]|[0-9A-Za-z.~!$&'()*+,;=_%-]*)(:[0-9]*)?"
+)
 TAKEN = RefusedError(503, "server", "a free connection", "none", "ask again later, or raise --connections")
 
 
-class TooMuchError(Exception):
-    """A client has sent more than the server takes; raised within the parser, which stops at it."""
+class StopParsingError(Exception):
+    """What a client sends is refused; raised within the parser, which stops at it."""
 
 
 def connections(limits: Limits) -> type[HttpToolsProtocol]:
@@ -114,7 +118,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
 
     def on_message_begin(self) -> None:
         if not self._idle():
-            raise TooMuchError
+            raise StopParsingError
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -128,6 +132,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        """Start the answer of a request, unless its Host is missing, doubled or malformed."""
+        self._check_host()
         self._reading_head = False
         self._unset_keepalive_if_required()
         super().on_headers_complete()
@@ -166,6 +172,18 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
 
     # our own
 
+    def _check_host(self) -> None:
+        """Refuse a head as RFC 9112 demands, 3.2: a proxy before the server may have read another Host."""
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if len(hosts) == 1 and HOST.fullmatch(hosts[0]):
+            return
+        if not hosts and self.parser.get_http_version() == "1.0":
+            return
+        found = repr(hosts[0][:100].decode("latin-1")) if len(hosts) == 1 else str(len(hosts) or "none")
+        fix = "send Host: NAME once, as RFC 9112 says"
+        self._refusal = RefusedError(400, "request", "one Host header", found, fix)
+        raise StopParsingError
+
     def _idle(self) -> bool:
         return self.cycle is None or bool(self.cycle.response_complete)
 
@@ -190,7 +208,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         self._head += size
         if self._head > self.limits.head:
             self._refusal = self._too_long()
-            raise TooMuchError
+            raise StopParsingError
 
     def _too_long(self) -> RefusedError:
         expected, fix = f"{self.limits.head:,} bytes or fewer", "send shorter headers, or raise --head"
@@ -345,7 +363,8 @@ def application(
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        text = f"request: expected POST /predict, found {request.method} {request.url.path}; GET / says more"
+        path = request.scope["path"]  # not of request.url, which a Host such as [x] keeps from being read
+        text = f"request: expected POST /predict, found {request.method} {path}; GET / says more"
         return JSONResponse({"error": text}, error.status_code, error.headers)
 
     routes = Starlette(

@@ -321,6 +321,7 @@ class Module(ParameterModule):
     def __init__(
         self, block: Any, backend: BackendName = "auto", *, sparse: bool = False, **options: Any
     ) -> None:
+        """Compile a block or a plain function; the class says what the arguments are."""
         super().__init__()
         self.block = block if is_walk(block) else as_block(block)
         self.sparse = sparse

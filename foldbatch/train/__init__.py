@@ -20,6 +20,7 @@ from foldbatch.train.metrics import (
     Metric,
     Perplexity,
     TopK,
+    majority_share,
 )
 from foldbatch.train.optimizer import Optimizer, clip_by_global_norm, scale
 from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, LazyAdam, RMSprop
@@ -60,6 +61,7 @@ __all__ = [
     "bucketed",
     "clip_by_global_norm",
     "heights",
+    "majority_share",
     "prefetched",
     "scale",
     "schedules",

@@ -1,8 +1,9 @@
 """Metrics of what `Metric` blocks collect, and figures of a training: found by name, compared, drawn."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +107,26 @@ class Metric(Protocol):
         """Return the figure of all values ``[m, ...]`` and their labels: a number, or plain data."""
 
 
+class Baseline(NamedTuple):
+    """The figure of an answer that is the same for every example; one that a model has learnt is better."""
+
+    answer: str  # in words
+    figure: float  # NaN where nothing is labelled
+
+
+def majority_share(labels: Iterable[Any]) -> float:
+    """Return the share of the most frequent label, which is the accuracy of always answering it.
+
+    Print it beside an accuracy: of labels of which 72 % are alike, 73 % right answers say little. Labels that
+    are None are not counted; of no labels the share is NaN.
+
+    >>> majority_share(["no", "yes", "no", "no", None])
+    0.75
+    """
+    counts = Counter(label for label in labels if label is not None)
+    return max(counts.values()) / counts.total() if counts else math.nan
+
+
 class Base(Closed):
     """What the metrics of the package share: their names, and which values they count; see `Metric`."""
 
@@ -118,6 +139,10 @@ class Base(Closed):
         self.of = of
         self.name = self.usual if name is None else name
         self.every: str = every
+
+    def baseline(self, labels: Labels) -> Baseline | None:
+        """Return the figure of the best constant answer to these labels; None where that says nothing."""
+        return None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.of!r}, name={self.name!r}, every={self.every!r})"
@@ -167,6 +192,14 @@ class Accuracy(OfClasses):
     """
 
     usual = "accuracy"
+
+    def baseline(self, labels: Labels) -> Baseline:
+        """Return the share of the most frequent label.
+
+        >>> Accuracy("root").baseline([1, 1, 0, 1])
+        Baseline(answer='the most frequent class', figure=0.75)
+        """
+        return Baseline("the most frequent class", majority_share(labels))
 
     def _share(self, scores: Array, numbers: NDArray[np.int64]) -> float:
         return float(np.mean(scores.argmax(axis=1) == numbers))
@@ -289,6 +322,16 @@ class MeanSquaredError(Base):
 
     usual = "mse"
     distance: Callable[[Array], Array] = np.square
+
+    def baseline(self, labels: Labels) -> Baseline:
+        """Return the figure of always answering the mean of the labels.
+
+        >>> MeanSquaredError("score").baseline([1.0, 3.0, None])
+        Baseline(answer='the mean', figure=1.0)
+        """
+        numbers = np.array([label for label in labels if label is not None], np.float64)
+        means = np.broadcast_to(numbers.mean(axis=0), numbers.shape) if len(numbers) else numbers
+        return Baseline("the mean", self.compute(means, list(numbers)))
 
     def compute(self, values: Array, labels: Labels) -> float:
         """Return the mean, or NaN of no values; labels are numbers or arrays of the values' shape."""

@@ -114,7 +114,7 @@ def _decode(piece: TextPiece, what: str) -> Any:
         found = "deeper nesting than the parser can follow"
         fix = "write deep trees with fb.trees.write_json"
         raise ReadError(piece.where(0), f"a JSON {what}", found, fix) from None
-    except ValueError as error:  # msgspec's errors are ValueErrors
+    except (ValueError, msgspec.MsgspecError) as error:  # which is a ValueError since msgspec 0.21
         message, at = str(error), 0
         if place := _BYTE.search(message):
             message = message[: place.start()].removeprefix("JSON is malformed: ")

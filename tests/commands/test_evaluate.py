@@ -13,7 +13,12 @@ def test_figures_of_the_test_part_and_of_a_file(run, treebank, capsys):
     assert first.startswith("examples 6, loss ") and "precision" in second and len(classes) == 5
     assert main(["eval", str(run / "model.safetensors"), str(treebank / "dev.txt"), "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
-    saved = json.loads((run / "figures.json").read_text())["dev"]
+    written = json.loads((run / "figures.json").read_text())
+    saved, shares = written["dev"], written["baselines"]["dev"]
+    assert figures["baselines"] == shares
+    assert main(["eval", str(run / "model.safetensors"), str(treebank / "dev.txt")]) == 0
+    beside = f"(always the most frequent class: {shares['accuracy']:.6g})"
+    assert f"accuracy {saved['accuracy']:.6g} {beside}, " in capsys.readouterr().out
     assert {name: figures[name] for name in saved} == saved and figures["examples"] == 6
     assert figures["classes"]["neutral"]["examples"] == sum(figures["confusion"][2]) == 2
 
@@ -46,6 +51,8 @@ def test_the_least_accuracy_is_a_number_of_a_model_of_classes(run, tmp_path, cap
     given = ["--data.format", "jsonlines", "--data.train", str(tmp_path / "t.jsonl"), "--task.kind", "number"]
     folder = str(tmp_path / "run")
     assert main(["train", *given, "--train.epochs", "1", "--model.hidden", "2", "--folder", folder]) == 0
+    assert main(["eval", folder, str(tmp_path / "t.jsonl")]) == 0
+    assert "(always the mean: 0)" in capsys.readouterr().out
     assert main(["eval", folder, "--least", "0.5", str(tmp_path / "t.jsonl")]) == 2
     assert "--least: expected a model of classes" in capsys.readouterr().err
 

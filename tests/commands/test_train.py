@@ -21,10 +21,15 @@ def test_a_run_ends_with_a_prediction_drawn_as_a_tree(treebank, tmp_path, capsys
     out = capsys.readouterr().out
     assert "6 examples to train on, 6 dev, 6 test; 5 classes" in out
     assert "model: runs/mine/model.safetensors" in out and "└─ " in out
-    test = json.loads((tmp_path / "runs" / "mine" / "figures.json").read_text())["test"]
-    assert f"\ntest: loss {test['loss']:.4f}, accuracy {test['accuracy']:.4f}, node_accuracy " in out
-    right = json.loads((tmp_path / "runs" / "mine" / "figures.json").read_text())["test"]["accuracy"]
-    assert f"predictions of the test part; {right:.1%} of all 6 are right:" in out
+    figures = json.loads((tmp_path / "runs" / "mine" / "figures.json").read_text())
+    test, share = figures["test"], figures["baselines"]["test"]["accuracy"]
+    beside = f"accuracy {test['accuracy']:.4f} (always the most frequent class: {share:.4f}), node_accuracy "
+    assert f"\ntest: loss {test['loss']:.4f}, {beside}" in out
+    share_of_dev = figures["baselines"]["dev"]["accuracy"]
+    always = "always answering the most frequent class: accuracy"
+    assert out.splitlines()[1] == f"{always} {share_of_dev:.4f} on dev, {share:.4f} on test"
+    beside = f"(always the most frequent class: {share:.1%})"
+    assert f"predictions of the test part; {test['accuracy']:.1%} of all 6 are right {beside}:" in out
     marks = re.findall(r"^(✓ |✗ it is [a-z ]+, not )", out, re.MULTILINE)
     assert len(marks) == 3
     assert re.match(
@@ -61,6 +66,7 @@ def test_seeds_are_compared_with_their_ensemble(treebank, tmp_path, capsys):
     [
         (["none.toml"], "none.toml"),
         (["--train.epoch", "3"], "found '--train.epoch' (did you mean '--train.epochs'?)"),
+        (["--lr", "0.1"], "expected an option, found '--lr' (did you mean '--optimizer.lr'?)"),
         (["--data.format", "sst"], "data.train: expected examples to train on, found none"),
         (["--resume"], "--resume: expected a run in runs/functions, found none"),
         (

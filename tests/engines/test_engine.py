@@ -1,5 +1,6 @@
 """Engines by name: which there are, which is chosen, and what every one of them can be asked."""
 
+import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from foldbatch.engines.engine import (
     choose_launch,
     load_engine,
 )
+from foldbatch.engines.llvm import compiling
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.scheduler.arithmetic import Arithmetic
 from tests.backends import needs_llvm
@@ -215,6 +217,7 @@ def test_auto_leaves_out_what_is_installed_and_broken(no_gpu: None, error: type[
     with (
         mock.patch.object(engines, "find_spec", lambda name: object()),
         mock.patch.object(engines, "import_module", broken),
+        mock.patch.object(compiling, "import_module", broken),
     ):
         assert choose_engine("auto") == "numpy"
         with pytest.raises(
@@ -229,6 +232,27 @@ def test_what_is_not_installed_is_told_with_what_to_do() -> None:
         pytest.raises(BackendError, match=r"backend llvm: expected llvmlite .* pip install -e '.\[llvm\]'"),
     ):
         choose_engine("llvm")
+
+
+@pytest.mark.llvm
+def test_without_sources_auto_is_numpy_and_llvm_is_refused(no_gpu: None) -> None:
+    """Where only .pyc files are installed, as by ``compileall -b`` or in a frozen application."""
+    pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+    block, refused = (
+        fb.Map(fb.Scalar()) >> fb.Sum(),
+        "the sources of foldbatch, which it compiles, found none;",
+    )
+    compiling.has_sources.cache_clear()
+    try:
+        with mock.patch.object(inspect, "getsource", side_effect=OSError("could not get source code")):
+            program = fb.compile(block)
+            assert program.run([[1, 2]]) == [3] and program.options.backend == "numpy"
+            with pytest.raises(
+                BackendError, match=f"backend llvm: expected {refused} install foldbatch with"
+            ):
+                fb.compile(block, "llvm")
+    finally:
+        compiling.has_sources.cache_clear()
 
 
 @pytest.mark.llvm

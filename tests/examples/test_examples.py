@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -75,6 +76,26 @@ def test_it_learns_four_trees_by_heart(load: LoadExample, treebank: Path, optimi
     assert {"loss", "dev_fine", "dev_binary", "seconds"} <= figures["epochs"][0].keys()
     assert figures["options"]["optimizer"] == optimizer
     assert {"test_fine", "test_binary", "test_majority"} <= figures.keys()
+
+
+def test_a_limit_draws_from_sorted_data_and_the_most_frequent_class_is_told(load, tmp_path, capsys):
+    """The first half of the file is positive, as most of the treebank's is."""
+    lines = [f"({4 - label} (2 good) (2 film))\n" for label in (0, 4) for _ in range(50)]
+    for part in ("train", "dev", "test"):
+        (tmp_path / f"{part}.txt").write_text("".join(lines), encoding="utf-8")
+    options = ["--data", str(tmp_path), *"--hidden 2 --epochs 1 --limit 40".split()]
+    drawn, value_and_grad = [], fb.Program.value_and_grad
+
+    def noted(program, trees):
+        drawn.extend(tree.label for tree in trees)
+        return value_and_grad(program, trees)
+
+    with mock.patch.object(fb.Program, "value_and_grad", noted):
+        assert load("trees/sentiment").main(options) == 0
+    assert len(drawn) == 40 and 10 < drawn.count(4) < 30
+    printed = capsys.readouterr().out
+    assert "50.0%       50.0%  always the most frequent class" in printed
+    assert "always the most frequent class: 50.0%, binary 50.0%" in printed
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,11 @@ def test_what_is_written_is_read_again(tmp_path):
         ('[model]\nhidden = "x"', {}, "my.toml: model.hidden: expected int, found str 'x'; "),
         ("[model]\nhidden = 0", {}, "my.toml: model.hidden: expected int >= 1, found int 0; "),
         ("[model]\nhiden = 1", {}, "model.hiden: expected an option, found 'hiden' (did you mean 'hidden'?)"),
+        (
+            "[train]\nlr = 1",
+            {},
+            "my.toml: train.lr: expected an option, found 'lr' (did you mean 'optimizer.lr'?)",
+        ),
         ("[modle]\nhidden = 1", {}, "my.toml: modle: expected an option, found 'modle' (did you mean 'model"),
         ("model = 3", {}, "my.toml: model: expected object, found int 3"),
         ("model = 3", {"model.hidden": "3"}, "my.toml: model: expected object, found int 3"),
@@ -117,6 +122,9 @@ def test_options_inside_each_other_are_one_line(tmp_path, text, overrides):
 @pytest.mark.parametrize(
     "arguments, message",
     [
+        (["--train.lr", "3"], "an option, found '--train.lr' (did you mean '--optimizer.lr'?)"),
+        (["--train.learning_rate", "3"], "(did you mean '--optimizer.lr'?)"),
+        (["--train.dropout", "0"], "'--words.dropout' or '--model.dropout' or '--task.dropout'?"),
         (["--train.epoch", "3"], "an option, found '--train.epoch' (did you mean '--train.epochs'?)"),
         (["--train.epochs"], "--train.epochs: expected a value, found none"),
     ],

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def test_a_run_leaves_a_model_its_options_and_its_figures(treebank, tmp_path):
     folder = tmp_path / "run"
     fitted = run(folder, treebank, train__epochs=2)
     figures = json.loads((folder / "figures.json").read_text())
-    assert len(figures["epochs"]) == 2 and set(figures) == {"epochs", "dev", "test"}
+    assert len(figures["epochs"]) == 2 and set(figures) == {"epochs", "dev", "test", "baselines"}
     assert len((folder / "epochs.csv").read_text().splitlines()) == 3
     again = read_configuration(folder / "configuration.toml", {})
     assert again == configured(data__folder=treebank, train__epochs=2, **TINY)
@@ -40,6 +41,13 @@ def test_a_run_leaves_a_model_its_options_and_its_figures(treebank, tmp_path):
     program, notes = fb.load(fitted.path), read_notes(fitted.path)
     test = evaluate([program], dataset.test, metrics_of("nodes"))
     assert test == figures["test"] == fitted.figures["test"]
+    roots = Counter(tree.label for tree in dataset.test)
+    nodes = Counter(label for tree in dataset.test for label in tree.tree.labels)
+    shares = {
+        "accuracy": max(roots.values()) / roots.total(),
+        "node_accuracy": max(nodes.values()) / nodes.total(),
+    }
+    assert figures["baselines"]["test"] == pytest.approx(shares)
     assert notes["classes"] == list(dataset.classes)
 
 

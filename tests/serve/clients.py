@@ -57,12 +57,15 @@ BAD_BODIES = [
 ]
 BAD_REQUESTS = [
     b"no request\r\n\r\n",
-    b"POST /predict HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-    b"POST /predict HTTP/1.1\r\nX: " + b"a" * 30_000 + b"\r\n\r\n",
-    b"POST /predict HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    b"PUT /predict HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
-    b"POST /predict HTTP/1.1\r\nContent-Type: image/png\r\nContent-Length: 1\r\n\r\na",
-    b"POST /predict HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\na",
+    b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+    b"POST /predict HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 30_000 + b"\r\n\r\n",
+    b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"PUT /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+    b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 1\r\n\r\na",
+    b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\na",
+    b"POST /predict HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+    b"POST /predict HTTP/1.1\r\nHost: x\r\nHost: y\r\nContent-Length: 0\r\n\r\n",
+    b"POST /predict\0 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
 ]
 
 

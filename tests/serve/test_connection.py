@@ -144,7 +144,9 @@ def test_a_client_that_is_gone_leaves_no_trace_in_the_log(served, capsys, caplog
         b"GET / HTTP/1.1\r\nX: " + b"a" * 5000,
         b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 1000 + b"\r\n",
-        b"POST /predict HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"a" * 5000 + b"\r\n\r\n",
+        b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: "
+        + b"a" * 5000
+        + b"\r\n\r\n",
     ],
     ids=["a field without end", "an address", "many fields", "behind the body"],
 )
@@ -169,7 +171,7 @@ def test_a_connection_that_moves_nothing_is_closed(served):
                     await asyncio.sleep(0.05)
                 return await answers
 
-        endless = b"GET /healthz HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        endless = b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
         async def without_end():
             async with opened(port) as (reader, writer):
@@ -233,6 +235,42 @@ def test_a_connection_asks_one_request_at_a_time(served):
     answer = served(scenario, slow=0.01)
     assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1") == 1
     assert b"connection: close" in answer
+
+
+HOSTS = {
+    "": 400,
+    "Host: a\r\nhost: a\r\n": 400,
+    "Host: a b\r\n": 400,
+    "Host: [\r\n": 400,
+    "Host:\r\n": 404,
+    "Host: [a]\r\n": 404,  # of which no address can be made
+    "Host: [::1]:80\r\n": 404,
+    "Host: fold-batch.example:8000\r\n": 404,
+}
+
+
+@pytest.mark.parametrize(
+    "version, hosts", [(version, hosts) for version in ("1.0", "1.1") for hosts in HOSTS]
+)
+def test_a_request_names_its_host_once(served, version, hosts):
+    """As RFC 9112 demands in 3.2: else a proxy before the server may have read another one."""
+    request = f"GET /nothing HTTP/{version}\r\n{hosts}\r\n".encode()
+    ((status, content),) = served(lambda port, server: sent(port, request))
+    assert status == (404 if version == "1.0" and not hosts else HOSTS[hosts])
+    assert content["error"].startswith(
+        "request: expected one Host header" if status == 400 else "request: expected POST /predict"
+    )
+
+
+def test_a_nul_byte_anywhere_in_a_head_is_refused(served):
+    end = REQUEST.index(b"\r\n\r\n")
+
+    async def scenario(port, server):
+        return await asyncio.gather(
+            *(sent(port, REQUEST[:at] + b"\0" + REQUEST[at:], end=False) for at in range(end))
+        )
+
+    assert {status for ((status, _),) in served(scenario)} == {400}
 
 
 @pytest.mark.parametrize(

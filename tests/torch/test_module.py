@@ -1,6 +1,7 @@
 """A block as a module of PyTorch: what it yields, what trains it, what copies it."""
 
 import copy
+import inspect
 import io
 import pickle
 import warnings
@@ -323,3 +324,8 @@ def test_a_module_that_samples_draws_anew_as_pytorchs_generator_decides():
         assert torch.equal(turns[0], turns[2])
         assert torch.equal(turns[1], turns[3])
         assert not torch.equal(turns[0], turns[1])
+
+
+def test_help_is_about_this_module_and_not_about_pytorchs():
+    assert fb.torch.Module.__init__.__doc__ != torch.nn.Module.__init__.__doc__
+    assert "plain function" in inspect.getdoc(fb.torch.Module.__init__)

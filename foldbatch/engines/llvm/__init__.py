@@ -12,6 +12,7 @@ from foldbatch.engines.arrays import ArrayEngine, BatchMemory, Kernels
 from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
+from foldbatch.engines.llvm.compiling import llvm
 from foldbatch.engines.llvm.integers import compiled as arithmetic
 from foldbatch.engines.llvm.loop_texts import TARGET, listing
 from foldbatch.engines.llvm.tables import compiled, launching
@@ -67,4 +68,4 @@ def check_precision(precision: str) -> None:
         raise BackendError("precision", "a processor that has AVX-512 BF16 for bf16", name, fix)
 
 
-BACKEND = Backend(load, precisions=tuple(TARGETS), arithmetic=arithmetic, suits=check_precision)
+BACKEND = Backend(load, llvm, precisions=tuple(TARGETS), arithmetic=arithmetic, suits=check_precision)

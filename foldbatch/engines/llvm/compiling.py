@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from importlib import import_module
 from threading import RLock
 from types import ModuleType
 from typing import Any, TypeVar
@@ -39,12 +40,24 @@ C = TypeVar("C")
 
 
 def llvm() -> None:
-    """Refuse to compile where there is nothing to compile with."""
+    """Refuse to compile where llvmlite is missing, or the sources of this package."""
     try:
-        import llvmlite.binding  # noqa: F401, PLC0415 - optional, and slow to import
-    except (ImportError, OSError) as error:
+        import_module("llvmlite.binding")  # optional, and slow to import
+    except (ImportError, OSError) as error:  # its library may find no room
         fix = f"{install('llvm')}, or take the backend numpy"
         raise BackendError("backend llvm", "llvmlite to be installed", str(error), fix) from None
+    if not has_sources():
+        fix = "install foldbatch with its .py files, or take the backend numpy"
+        raise BackendError("backend llvm", "the sources of foldbatch, which it compiles", "none", fix)
+
+
+@cache
+def has_sources() -> bool:
+    """Return whether this package's texts can be read, unlike where only .pyc files are installed."""
+    try:
+        return bool(inspect.getsource(objects))
+    except OSError:
+        return False
 
 
 def timed(make: Callable[[], C]) -> C:
