@@ -242,6 +242,22 @@ def form_of(array: Any) -> tuple[tuple[int, ...], str]:
     return tuple(array.shape), _spelt(array.dtype)
 
 
+def forms_in(specs: Mapping[str, Spec]) -> dict[Path, tuple[tuple[int, ...], str]]:
+    """Return shape and dtype of each array in a structure of arguments, by its path from the argument on."""
+    parts = [(name + path, leaf) for name, spec in specs.items() for path, leaf in leaves(spec)]
+    return {path: leaf.form for path, leaf in parts if isinstance(leaf, DataSpec) and leaf.form is not None}
+
+
+def without_forms(spec: Spec) -> Spec:
+    """Return a structure with neither shapes nor dtypes of arrays: one for series of all lengths."""
+    match spec:
+        case DataSpec(_, found, form) if form is not None:
+            return DataSpec(TensorType(()), found)
+        case NestSpec(kind, keys, items):
+            return NestSpec(kind, keys, tuple(map(without_forms, items)))
+    return spec
+
+
 @lru_cache(100)
 def _spelt(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")  # which takes NumPy 2 us
