@@ -37,11 +37,13 @@ from foldbatch.functions.specs import (
     forms_in,
     guarded,
     hint_of,
+    is_array,
     is_nest,
     leaves,
     opened,
     rebuilt,
     refuse_text,
+    row_type,
     spec_of,
     static_spec,
     too_deep,
@@ -62,7 +64,7 @@ from foldbatch.static.ops.random import KEY
 from foldbatch.static.printer import print_graph
 from foldbatch.system.remembering import code_of
 from foldbatch.system.showing import arguments_of
-from foldbatch.types import describe_value
+from foldbatch.types import TensorType, describe_value
 
 # the next number of a value, the last one that the present example may take, and the thread that notes, or 0
 COUNTERS: Final = array("q", (0, 0, 0))
@@ -319,7 +321,9 @@ def where_fits(specs: Mapping[str, Spec], body: Callable[[dict[str, str]], Itera
     yield from ["    " * (3 if opening else 1) + line for line in body(names)]
 
 
-def _looked_up(of: Signature, table: FormTable, passed: Sequence[str], names: dict[str, str]) -> Iterator[str]:
+def _looked_up(
+    of: Signature, table: FormTable, passed: Sequence[str], names: dict[str, str]
+) -> Iterator[str]:
     """Yield the code of a call that a table does, where it knows the forms of what stands where arrays do."""
     forms = [f"{name_of(form_of)}({names.get(path, GIVEN + path)})" for path in forms_in(of.specs)]
     yield f"variant = {table.name}(({', '.join(forms)},))"
@@ -548,6 +552,7 @@ class Slow:
     made: Callable[[Signature], None]  # is told of a new signature
     call: Callable[[CellFunction, dict[str, Any]], Any]
     value: Callable[[Parameter], Any]  # of a parameter, in a walk
+    rows: Callable[[Any, TensorType, str], list[Any]]  # the values of an array's rows, in a walk
     # makes what does calls fast of a cell's function and signatures, once `coded` can
     fast: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]] | None = None
 
@@ -590,7 +595,12 @@ def _slow(held: weakref.ref[CellFunction], *args: Any, **options: Any) -> Any:
     bound = self.signature.bind(*args, **options)
     bound.apply_defaults()
     for name, given in bound.arguments.items():
-        if name not in self.static and (x := with_values(given, Slow.value)) is not given:
+        if name in self.static:
+            continue
+        x = with_values(given, Slow.value)
+        if (row := row_type(self.hints[name])) is not None and is_array(x):
+            x = Slow.rows(x, row, f"{self.name}({name})")
+        if x is not given:
             return self.call(**bound.arguments | {name: x})
     return Slow.call(self, bound.arguments)
 
@@ -756,7 +766,7 @@ def cell(function: Callable[..., Any]) -> Any:
     layers that take sequences. Keyword-only arguments are static: each value of them makes a cell of its own.
     Other objects may be labels of metrics. An annotation says what a number is read as
     (``price: "float32"``), or what the elements of a list are that may be empty
-    (``children: list["float32[64]"]``). Methods of a `Module` can be cells, too.
+    (``children: list["float32[64]"]``); an array of any length is then a list of its rows. Methods of a `Module` can be cells, too.
 
     Args:
         function: takes and returns tensors, with `foldbatch.ops`, operators and layers.

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from foldbatch.errors import WalkError
-from foldbatch.functions.cells import Signature
+from foldbatch.functions.cells import CellFunction, Signature
+from foldbatch.functions.specs import DataSpec, Path, leaves
 from foldbatch.model.drafts import Draft, components
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import Node, parameter_node, substitute
-from foldbatch.types import Type
+from foldbatch.types import TensorType, Type
 
 Output = tuple[Signature, int]  # of a cell
 # an operand (its number, -1), or a member of a list (its number, the list's)
@@ -64,6 +65,63 @@ def owned(draft: Draft, own: Mapping[Parameter, Parameter]) -> None:
     draft.outputs = {next(left): flow for flow in draft.outputs.values()}
     draft.losses = [(name, next(left)) for name, _ in draft.losses]
     draft.metrics = [(name, next(left)) for name, _ in draft.metrics]
+
+
+# -- arrays of many lengths: each length is a structure of its own, and so a cell
+
+
+SHORT = "call program.warm(examples) once, pad them to a few lengths, or give their rows as a list: "
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Arrays at one argument that are alike in all but their length."""
+
+    cell: CellFunction | None  # None: what `fb.tensor` is given
+    path: Path
+    row: TensorType  # what one of their rows is read as
+
+    @property
+    def where(self) -> str:
+        return "fb.tensor" if self.cell is None else f"{self.cell.name}({self.path})"
+
+    @property
+    def as_list(self) -> str:
+        """How their rows are given as a list."""
+        if self.cell is None or self.path not in self.cell.parameters:
+            return f"[fb.tensor(row) for row in {self.path or 'array'}]"
+        return f"def {self.cell.name}({self.path}: list['{self.row}'])"
+
+
+def series_of(signature: Signature) -> Iterator[tuple[Series, int]]:
+    """Yield the arrays that a cell reads, each with its length."""
+    cell = signature.cell
+    if not isinstance(cell, CellFunction):  # of a block
+        return
+    for name, spec in signature.specs.items():
+        for path, leaf in leaves(spec):
+            if not isinstance(leaf, DataSpec) or not leaf.type.shape:
+                continue
+            row = TensorType(leaf.type.shape[1:], leaf.type.dtype)
+            if cell.origin is not None and cell.origin[0] == "tensor":
+                yield Series(None, "", row), leaf.type.shape[0]
+            elif leaf.form is not None:
+                yield Series(cell, name + path, row), leaf.type.shape[0]
+
+
+def lengths(learnt: Learnt, fewest: int) -> tuple[str, str] | None:
+    """Describe the arrays of one argument that have most lengths, and how to do with one cell.
+
+    None where no argument has so many lengths.
+    """
+    found: dict[Series, set[int]] = {}
+    for series, length in chain.from_iterable(map(series_of, learnt.cells)):
+        found.setdefault(series, set()).add(length)
+    longest = max(found, key=lambda series: len(found[series]), default=None)
+    if longest is None or len(found[longest]) < fewest:
+        return None
+    several = f"arrays of {len(found[longest])} lengths at {longest.where}"
+    return f"{several}, each a cell that is made and kept", SHORT + longest.as_list
 
 
 SHOWN = 8  # names of a group

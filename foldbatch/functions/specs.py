@@ -242,6 +242,12 @@ def form_of(array: Any) -> tuple[tuple[int, ...], str]:
     return tuple(array.shape), _spelt(array.dtype)
 
 
+def row_type(hint: Any) -> TensorType | None:
+    """Return what an annotation says of the elements of a list, such as rows of an array can be; else None."""
+    is_list = isinstance(hint, list) and len(hint) == 1 and isinstance(hint[0], TensorType)
+    return hint[0] if is_list else None
+
+
 def forms_in(specs: Mapping[str, Spec]) -> dict[Path, tuple[tuple[int, ...], str]]:
     """Return shape and dtype of each array in a structure of arguments, by its path from the argument on."""
     parts = [(name + path, leaf) for name, spec in specs.items() for path, leaf in leaves(spec)]
@@ -269,7 +275,8 @@ def read_as(array: Any) -> str:
     return _READ.get(dtype, dtype)
 
 
-def _is_array(x: Any) -> bool:
+def is_array(x: Any) -> bool:
+    """Whether an object is an array, of NumPy or another library, and neither a value nor a node."""
     return isinstance(x, np.ndarray | np.generic) or (
         hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, Value | Node)
     )
@@ -280,7 +287,7 @@ def is_object(x: Any) -> bool:
     return not (
         x is None
         or isinstance(x, Value | list | tuple | dict | bool | int | float)
-        or _is_array(x)
+        or is_array(x)
         or is_nest(x)
     )
 
@@ -326,7 +333,7 @@ def spec_of(x: Any, where: str, hint: Any = None, levels: int = DEEPEST) -> Spec
         hints = hint if isinstance(hint, tuple) and len(hint) == len(items) else [None] * len(items)
         found = [spec_of(item, where, each, levels - 1) for item, each in zip(items, hints, strict=True)]
         return NestSpec(type(x), keys, tuple(found))
-    if _is_array(x):
+    if is_array(x):
         shape, dtype = form_of(x)
         read = read_as(x)
         if read not in DTYPES:

@@ -22,7 +22,7 @@ from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions import coded
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
-from foldbatch.functions.learnt import Learnt, Output, owned, remarks
+from foldbatch.functions.learnt import Learnt, Output, lengths, owned, remarks
 from foldbatch.functions.noted import (
     Noted,
     Owners,
@@ -175,6 +175,9 @@ class FunctionTracer:
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         cells = self.linked().cells
         return [*remarks(self.learnt, {s: n for (s, _), n in zip(cells, calls, strict=True) if n})]
+
+    def lengths(self, fewest: int) -> tuple[str, str] | None:
+        return lengths(self.learnt, fewest)
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
         return run(self.walk, example, begin=begin, own=self.learnt.own)

@@ -119,7 +119,9 @@ def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> 
     wires = [tuple([draft.operands[i][1] for i in group]) for group in held]
     operands = [Operand(-1, group) for group in held] + [Operand(-1, (), n, m) for n, m, _, _ in members]
     wires += [(wire,) for *_, wire in members]
-    return _PackedDraft(draft, graph.named(draft.name), tuple(wires), tuple(operands), tuple(draft.outputs.values()))
+    return _PackedDraft(
+        draft, graph.named(draft.name), tuple(wires), tuple(operands), tuple(draft.outputs.values())
+    )
 
 
 def _graph_of(
