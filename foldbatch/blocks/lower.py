@@ -165,6 +165,9 @@ class Lowered:
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         return ()
 
+    def lengths(self, fewest: int) -> tuple[str, str] | None:
+        return None
+
     def lock(self) -> AbstractContextManager[None]:
         return nullcontext()
 

@@ -10,9 +10,10 @@ import inspect
 import itertools
 import weakref
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, update_wrapper
+from itertools import chain
 from threading import get_ident
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -32,18 +33,23 @@ from foldbatch.functions.specs import (
     StaticSpec,
     ValueSpec,
     described,
+    form_of,
+    forms_in,
     guarded,
     hint_of,
+    is_array,
     is_nest,
     leaves,
     opened,
     rebuilt,
     refuse_text,
+    row_type,
     spec_of,
     static_spec,
     too_deep,
     typed,
     with_values,
+    without_forms,
 )
 from foldbatch.functions.values import GivenObject, value_class
 from foldbatch.model.columns import PLAIN, as_now
@@ -58,7 +64,7 @@ from foldbatch.static.ops.random import KEY
 from foldbatch.static.printer import print_graph
 from foldbatch.system.remembering import code_of
 from foldbatch.system.showing import arguments_of
-from foldbatch.types import describe_value
+from foldbatch.types import TensorType, describe_value
 
 # the next number of a value, the last one that the present example may take, and the thread that notes, or 0
 COUNTERS: Final = array("q", (0, 0, 0))
@@ -66,6 +72,8 @@ COUNTERS: Final = array("q", (0, 0, 0))
 GLOBALS: Final[dict[str, Any]] = {"COUNTERS": COUNTERS, "THREAD": get_ident}
 _names: dict[Any, str] = {}
 numbers = itertools.count()
+# Arguments that differ in shapes of arrays alone: of so many, code asks one by one, of others in a table
+FEW_FORMS: Final = 8
 
 
 def name_of(thing: Any) -> str:
@@ -226,14 +234,17 @@ class Signature:
 
     def lines(self, otherwise: str) -> Iterator[str]:
         """Yield the code of a call whose arguments have this structure; `otherwise` for other elements."""
-        outer, opening, inner, names = guarded(self.specs, name_of)
-        yield f"if {' and '.join(outer) or 'True'}:"
-        if opening:
-            yield f"    try: {'; '.join(opening)}"
-            yield "    except ValueError: pass"
-            yield "    else:"
-            yield f"        if {' and '.join(inner) or 'True'}:"
-        yield from ["    " * (3 if opening else 1) + line for line in self._noting(otherwise, names)]
+        return where_fits(self.specs, lambda names: self._noting(otherwise, names))
+
+    @cached_property
+    def shapeless(self) -> dict[str, Spec]:
+        """The structures of arguments, by name, with neither shapes nor dtypes of arrays."""
+        return {name: without_forms(spec) for name, spec in self.specs.items()}
+
+    @cached_property
+    def outline(self) -> tuple[Spec, ...] | None:
+        """What signatures have in common that differ in forms of arrays; None where nothing holds an array."""
+        return tuple(self.shapeless.values()) if forms_in(self.specs) else None
 
     def _noting(self, otherwise: str, names: dict[str, str]) -> Iterator[str]:
         def code(path: str) -> str:
@@ -298,6 +309,35 @@ class Signature:
         return text(self.result)
 
 
+def where_fits(specs: Mapping[str, Spec], body: Callable[[dict[str, str]], Iterator[str]]) -> Iterator[str]:
+    """Yield code that runs a body where arguments have a structure; it is given names of items by path."""
+    outer, opening, inner, names = guarded(specs, name_of)
+    yield f"if {' and '.join(outer) or 'True'}:"
+    if opening:
+        yield f"    try: {'; '.join(opening)}"
+        yield "    except ValueError: pass"
+        yield "    else:"
+        yield f"        if {' and '.join(inner) or 'True'}:"
+    yield from ["    " * (3 if opening else 1) + line for line in body(names)]
+
+
+def _looked_up(
+    of: Signature, table: FormTable, passed: Sequence[str], names: dict[str, str]
+) -> Iterator[str]:
+    """Yield the code of a call that a table does, where it knows the forms of what stands where arrays do."""
+    forms = [f"{name_of(form_of)}({names.get(path, GIVEN + path)})" for path in forms_in(of.specs)]
+    yield f"variant = {table.name}(({', '.join(forms)},))"
+    yield f"if variant is not None: return variant({', '.join(passed)})"
+
+
+@dataclass(frozen=True, slots=True)
+class FormTable:
+    """What calls of a cell are left to, by shapes and dtypes of the arrays that they are given."""
+
+    name: str  # among the globals of cells' code, where that finds the look-up
+    calls: dict[Any, Callable[..., Any]] = field(default_factory=dict)
+
+
 class CellFunction:
     """A user's function of tensors, and its signatures.
 
@@ -313,6 +353,8 @@ class CellFunction:
         # by static arguments, where there are any: signatures, and what `call` leaves their calls to
         self._groups: dict[Any, list[Signature]] = {}
         self._variants: dict[Any, Callable[..., Any]] = {}
+        # of signatures that differ in forms of arrays alone, where there are many: by what they have in common
+        self._tables: dict[Any, FormTable] = {}
         # of what no function of the user's is decorated for, what it was made of
         self.origin: tuple[Any, ...] | None = None
         self.signature = arguments_of(function)
@@ -327,7 +369,8 @@ class CellFunction:
         self.slow, self.variants, self.fast = f"S{number}", f"T{number}", f"C{number}"
         GLOBALS[self.slow] = partial(_slow, weakref.ref(self))
         GLOBALS[self.variants] = self._variants.get
-        weakref.finalize(self, _forget, [self.slow, self.variants, self.fast])
+        self._globals = [self.slow, self.variants, self.fast]  # and names of tables
+        weakref.finalize(self, _forget, self._globals)
         # the function that stands for it in walks
         self.call: FunctionType = FunctionType(_code("def f(): pass"), GLOBALS, name)
         self.write()
@@ -352,7 +395,7 @@ class CellFunction:
 
     def renew(self, kept: Sequence[Signature]) -> None:
         """Keep some signatures, and write all code anew."""
-        for found in (self.signatures, self._known, self._codes, self._groups, self._variants):
+        for found in (self.signatures, self._known, self._codes, self._groups, self._variants, self._tables):
             found.clear()
         self.write(fast=not Slow.on)
         for signature in kept:
@@ -360,7 +403,10 @@ class CellFunction:
 
     def _admit(self, signature: Signature) -> None:
         self.signatures.append(signature)  # whose code may find it whatever interrupts this
-        if not self.static:
+        table = self._tables.get(self._common(signature))
+        if table is not None:
+            self._enter(table, signature)
+        elif not self.static:
             self._codes.pop(True, None)
             self.write(fast=not Slow.on)
         else:
@@ -373,6 +419,27 @@ class CellFunction:
     def _static(self, signature: Signature) -> Any:
         values = [signature.specs[name].value for name in self.static]  # type: ignore[union-attr]
         return tuple(values) if len(values) > 1 else values[0]
+
+    def _common(self, signature: Signature) -> Any:
+        """Return what signatures have in common that differ in forms of arrays alone."""
+        return signature.outline, self._static(signature) if self.static else None
+
+    def _enter(self, table: FormTable, signature: Signature) -> None:
+        """Let a table do the calls of a signature, by code of its own, which no other signature changes."""
+        forms = tuple(forms_in(signature.specs).values())
+        table.calls[forms] = self._called_by(self._written([signature], among=True), [signature])
+
+    def _table(self, signatures: Sequence[Signature]) -> FormTable:
+        """Return the table that does the calls of signatures which differ in forms of arrays alone."""
+        key = self._common(signatures[0])
+        if key not in self._tables:
+            table = FormTable(f"{self.variants}_{next(numbers)}")
+            for signature in signatures:
+                self._enter(table, signature)
+            self._globals.append(table.name)
+            GLOBALS[table.name] = table.calls.get
+            self._tables[key] = table
+        return self._tables[key]
 
     def called(self, signature: Signature, arguments: dict[str, Any]) -> Any:
         """Do a call whose signature is known."""
@@ -405,7 +472,10 @@ class CellFunction:
     def _called_by(self, code: CodeType, signatures: Sequence[Signature]) -> Callable[..., Any]:
         """Return what does calls of signatures: a compiled function, or one of this code."""
         function = FunctionType(code, GLOBALS, self.name)
-        return function if Slow.fast is None else Slow.fast(function, signatures)
+        if Slow.fast is None:
+            return function
+        inline = [signature for signature in signatures if self._common(signature) not in self._tables]
+        return Slow.fast(function, inline)
 
     def _named(self, code: CodeType) -> CodeType:
         """Return code with the cell's name, and the names of arguments that the user gave."""
@@ -425,8 +495,12 @@ class CellFunction:
         header = ", ".join([*places, *(["*"] if static and not among else []), *static])
         passed = ", ".join([f"{n}={GIVEN}{n}" if n in self.static else GIVEN + n for n in self.parameters])
         lines, otherwise = list[str](), f"return {self.slow}({passed})"
-        for signature in signatures:
-            lines += signature.lines(otherwise)
+        for alike in self._by_outline(signatures):
+            if len(alike) <= FEW_FORMS:
+                lines += chain.from_iterable(signature.lines(otherwise) for signature in alike)
+            else:
+                found = partial(_looked_up, alike[0], self._table(alike), [*places, *static])
+                lines += where_fits(alike[0].shapeless, found)
         if static and find:
             key = ", ".join(static)
             lines += [f"try: variant = {self.variants}({key if len(static) == 1 else f'({key})'})"]
@@ -434,6 +508,14 @@ class CellFunction:
             lines += [f"if variant is not None: return variant({', '.join([*places, *static])})"]
         lines.append(otherwise)
         return self._named(_code(f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines)))
+
+    def _by_outline(self, signatures: Sequence[Signature]) -> Iterable[list[Signature]]:
+        """Return signatures in groups that differ in forms of arrays alone, in the order of the first ones."""
+        groups: dict[Any, list[Signature]] = {}
+        for signature in signatures:
+            key = signature if signature.outline is None else self._common(signature)
+            groups.setdefault(key, []).append(signature)
+        return groups.values()
 
     def find(self, arguments: dict[str, Any]) -> Signature:
         """Return the signature of a call, made if it is new.
@@ -470,6 +552,7 @@ class Slow:
     made: Callable[[Signature], None]  # is told of a new signature
     call: Callable[[CellFunction, dict[str, Any]], Any]
     value: Callable[[Parameter], Any]  # of a parameter, in a walk
+    rows: Callable[[Any, TensorType, str], list[Any]]  # the values of an array's rows, in a walk
     # makes what does calls fast of a cell's function and signatures, once `coded` can
     fast: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]] | None = None
 
@@ -512,7 +595,12 @@ def _slow(held: weakref.ref[CellFunction], *args: Any, **options: Any) -> Any:
     bound = self.signature.bind(*args, **options)
     bound.apply_defaults()
     for name, given in bound.arguments.items():
-        if name not in self.static and (x := with_values(given, Slow.value)) is not given:
+        if name in self.static:
+            continue
+        x = with_values(given, Slow.value)
+        if (row := row_type(self.hints[name])) is not None and is_array(x):
+            x = Slow.rows(x, row, f"{self.name}({name})")
+        if x is not given:
             return self.call(**bound.arguments | {name: x})
     return Slow.call(self, bound.arguments)
 
@@ -678,7 +766,7 @@ def cell(function: Callable[..., Any]) -> Any:
     layers that take sequences. Keyword-only arguments are static: each value of them makes a cell of its own.
     Other objects may be labels of metrics. An annotation says what a number is read as
     (``price: "float32"``), or what the elements of a list are that may be empty
-    (``children: list["float32[64]"]``). Methods of a `Module` can be cells, too.
+    (``children: list["float32[64]"]``); an array of any length is then a list of its rows. Methods of a `Module` can be cells, too.
 
     Args:
         function: takes and returns tensors, with `foldbatch.ops`, operators and layers.

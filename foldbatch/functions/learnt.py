@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from foldbatch.errors import WalkError
-from foldbatch.functions.cells import Signature
+from foldbatch.functions.cells import CellFunction, Signature
 from foldbatch.functions.readings import Readings
+from foldbatch.functions.specs import DataSpec, Path, leaves
 from foldbatch.model.drafts import components
 from foldbatch.model.replacing import Replacements
 from foldbatch.params.parameters import Parameter
-from foldbatch.types import Type
+from foldbatch.types import TensorType, Type
 
 Output = tuple[Signature, int]  # of a cell
 # an operand (its number, -1), or a member of a list (its number, the list's)
@@ -54,6 +55,63 @@ class Learnt:
                 raise WalkError(f"fb.metric {name!r}", expected, f"shape {found}", "use another name")
         parameters = [self.replacements.of(p) for signature in signatures for p in signature.parameters]
         self.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
+
+
+# -- arrays of many lengths: each length is a structure of its own, and so a cell
+
+
+SHORT = "call program.warm(examples) once, pad them to a few lengths, or give their rows as a list: "
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Arrays at one argument that are alike in all but their length."""
+
+    cell: CellFunction | None  # None: what `fb.tensor` is given
+    path: Path
+    row: TensorType  # what one of their rows is read as
+
+    @property
+    def where(self) -> str:
+        return "fb.tensor" if self.cell is None else f"{self.cell.name}({self.path})"
+
+    @property
+    def as_list(self) -> str:
+        """How their rows are given as a list."""
+        if self.cell is None or self.path not in self.cell.parameters:
+            return f"[fb.tensor(row) for row in {self.path or 'array'}]"
+        return f"def {self.cell.name}({self.path}: list['{self.row}'])"
+
+
+def series_of(signature: Signature) -> Iterator[tuple[Series, int]]:
+    """Yield the arrays that a cell reads, each with its length."""
+    cell = signature.cell
+    if not isinstance(cell, CellFunction):  # of a block
+        return
+    for name, spec in signature.specs.items():
+        for path, leaf in leaves(spec):
+            if not isinstance(leaf, DataSpec) or not leaf.type.shape:
+                continue
+            row = TensorType(leaf.type.shape[1:], leaf.type.dtype)
+            if cell.origin is not None and cell.origin[0] == "tensor":
+                yield Series(None, "", row), leaf.type.shape[0]
+            elif leaf.form is not None:
+                yield Series(cell, name + path, row), leaf.type.shape[0]
+
+
+def lengths(learnt: Learnt, fewest: int) -> tuple[str, str] | None:
+    """Describe the arrays of one argument that have most lengths, and how to do with one cell.
+
+    None where no argument has so many lengths.
+    """
+    found: dict[Series, set[int]] = {}
+    for series, length in chain.from_iterable(map(series_of, learnt.cells)):
+        found.setdefault(series, set()).add(length)
+    longest = max(found, key=lambda series: len(found[series]), default=None)
+    if longest is None or len(found[longest]) < fewest:
+        return None
+    several = f"arrays of {len(found[longest])} lengths at {longest.where}"
+    return f"{several}, each a cell that is made and kept", SHORT + longest.as_list
 
 
 SHOWN = 8  # names of a group

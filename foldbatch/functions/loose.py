@@ -16,9 +16,9 @@ from foldbatch.blocks.function import TensorBlock
 from foldbatch.errors import WalkError
 from foldbatch.functions import mixed, notes
 from foldbatch.functions.cells import CellFunction, Slow, body
-from foldbatch.functions.notes import running
+from foldbatch.functions.notes import note_rows, running
 from foldbatch.functions.specs import EXACT, FIXED, read_as, typed
-from foldbatch.functions.values import GivenObject, Held, Value
+from foldbatch.functions.values import GivenObject, Held, Value, value_class
 from foldbatch.model.columns import kept
 from foldbatch.operators import Hooks, called_as_it_is
 from foldbatch.params.parameters import Parameter
@@ -283,8 +283,29 @@ def _value_of(parameter: Parameter) -> Any:
     return parameter.cells["value"].call()
 
 
+def rows_of(array: Any, row: TensorType, where: str) -> list[Any]:
+    """Bring the rows of an array into the model, as values of a type; in a walk.
+
+    Raises:
+        WalkError: when the rows have another shape.
+    """
+    if tuple(array.shape[1:]) != row.shape or not len(array.shape):
+        expected = f"an array of rows of {row}, as annotated"
+        fix = "mend the annotation, or the array: array.reshape(-1, width) makes rows"
+        raise WalkError(where, expected, describe_value(array), fix)
+    cell = data_cell(row)
+    if type(array) is np.ndarray and not Slow.on:
+        rows = [*array.copy()]  # as they are now
+        signature = cell.find({"x0": rows[0]}) if rows else None
+        numbers = range(0) if signature is None else note_rows(signature, rows)
+        if numbers is not None:
+            return [*map(value_class(row), numbers)]
+    return [cell.call(item) for item in array]
+
+
 Hooks.function = staticmethod(_apply)
 Slow.value = staticmethod(_value_of)
+Slow.rows = staticmethod(rows_of)
 notes.Layers.call = staticmethod(_layer)
 
 

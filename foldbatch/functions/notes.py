@@ -263,6 +263,32 @@ def _nowhere(_: Any) -> NoReturn:
     raise AssertionError("a call is noted in the middle")
 
 
+def note_rows(signature: Signature, rows: Sequence[Any]) -> range | None:
+    """Note a call for each row of data, all at once, of a cell that reads one datum and yields one value.
+
+    Returns the numbers of the calls; None where each call is to be made by itself: in rounds, where data are
+    checked one by one, and where the example may not take so many numbers.
+    """
+    first, count = COUNTERS[0], len(rows)
+    one_by_one = State.careful or State.whose is not None or State.may_take is not None
+    if not running() or one_by_one or first + count - 1 > COUNTERS[1]:
+        return None
+    ensure(signature)
+    assert State.notes is not None, "a walk runs"
+    lists, numbers = State.notes.lists[signature], range(first, first + count)
+    (data,) = lists.feeds
+    before = len(lists.rows)
+    try:
+        lists.rows.extend(numbers)
+        data.extend(rows)
+        COUNTERS[0] = first + count
+    except BaseException:  # of a handler of signals: nothing has been noted
+        del lists.rows[before:]
+        del data[before:]
+        raise
+    return numbers
+
+
 def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callable[[Any], None]:
     def check(item: Any) -> None:
         try:

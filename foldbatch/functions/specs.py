@@ -243,6 +243,28 @@ def form_of(array: Any) -> tuple[tuple[int, ...], str]:
     return tuple(array.shape), _spelt(array.dtype)
 
 
+def row_type(hint: Any) -> TensorType | None:
+    """Return what an annotation says of the elements of a list, such as rows of an array can be; else None."""
+    is_list = isinstance(hint, list) and len(hint) == 1 and isinstance(hint[0], TensorType)
+    return hint[0] if is_list else None
+
+
+def forms_in(specs: Mapping[str, Spec]) -> dict[Path, tuple[tuple[int, ...], str]]:
+    """Return shape and dtype of each array in a structure of arguments, by its path from the argument on."""
+    parts = [(name + path, leaf) for name, spec in specs.items() for path, leaf in leaves(spec)]
+    return {path: leaf.form for path, leaf in parts if isinstance(leaf, DataSpec) and leaf.form is not None}
+
+
+def without_forms(spec: Spec) -> Spec:
+    """Return a structure with neither shapes nor dtypes of arrays: one for series of all lengths."""
+    match spec:
+        case DataSpec(_, found, form) if form is not None:
+            return DataSpec(TensorType(()), found)
+        case NestSpec(kind, keys, items):
+            return NestSpec(kind, keys, tuple(map(without_forms, items)))
+    return spec
+
+
 @lru_cache(100)
 def _spelt(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")  # which takes NumPy 2 us
@@ -254,7 +276,8 @@ def read_as(array: Any) -> str:
     return _READ.get(dtype, dtype)
 
 
-def _is_array(x: Any) -> bool:
+def is_array(x: Any) -> bool:
+    """Whether an object is an array, of NumPy or another library, and neither a value nor a node."""
     return isinstance(x, np.ndarray | np.generic) or (
         hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, Value | Node)
     )
@@ -265,7 +288,7 @@ def is_object(x: Any) -> bool:
     return not (
         x is None
         or isinstance(x, Value | list | tuple | dict | bool | int | float)
-        or _is_array(x)
+        or is_array(x)
         or is_nest(x)
     )
 
@@ -311,7 +334,7 @@ def spec_of(x: Any, where: str, hint: Any = None, levels: int = DEEPEST) -> Spec
         hints = hint if isinstance(hint, tuple) and len(hint) == len(items) else [None] * len(items)
         found = [spec_of(item, where, each, levels - 1) for item, each in zip(items, hints, strict=True)]
         return NestSpec(type(x), keys, tuple(found))
-    if _is_array(x):
+    if is_array(x):
         shape, dtype = form_of(x)
         read = read_as(x)
         if read not in DTYPES:

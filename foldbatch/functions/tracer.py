@@ -23,7 +23,7 @@ from foldbatch.errors import DecidingError, WalkError
 from foldbatch.functions import coded
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
-from foldbatch.functions.learnt import Learnt, Output, remarks
+from foldbatch.functions.learnt import Learnt, Output, lengths, remarks
 from foldbatch.functions.noted import (
     Noted,
     Owners,
@@ -176,6 +176,9 @@ class FunctionTracer:
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         cells = self.linked().cells
         return [*remarks(self.learnt, {s: n for (s, _), n in zip(cells, calls, strict=True) if n})]
+
+    def lengths(self, fewest: int) -> tuple[str, str] | None:
+        return lengths(self.learnt, fewest)
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
         return run(self.walk, example, begin=begin, replacements=self.learnt.replacements)

@@ -43,7 +43,7 @@ def dual(model: Model, tangents: Mapping[Parameter, Parameter]) -> Model:
             if operand.arena in moving
         }
         outputs = {j for j, arena in enumerate(signature.outputs) if arena in moving}
-        graphs.append(dual_graph(cell.graph, operands, outputs, tangents))
+        graphs.append(dual_graph(cell.graph.named(cell.name), operands, outputs, tangents))
     wanted = [bool(trainable(graph.outputs + graph.losses)) for graph in graphs]
     return replace(
         restaged(model, graphs, Sources(), wanted),

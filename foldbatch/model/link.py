@@ -78,7 +78,7 @@ def link(
     trained = [tuple([x for x in p.graph.learning if x.attrs["parameter"].trainable]) for p in packed]
     ends = _ends(packed, component, reads, writes, [*map(bool, trained)])
     cells = tuple(
-        known.get((p.graph, end, nodes), partial(stage_cell, p.graph, end))
+        known.get((p.graph, end, nodes), partial(stage_cell, p.graph, end)).named(p.draft.name)
         for p, end, nodes in zip(packed, ends, trained, strict=True)
     )
     known.forget()
@@ -114,12 +114,14 @@ def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> 
     nodes = singles, tuple([node for _, _, node, _ in members]), tuple([node for node, _ in draft.feeds])
     ends = tuple(draft.outputs), tuple([x for _, x in draft.losses]), tuple([x for _, x in draft.metrics])
     graph, held = known.get(
-        (draft.name, *nodes, *ends, recursive), lambda: _graph_of(draft.name, *nodes, ends, recursive)
+        (*nodes, *ends, recursive), lambda: _graph_of(draft.name, *nodes, ends, recursive)
     )
     wires = [tuple([draft.operands[i][1] for i in group]) for group in held]
     operands = [Operand(-1, group) for group in held] + [Operand(-1, (), n, m) for n, m, _, _ in members]
     wires += [(wire,) for *_, wire in members]
-    return _PackedDraft(draft, graph, tuple(wires), tuple(operands), tuple(draft.outputs.values()))
+    return _PackedDraft(
+        draft, graph.named(draft.name), tuple(wires), tuple(operands), tuple(draft.outputs.values())
+    )
 
 
 def _graph_of(

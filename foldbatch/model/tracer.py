@@ -131,6 +131,12 @@ class Tracer(Protocol):
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         """Return what else a report on a batch says, in sentences; `calls` are those of each cell."""
 
+    def lengths(self, fewest: int) -> tuple[str, str] | None:
+        """Describe the arrays that have a cell for each length, and how to do with one cell.
+
+        None where no cell has so many.
+        """
+
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
         """Run one example with real numbers, where the origin is a function.
 

@@ -294,7 +294,8 @@ class Variant:
             self._told = 1
             many = f"new ones in each of {TRIES} batches, for which the model is made anew"
             found = f"{self._brought} new parameters for {self._examples} examples" if each else many
-            warning = NewCellsWarning("walk", "calls of cells that are known after some batches", found, ONCE)
+            found, fix = (None if each else self.tracer.lengths(TRIES // 2)) or (found, ONCE)
+            warning = NewCellsWarning("walk", "calls of cells that are known after some batches", found, fix)
             warn(warning, stacklevel=frames_inside())
 
 

@@ -10,7 +10,7 @@ schedules or engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -78,6 +78,10 @@ class Cell:
         """The operands whose cotangents the backward routines yield."""
         results = (target for stage in self.training.backward.values() for target, _ in stage.results)
         return frozenset(key for kind, key in results if kind == "cotangent" and isinstance(key, int))
+
+    def named(self, name: str) -> Cell:
+        """Return the cell under a name: it has the same stages, for which engines have kernels."""
+        return self if name == self.name else replace(self, built=self.built.named(name))
 
     def phase(self, *, training: bool) -> Phase:
         """Return the computation while training, or in inference."""

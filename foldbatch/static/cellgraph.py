@@ -19,7 +19,8 @@ one input with a leading axis over them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from foldbatch.static.graph import PARAMETER, Graph, Node, apply, input_node, reachable, substitute
@@ -32,14 +33,30 @@ StageOf = Callable[[Node], str]
 
 @dataclass(frozen=True)
 class CellGraph:
-    """The graph that one place of a program computes per call."""
+    """The graph that one place of a program computes per call.
 
-    name: str  # the name of the cell
+    Graphs that differ in the name alone are equal, so what was made of one serves the others.
+    """
+
+    name: str = field(compare=False)  # the name of the cell
     operands: tuple[Node, ...]  # inputs that are results of other calls, with a CALL or a ragged axis
     feeds: tuple[Node, ...]  # inputs read from the example
     outputs: tuple[Node, ...]  # results that other calls read
     losses: tuple[Node, ...] = ()  # scalars to be summed over the batch
     metrics: tuple[Node, ...] = ()  # results to be collected
+
+    def named(self, name: str) -> CellGraph:
+        """Return the graph under a name, with all that was derived from it: names of cells change often.
+
+        >>> graph = CellGraph("node", (), (), ())
+        >>> graph.named("node") is graph, graph.named("node_1") == graph, graph.named("node_1").name
+        (True, True, 'node_1')
+        """
+        if name == self.name:
+            return self
+        renamed = copy(self)
+        vars(renamed)["name"] = name
+        return renamed
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -72,7 +72,7 @@ def test_kernels_of_what_is_kept_are_kept() -> None:
     def kernels(one: fb.Program) -> list[Any]:
         second = staged(one)["second"].training
         stages = [*second.forward.values(), *second.backward.values()]
-        return [load(routine_of(stage, TARGET), "second") for stage in stages]
+        return [load(routine_of(stage, TARGET)) for stage in stages]
 
     learns = program()
     learns.warm([["first", "second"], ["third"]])

@@ -44,18 +44,19 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
 
 
 def _make(bound: Bound) -> Kernels:
-    kernels = [
-        load_kernel(routine, f"{bound.model.cells[key.cell].name} {routine.name}")
-        for key, routine in zip(bound.keys, bound.routines, strict=True)
-    ]
+    kernels = [load_kernel(routine) for routine in bound.routines]
     functions = [kernel.function for kernel in kernels]
 
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
         with single_threaded_blas(), np.errstate(all="ignore"):  # parts of a batch run side by side
             run(table, functions, memory.arrays)
 
-    sources = [f"# {kernel.name}\n{kernel.source}" for kernel in kernels]
-    return Kernels(bound, walk, lambda: sources, partial(launch_tables, bound))
+    def sources() -> list[str]:
+        cells = [bound.model.cells[key.cell].name for key in bound.keys]
+        several = zip(cells, bound.routines, kernels, strict=True)
+        return [f"# {cell} {routine.name}\n{kernel.source}" for cell, routine, kernel in several]
+
+    return Kernels(bound, walk, sources, partial(launch_tables, bound))
 
 
 BACKEND = Backend(load, precisions=tuple(TARGETS), arithmetic=lambda: NUMPY)

@@ -591,19 +591,16 @@ class NumPyKernel:
     those of the batch, ``[height, *shape]`` each. It raises OutOfRangeError where an id is out of range.
     """
 
-    name: str
     source: str
     function: Function
 
 
 @remembered
-def load(routine: Routine, name: str) -> NumPyKernel:
-    """Make the kernel of a routine; `name` tells it from those of the same routine of other cells."""
+def load(routine: Routine) -> NumPyKernel:
+    """Make the kernel of a routine; it has no cell's name, as those change when a model grows."""
     source = _TextWriter(routine).text()
-    # two programs may have cells of one name, so the text itself tells the registered texts apart
-    printed = name if name.isprintable() else ascii(name)  # a name of a file's choosing may hold anything
-    filename = f"<foldbatch numpy kernel {printed} {zlib.crc32(source.encode()):08x}>"
+    filename = f"<foldbatch numpy kernel {routine.name} {zlib.crc32(source.encode()):08x}>"
     scope = dict(GLOBALS)
     exec(code_of(source, filename), scope)  # noqa: S102 - the text is our own
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    return NumPyKernel(name, source, scope[routine.name])
+    return NumPyKernel(source, scope[routine.name])

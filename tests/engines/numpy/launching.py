@@ -19,7 +19,7 @@ Key = tuple[str, Any]
 
 def run_table(table: LaunchTable, routine: Routine, buffers: Sequence[Array]) -> None:
     """Run a table of launches of one routine; tests of another engine put their own function here."""
-    run(table, [load(routine, "test").function], buffers)
+    run(table, [load(routine).function], buffers)
 
 
 @dataclass(frozen=True, slots=True)
