@@ -231,10 +231,11 @@ def _structures(estimator: StructureEstimator, structures: Sequence[Any], labels
     if labels is None:
         fix = f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         raise TrainingError("y", "a label for each structure", "None", fix)
-    check_consistent_length(structures, labels)
-    if not len(structures):
+    read = listed(structures)
+    check_consistent_length(read, labels)
+    if not len(read):
         raise TrainingError("X", "1 example or more", "none", "give some to train on")
-    return list(structures)
+    return list(read)
 
 
 def _words(model: str, structures: Sequence[Any]) -> Iterable[str]:

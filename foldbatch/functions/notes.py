@@ -341,8 +341,8 @@ def parts_of(example: Any) -> Iterator[Any]:
         yield (x := stack.pop())
         if id(x) not in seen and not isinstance(x, type | Iterator):
             seen.add(id(x))
-            stack += x.values() if isinstance(x, dict) else x if isinstance(x, tuple | list) else ()
-            stack += getattr(x, "__dict__", {}).values()
+            stack.extend(x.values() if isinstance(x, dict) else x if isinstance(x, tuple | list) else ())
+            stack.extend(getattr(x, "__dict__", {}).values())
 
 
 def forking() -> Callable[[Any], Any] | None:

@@ -62,6 +62,7 @@ def test_options_that_cannot_matter_and_doubtful_labels_are_asked_about(orders, 
     assert "task.kind: expected number or class, found 40 different whole numbers" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore::foldbatch.errors.UnlikeSamplesWarning")
 def test_odd_records_are_counted_and_refused_on_demand(orders, capsys):
     options = ["--data.label", "ok", "--data.leave_out", "id", "--model.list_pooling", "sum"]
     assert main([*TRAIN, *options, "--model.hidden", "4", "--folder", "run", "--train.epochs", "1"]) == 0
@@ -75,8 +76,13 @@ def test_odd_records_are_counted_and_refused_on_demand(orders, capsys):
     assert "2 records unlike those of training (fields that training had not: aeg, tags[].j)" in shown.err
     (orders / "one.jsonl").write_text("5\n")
     assert main(["predict", "run", "one.jsonl"]) == 0
-    assert "1 record unlike those of training; in 1 nothing was known" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert (
+        "1 record unlike those of training (kinds of values that training had not: record (number))" in told
+    )
+    assert "; in 1 nothing was known" in told
     served = service.load(orders / "run", "numpy").predict([5, {"aeg": 1}, {"age": 3}], nodes=False)
     assert ["warning" in told for told in served] == [True, True, False]
     assert main(["predict", "run", "new.jsonl", "--strict"]) == 2
-    assert "new.jsonl, record 1: expected fields that training had, found nothing" in capsys.readouterr().err
+    message = "new.jsonl:1: expected fields and kinds of values that training had, found a number at record"
+    assert message in capsys.readouterr().err
