@@ -101,11 +101,11 @@ def _conversion(kind: type) -> Callable[[Any], Any]:
     """Choose the function that converts the values of a type."""
     if _is_missing(kind):
         return lambda value: None
+    if hasattr(kind, "as_py"):  # a scalar of Arrow
+        return lambda value: plain_value(value.as_py())
     for base, convert in CONVERSIONS:
         if issubclass(kind, base):
             return convert
-    if hasattr(kind, "as_py"):  # a scalar of Arrow
-        return lambda value: plain_value(value.as_py())
     if any(hasattr(kind, name) for name in ("iterrows", "to_dicts", "to_struct_array")):  # a table
         return lambda value: list(rows_of(value))
     if hasattr(kind, "iloc"):
