@@ -168,6 +168,10 @@ class UnusedSeedWarning(FoldbatchWarning):
     """A seed was given for parameters that have values already, which another seed drew, or which changed."""
 
 
+class UnlikeSamplesWarning(FoldbatchWarning):
+    """A value has a field, or is of a kind, that the samples of a schema did not have: it is not read."""
+
+
 class NumberedNamesWarning(FoldbatchWarning):
     """Parameters are loaded into layers that only a number tells apart, counted in the order of building."""
 
@@ -246,7 +250,7 @@ def line_of_caller() -> str:
 def frames_inside() -> int:
     """Return the `stacklevel` with which a warning of the caller names the line outside of the package."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
         level, frame = level + 1, frame.f_back
     return level
 

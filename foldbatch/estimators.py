@@ -164,6 +164,7 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):
     def fit(self, X: Sequence[Any], y: Any) -> StructureClassifier:
         """Train on structures and their classes."""
         structures = _structures(self, X, y)
+        _check_types(y)
         check_classification_targets(y)
         self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         if len(self.classes_) < 2:
@@ -231,10 +232,21 @@ def _structures(estimator: StructureEstimator, structures: Sequence[Any], labels
     if labels is None:
         fix = f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         raise TrainingError("y", "a label for each structure", "None", fix)
-    check_consistent_length(structures, labels)
-    if not len(structures):
+    read = listed(structures)
+    check_consistent_length(read, labels)
+    if not len(read):
         raise TrainingError("X", "1 example or more", "none", "give some to train on")
-    return list(structures)
+    return list(read)
+
+
+def _check_types(labels: Any) -> None:
+    """Refuse labels that NumPy would make texts, or numbers, of one another."""
+    if getattr(getattr(labels, "dtype", None), "kind", "O") != "O":
+        return
+    types = {type(label.item() if isinstance(label, np.generic) else label) for label in labels}
+    if len(types & {str, bool}) + bool(types & {int, float}) > 1:
+        found = " and ".join(sorted(kind.__name__ for kind in types))
+        raise TrainingError("y", "labels of one type", found, "write all as texts, or all as numbers")
 
 
 def _words(model: str, structures: Sequence[Any]) -> Iterable[str]:

@@ -1,6 +1,7 @@
 """Estimators in scikit-learn's hands: its checks, its searches, and its promises about parameters and pickles."""
 
 import pickle
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from sklearn.base import clone, is_classifier, is_regressor  # noqa: E402 - behi
 from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.utils import estimator_checks  # noqa: E402
 
+from foldbatch.errors import TrainingError  # noqa: E402
 from foldbatch.estimators import StructureClassifier, StructureRegressor  # noqa: E402
 from foldbatch.trees import Tree, parse_brackets  # noqa: E402
+from tests.trees.test_given import PandasLike  # noqa: E402
 
 SMALL = {"hidden": 3, "size": 3, "epochs": 3, "lr": 0.1, "batch_size": 8, "backend": "numpy"}
 TEXTS = [f"(S (N {noun}) (V {verb}))" for noun in ("I", "you", "he") for verb in ("sat", "ran")] * 2
@@ -177,3 +180,33 @@ def test_folds_of_a_cross_validation_learn_nothing_of_labels_that_are_noise():
     settings = {**SMALL, "hidden": 8, "size": 8, "epochs": 8}
     scores = model_selection.cross_val_score(StructureClassifier(**settings), trees, classes, cv=3)
     assert np.mean(scores) < 0.75
+
+
+@pytest.mark.parametrize("labels", [[False, True], [0, 1], [7, 3], ["no", "yes"], [1.0, 2.0]])
+def test_labels_come_back_as_they_were_given(labels):
+    records = [{"a": n, "b": "xyz"[n % 3]} for n in range(12)]
+    y = [labels[n % 2] for n in range(12)]
+    classifier = StructureClassifier("json", hidden=2, size=2, epochs=1, backend="numpy").fit(records, y)
+    found = pickle.loads(pickle.dumps(classifier)).predict(records).tolist()
+    assert {*map(type, found)} == {type(labels[0])}
+    assert {*found} <= {*labels}
+
+
+def test_labels_of_several_types_are_refused():
+    with pytest.raises(TrainingError, match="y: expected labels of one type, found int and str"):
+        StructureClassifier("json").fit([{"a": 1}, {"a": 2}], [1, "1"])
+
+
+def test_records_of_tables_are_their_rows():
+    """A DataFrame of pandas where there is one, and what speaks as one."""
+    rows = [{"a": n, "b": "xyz"[n % 3], "c": np.float32(n / 2)} for n in range(60)]
+    frames = [PandasLike(rows)]
+    if find_spec("pandas"):
+        frames.append(pytest.importorskip("pandas").DataFrame(rows))
+    y = ["even", "odd"] * 30
+    for frame in frames:
+        classifier = StructureClassifier("json", hidden=2, size=2, epochs=1, backend="numpy").fit(frame, y)
+        assert set(classifier.schema_.root.kinds[0].fields) == {"a", "b", "c"}
+        assert classifier.predict(frame).tolist() == classifier.predict(rows).tolist()
+        with pytest.raises(TrainingError, match="model='json' reads records"):
+            StructureClassifier().fit(frame, y)

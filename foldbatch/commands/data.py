@@ -25,6 +25,8 @@ PACKED = ".gz"
 SHOWN = 10  # labels, arities and words that are printed
 FIX = "name another folder"
 SCHEMA = "print what the records of a file hold, as foldbatch train will read them"
+LABEL = "label"
+OF_TEXTS = "are read as any text is, by n-grams of characters; write numbers as numbers to have them read so"
 READERS = {name: format_.read for name, format_ in FORMATS.items() if format_.read}
 WRITERS = {name: format_.write for name, format_ in FORMATS.items() if format_.write}
 
@@ -85,11 +87,15 @@ def _schema(options: Namespace) -> int:
     if not records:
         raise FoldbatchError(str(options.file), "one record or more", "none", "check the path")
     there = dict.fromkeys(str(key) for record in records if isinstance(record, dict) for key in record)
-    for key in options.leave_out:
+    label = LABEL if options.label is None else options.label
+    for key in [*options.leave_out, *([] if options.label is None else [label])]:
         if key not in there:
             expected = f"a key of its records: {shortened(there)}"
             raise UnknownNameError(str(options.file), expected, with_nearest(key, there))
-    print(infer(without(records, [*options.leave_out, options.label])))
+    schema = infer(without(records, [*options.leave_out, label]))
+    print(schema)
+    if spelled_out := schema.texts_of_values():
+        print(f"note: texts of dates or numbers, such as {shortened(spelled_out)}, {OF_TEXTS}")
     return 0
 
 
@@ -163,7 +169,8 @@ def _parser(prog: str) -> ArgumentParser:
     convert.add_argument("--to", choices=WRITERS, help="by default what the ending of OUTPUT says")
     schema = tasks.add_parser("schema", help=SCHEMA, description=SCHEMA)
     schema.add_argument("file", type=Path, metavar="FILE.jsonl")
-    schema.add_argument("--label", default="label", metavar="KEY", help="of the label, which is not read")
+    what = f"of the label, which is not read (default {LABEL}, where there is one)"
+    schema.add_argument("--label", metavar="KEY", help=what)
     what = "of the records, to leave out; training does so by --data.leave_out"
     schema.add_argument("--leave-out", nargs="*", default=[], metavar="KEY", help=what)
     split = task("split", "write the examples of a file to train, dev and test, at random", RECORDS)

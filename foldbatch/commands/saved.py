@@ -1,7 +1,9 @@
 """Commands on a saved model: its figures on labelled data, predictions, what it is, an ONNX file of it."""
 
 import gzip
+import re
 import sys
+import warnings
 from argparse import ArgumentParser
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,9 +16,19 @@ from typing import IO, Any
 import msgspec
 
 from foldbatch.commands.options import add, count, number
-from foldbatch.errors import BackendError, FoldbatchError, ReadError, counted, install, shortened
+from foldbatch.errors import (
+    BackendError,
+    ExampleError,
+    FoldbatchError,
+    ReadError,
+    UnlikeSamplesWarning,
+    counted,
+    install,
+    shortened,
+    told_of,
+)
 from foldbatch.program.compiling import compile
-from foldbatch.program.predicting import predictions
+from foldbatch.program.predicting import predictions, spelled, with_text_keys
 from foldbatch.recipes.building import build_model, metrics_of
 from foldbatch.recipes.configuration import Configuration, Data, check_arity, read_configuration, to_toml
 from foldbatch.recipes.data import read_dataset, read_labelled, unlike
@@ -32,7 +44,8 @@ from foldbatch.recipes.fitting import (
 )
 from foldbatch.schema import Schema
 from foldbatch.system.files import output_file, refuse_endless, write_whole
-from foldbatch.trees.formats import Named, structures_of
+from foldbatch.trees.formats import FORMATS, structures_of
+from foldbatch.trees.text import CountedLines
 
 
 def print_figures(arguments: Sequence[str], prog: str) -> int:
@@ -61,7 +74,8 @@ def print_figures(arguments: Sequence[str], prog: str) -> int:
     baseline_of = baselines(examples, metrics)
     if options.json:
         more: dict[str, Any] = {"baselines": {name: one.figure for name, one in baseline_of.items()}}
-        more |= {"classes": class_figures(figures["confusion"], classes)} if classes else {}
+        if classes:
+            more["classes"] = class_figures(figures["confusion"], [*map(spelled, classes)])
         print(msgspec.json.encode(figures | more).decode())
     else:
         numbers = {name: value for name, value in figures.items() if isinstance(value, int | float)}
@@ -70,7 +84,7 @@ def print_figures(arguments: Sequence[str], prog: str) -> int:
         )
         print(", ".join(shown))
         if classes:
-            print(class_table(figures["confusion"], classes))
+            print(class_table(figures["confusion"], [*map(spelled, classes)]))
     return 1 if options.least is not None and figures.get("accuracy", 0.0) < options.least else 0
 
 
@@ -95,65 +109,92 @@ def predict(arguments: Sequence[str], prog: str) -> int:
     if options.strict and schema is None:
         fix = "leave it out"
         raise ReadError("--strict", "a model of records that foldbatch train wrote", "another one", fix)
-    counts, fields = Counter[str](), dict[str, None]()  # of records unlike those of training
+    if schema is not None:  # whose records are compared here, one by one
+        warnings.simplefilter("ignore", UnlikeSamplesWarning)
+    counts = Counter[str]()  # of records unlike those of training
+    fields = dict[str, None]()
+    kinds = dict[str, None]()
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")
     for name in options.files:
-        waiting: deque[Named] = deque()  # what is read and not yet told
+        waiting: deque[Placed] = deque()  # what is read and not yet told
         read = _structures(name, configuration)
         if schema is not None:
-            read = _looked_at(read, schema, counts, fields, name, configuration.data, strict=options.strict)
+            odd = counts, fields, kinds
+            read = _looked_at(read, schema, odd, configuration.data, strict=options.strict)
         structures = _remembered(read, waiting)
-        for told in predictions(programs, notes, structures, nodes=nodes):
-            label, structure = waiting.popleft()
+        for told in _with_places(predictions(programs, notes, structures, nodes=nodes), waiting):
+            label, structure, _ = waiting.popleft()
             if options.draw:
                 print(*([label] if label else []), drawing(structure, told), sep="\n")
             else:
-                print(msgspec.json.encode(({"name": label} if label else {}) | told).decode())
+                print(msgspec.json.encode(({"name": label} if label else {}) | with_text_keys(told)).decode())
     if counts:
         nothing = f"; in {counts['empty']} nothing was known" if counts["empty"] else ""
         unknown = f" (fields that training had not: {shortened(fields)})" if fields else ""
-        message = f"{counted(counts['odd'], 'record')} unlike those of training{unknown}{nothing}"
+        unread = f" (kinds of values that training had not: {shortened(kinds)})" if kinds else ""
+        message = f"{counted(counts['odd'], 'record')} unlike those of training{unknown}{unread}{nothing}"
         print(f"warning: {message}; --strict refuses them", file=sys.stderr)
     return 0
 
 
+Placed = tuple[str | None, Any, str]  # a structure with its name, and where its text begins
+Odd = tuple[Counter[str], dict[str, None], dict[str, None]]  # counts, fields and kinds of odd records
+
+
 def _looked_at(
-    named: Iterable[Named],
-    schema: Schema,
-    counts: Counter[str],
-    fields: dict[str, None],
-    where: str,
-    data: Data,
-    *,
-    strict: bool,
-) -> Iterator[Named]:
-    """Yield records; count those that are unlike training's, and note fields that it had not."""
-    for place, (label, record) in enumerate(named, 1):
-        found, known, unknown = unlike(schema, record, data)
+    placed: Iterable[Placed], schema: Schema, odd: Odd, data: Data, *, strict: bool
+) -> Iterator[Placed]:
+    """Yield records; count those that are unlike training's, and note fields and kinds that it had not."""
+    counts, fields, kinds = odd
+    for label, record, place in placed:
+        found, compared = unlike(schema, record, data)
         if found and strict:
-            name = f"{'standard input' if where == STANDARD_INPUT else where}, record {place}"
-            fix = "look at the names, or leave --strict out"
-            raise ReadError(name, "fields that training had", found, fix)
+            fix = "look at names and values, or leave --strict out"
+            raise ReadError(place, "fields and kinds of values that training had", found, fix)
         if found:
-            counts.update(odd=1, empty=int(not known))
-            fields |= dict.fromkeys(unknown)
-        yield label, record
+            counts.update(odd=1, empty=int(not compared.read))
+            fields |= dict.fromkeys(compared.fields)
+            kinds |= dict.fromkeys(f"{path} ({kind})" for path, kind in compared.kinds)
+        yield label, record, place
 
 
-def _remembered(named: Iterable[Named], waiting: deque[Named]) -> Iterator[Any]:
-    for pair in named:
-        waiting.append(pair)
-        yield pair[1]
+def _remembered(placed: Iterable[Placed], waiting: deque[Placed]) -> Iterator[Any]:
+    for entry in placed:
+        waiting.append(entry)
+        yield entry[1]
 
 
-def _structures(name: str, configuration: Configuration) -> Iterator[Named]:
-    read = structures_of(configuration.data.format)
+def _with_places(told: Iterable[dict[str, Any]], waiting: deque[Placed]) -> Iterator[dict[str, Any]]:
+    """Yield predictions; let an error of an example name its file and line instead of its number."""
+    count = 0
+    try:
+        for one in told:
+            yield one
+            count += 1
+    except Exception as raised:
+        error = told_of(raised)
+        number = OF_EXAMPLE.search(error.where) if error else None
+        if error is None or number is None or not 0 <= int(number[1]) - count < len(waiting):
+            raise
+        place = waiting[int(number[1]) - count][2]
+        rest = OF_EXAMPLE.sub("", error.where, count=1)
+        raise ExampleError(f"{place} {rest}", error.expected, error.found, error.fix) from raised
+
+
+OF_EXAMPLE = re.compile(r" at example (\d+)")
+
+
+def _structures(name: str, configuration: Configuration) -> Iterator[Placed]:
+    format_ = configuration.data.format
+    read = structures_of(format_)
     where = "standard input" if name == STANDARD_INPUT else name
     try:
-        with _opened(name) as lines:
-            for place, (label, structure) in enumerate(read(lines, where), 1):
-                check_arity(configuration, structure, f"{where}, tree {place}")
-                yield label, structure
+        with _opened(name) as text:
+            lines = CountedLines(text, where)
+            for label, structure in read(lines, where):
+                place = lines.place() if FORMATS[format_].separator else f"{where} {label or ''}".rstrip()
+                check_arity(configuration, structure, place)
+                yield label, structure, place
     except UnicodeDecodeError as error:
         found = f"the byte 0x{error.object[error.start]:02x} ({error.reason})"
         raise ReadError(where, "text in UTF-8", found, "save it as UTF-8") from None

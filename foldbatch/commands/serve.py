@@ -1,12 +1,13 @@
 """The command ``foldbatch serve``: predictions of a saved model over HTTP."""
 
+import warnings
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import fields
 from importlib.util import find_spec
 
 from foldbatch.commands.options import add, count, number, seconds, whole
-from foldbatch.errors import BackendError, install
+from foldbatch.errors import BackendError, UnlikeSamplesWarning, install
 from foldbatch.serve.service import Limits
 from foldbatch.system.processes import set_aside
 
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
     with listen(options.host, options.port) as listening:  # before the model is loaded, which takes longer
         service = Service(options.model, options.backend, set_aside, options.trust)
+        if service.model.schema is not None:  # each answer says what is odd of its record
+            warnings.simplefilter("ignore", UnlikeSamplesWarning)
         run(service, limits, listening, grace=options.grace, started=started)
     return 0
 

@@ -12,7 +12,7 @@ from foldbatch.commands.options import count, first_speaks
 from foldbatch.communicators import Communicator, find, from_first, share, together
 from foldbatch.errors import BlockUseError, FoldbatchWarning
 from foldbatch.gain import glance
-from foldbatch.program.predicting import predictions
+from foldbatch.program.predicting import predictions, spelled
 from foldbatch.recipes.building import metrics_of, structure_of
 from foldbatch.recipes.configuration import (
     Configuration,
@@ -168,12 +168,12 @@ def _show_some(fitted: Fitted, dataset: Dataset) -> None:
         mark = ""
         if names and label is not None and label >= 0:
             right = told["label"] == names[label]
-            mark = "✓ " if right else f"✗ it is {names[label]}, not "
+            mark = "✓ " if right else f"✗ it is {spelled(names[label])}, not "
         elif not names and label is not None:
             mark = f"it is {label:g}; predicted: "
         if dataset.kind == "root":  # its labels are drawn: by name
             tree, numbers = structure.tree, range(len(dataset.classes))
-            labels = [dataset.classes[number] if number in numbers else "" for number in tree.labels]
+            labels = [str(dataset.classes[number]) if number in numbers else "" for number in tree.labels]
             structure = trusted_tree(tree.parents, labels, tree.tokens)
         print(f"{mark}{drawing(structure, told)}")
 

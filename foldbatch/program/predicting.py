@@ -1,5 +1,6 @@
 """Predictions as plain data: class and probabilities, or the number, that a model tells of an example."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 
 BATCH = 256
+ClassLabel = str | int | bool  # what data may give as the label of a class
 TASKS = ("nodes", "root", "class", "number", None)  # of the last, examples are what a structure is
 SMALLEST = np.finfo(np.float64).tiny
 
@@ -49,9 +51,9 @@ def predictions(
 ) -> Iterator[dict[str, Any]]:
     """Yield what a trained model tells of each structure, as plain data.
 
-    That is ``{"number": x}``, or the most probable class and the probability of each:
-    ``{"label": name, "probabilities": {name: p, ...}}``; or where the notes tell neither task nor classes,
-    ``{"result": r}``, the program's result with lists for arrays and tuples.
+    That is ``{"number": x}``, or the most probable class and the probability of each, classes as the notes
+    name them: ``{"label": name, "probabilities": {name: p, ...}}``; or where the notes tell neither task nor
+    classes, ``{"result": r}``, the program's result with lists for arrays and tuples.
 
     Args:
         programs: the model; of several, the mean of their probabilities or numbers is told.
@@ -153,12 +155,32 @@ def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
     return mean
 
 
-def prediction(shares: NDArray[Any], classes: Sequence[str]) -> dict[str, Any]:
+def prediction(shares: NDArray[Any], classes: Sequence[ClassLabel]) -> dict[str, Any]:
     """Return what probabilities, or a number, tell, as plain data."""
     if not classes:
         return {"number": float(shares)}
     by_name = {name: round(float(share), 6) for name, share in zip(classes, shares, strict=True)}
     return {"label": classes[int(shares.argmax())], "probabilities": by_name}
+
+
+def with_text_keys(told: dict[str, Any]) -> dict[str, Any]:
+    """Return a prediction for JSON, whose keys are texts: classes that are none are spelled as JSON does.
+
+    >>> with_text_keys({"label": False, "probabilities": {False: 0.75, True: 0.25}})
+    {'label': False, 'probabilities': {'false': 0.75, 'true': 0.25}}
+    """
+    if "probabilities" not in told:
+        return told
+    return told | {"probabilities": {spelled(name): share for name, share in told["probabilities"].items()}}
+
+
+def spelled(label: ClassLabel) -> str:
+    """Return the text by which a class is known where only texts can be, as JSON would write it.
+
+    >>> spelled(True), spelled(1), spelled("yes")
+    ('true', '1', 'yes')
+    """
+    return label if isinstance(label, str) else json.dumps(label)
 
 
 def answers(results: NDArray[Any]) -> NDArray[np.float64]:

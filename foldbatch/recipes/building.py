@@ -45,7 +45,8 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
     """Return the model of a configuration, with the vocabulary of the training part."""
     options, task = configuration.model, _task(configuration.task, dataset)
     if isinstance(options, JsonModel):
-        block = schema_of(dataset).block(options.size, pooling=options.list_pooling)
+        ignored = (configuration.data.label, *configuration.data.leave_out)
+        block = schema_of(dataset).block(options.size, pooling=options.list_pooling, ignored=ignored)
         return json(block, task, hidden=options.hidden)
     words = _words(configuration, dataset)
     given = msgspec.structs.asdict(options)

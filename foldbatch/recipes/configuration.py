@@ -233,7 +233,8 @@ def check_arity(configuration: Configuration, example: Any, where: str) -> None:
     if _model_name(configuration) in OF_PAIRS and isinstance(example, TreeNode):
         odd = set(np.bincount(example.tree.parents[:-1]).tolist()) - {0, 2}  # the root is last, and no child
         if odd:
-            found, fix = f"a node with {min(odd)}", "binarise the trees, or train with model.name child_sum"
+            found = f"a node with {min(odd)}"
+            fix = "convert trees by fb.trees.collapse_unary and binarise, or train with model.name child_sum"
             raise ReadError(where, "two children at each inner node", found, fix)
 
 

@@ -1,14 +1,23 @@
 """Data sets: the three parts of a run as examples of the zoo, and the classes of their labels."""
 
+import gzip
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from foldbatch.errors import FoldbatchWarning, ReadError, UnknownNameError, shortened, with_nearest
+from foldbatch.errors import (
+    FoldbatchError,
+    FoldbatchWarning,
+    ReadError,
+    UnknownNameError,
+    shortened,
+    with_nearest,
+)
+from foldbatch.program.predicting import ClassLabel
 from foldbatch.recipes.configuration import (
     PATHS,
     Configuration,
@@ -18,12 +27,15 @@ from foldbatch.recipes.configuration import (
     read_configuration,
 )
 from foldbatch.schema import Schema
+from foldbatch.schema.schema import Comparison
 from foldbatch.trees.formats import FORMATS, Sample
 from foldbatch.trees.pyast import VERBS, Corpus, standard_library_functions
+from foldbatch.trees.text import CountedLines
 from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 
 Kind = Literal["nodes", "root", "class", "number"]
+Label = ClassLabel
 PARTS = ("train", "dev", "test")
 MOST_NUMBERS = 20  # whole numbers that are taken for classes without asking
 
@@ -36,8 +48,8 @@ class Dataset:
     dev: list[Any]  # to choose the best epoch by; may be empty
     test: list[Any]  # to test on; may be empty
     kind: Kind  # the task's
-    classes: tuple[str, ...]  # names of the classes; none for numbers
-    aside: tuple[str, ...] = ()  # names of more classes, which only training has and no prediction can be
+    classes: tuple[Label, ...]  # the classes, as labels name them; none for numbers
+    aside: tuple[Label, ...] = ()  # more classes, which only training has and no prediction can be
 
 
 def read_dataset(configuration: Configuration) -> Dataset:
@@ -45,35 +57,37 @@ def read_dataset(configuration: Configuration) -> Dataset:
     check_model(configuration)
     data, kind = configuration.data, task_kind(configuration)
     train, dev, test = (list(read_part(data, part)) for part in PARTS)
-    places = {part: str(_file_of(data, part) or part) for part in PARTS}
+    origins = {part: Origin(str(_file_of(data, part) or part), data) for part in PARTS}
     if not train:
         raise ReadError("data.train", "examples to train on", "none", "set data.folder, or data.train")
-    found = () if kind == "number" else _classes(train, kind, places["train"])
+    found = () if kind == "number" else _classes(train, kind, origins["train"])
     classes = found and (_known_classes(data) or found)
     asked = configuration.task.kind != "auto" or kind != "class" or len(classes) <= MOST_NUMBERS
     if not asked and all(type(label) is int for _, label in train if label is not None):
         numbers = f"{len(classes)} different whole numbers as labels"
         raise UnknownNameError("task.kind", "number or class", numbers, "set --task.kind number, or class")
-    aside = tuple(sorted(set(found) - set(classes))) if kind == "class" else ()
+    aside = tuple(sorted(set(found) - set(classes), key=str)) if kind == "class" else ()
     parts = {"train": train, "dev": dev, "test": test}
     read = {
-        part: numbered(samples, kind, classes + aside if part == "train" else classes, places[part])
+        part: numbered(samples, kind, classes + aside if part == "train" else classes, origins[part])
         for part, samples in parts.items()
     }
     for part, examples in read.items():
         if examples or getattr(data, part) or data.folder:  # a part may be left out
-            _check(examples, f"data.{part}", configuration)
+            _check(examples, f"data.{part}", configuration, origins[part])
     return Dataset(**read, kind=kind, classes=classes, aside=aside)
 
 
-def read_labelled(path: Path | None, configuration: Configuration, classes: Sequence[str]) -> list[Any]:
+def read_labelled(path: Path | None, configuration: Configuration, classes: Sequence[Label]) -> list[Any]:
     """Return examples to try a saved model on, in its format and with its classes; none where there are none.
 
     The path is of a file of examples, or of a CONFIG.toml that names a test part. Without one, the test part
     is read where that takes no file: what the configuration of a saved model names, a stranger may have
     chosen, so it is not opened.
     """
-    data, where = configuration.data, "DATA" if path is None else str(path)
+    data = configuration.data
+    where = "DATA" if path is None else str(path)
+    origin = Origin(where, data)
     if path is None and any(getattr(data, key) for key in PATHS["data"]):
         expected = "a file of examples, or the CONFIG.toml of the run"
         raise ReadError(where, expected, "none", "a model's own file opens no other")
@@ -83,10 +97,11 @@ def read_labelled(path: Path | None, configuration: Configuration, classes: Sequ
             fix = "give that which the model was trained by"
             raise ReadError(where, f"data of format {configuration.data.format}", data.format, fix)
         path = None
+        origin = Origin(str(_file_of(data, "test") or where), data)
     samples = read_part(data, "test") if path is None else FORMATS[data.format].labelled(path, data.label)
-    examples = numbered(samples, task_kind(configuration), classes, where)
+    examples = numbered(samples, task_kind(configuration), classes, origin)
     if examples or path is not None:
-        _check(examples, where, configuration)
+        _check(examples, where, configuration, origin)
     return examples
 
 
@@ -107,14 +122,28 @@ def _file_of(data: Data, part: str) -> Path | None:
     return Path(named) if named else None
 
 
-def _place(where: str, number: int) -> str:
-    """Return where an example is: its line in a file of lines of JSON, else its number."""
-    file = Path(where)
-    if file.suffix != ".jsonl" or not file.is_file():
-        return f"{where}, example {number}"
-    with file.open("rb") as lines:
-        filled = (place for place, line in enumerate(lines, 1) if line.strip())
-        return f"{where}:{next(islice(filled, number - 1, None), number)}"
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where examples are from: a file, or the name of a part, and how it is read."""
+
+    where: str
+    data: Data | None = None
+
+    def place(self, number: int) -> str:
+        """Return the file and the line at which an example begins; its number where there is no such file."""
+        file, format_ = Path(self.where), FORMATS[self.data.format] if self.data else None
+        with suppress(OSError, FoldbatchError, UnicodeDecodeError, EOFError):
+            if format_ is not None and format_.files is not None:
+                return str(format_.files(file)[number - 1])
+            if self.data is not None and format_ is not None and file.is_file():
+                opener = gzip.open if file.suffix == ".gz" else open
+                with opener(file, "rt", encoding="utf-8-sig") as text:
+                    lines = CountedLines(text, self.where)
+                    for place, _ in enumerate(format_.labelled(lines, self.data.label), 1):
+                        begin = lines.place()
+                        if place == number:
+                            return begin
+        return f"{self.where}, example {number}"
 
 
 def _without(samples: Iterable[Sample], keys: Sequence[str], *, known: bool) -> Iterator[Sample]:
@@ -137,11 +166,14 @@ def without(records: Iterable[Any], keys: Sequence[str]) -> Iterator[Any]:
         yield {key: value for key, value in record.items() if key not in keys} if kept else record
 
 
-def unlike(schema: Schema, record: Any, data: Data) -> tuple[str, int, list[str]]:
-    """Return how a record is unlike those of training, how many fields are known, and the unknown ones."""
-    known, unknown = schema.fields_of(*without([record], (data.label, *data.leave_out)))
-    words = f"the fields {shortened(unknown)}" if unknown else "" if known else "nothing that is known"
-    return words, known, unknown
+def unlike(schema: Schema, record: Any, data: Data) -> tuple[str, Comparison]:
+    """Return in words how a record is unlike those of training, "" where it is not; and how it compares."""
+    compared = schema.compare(*without([record], (data.label, *data.leave_out)))
+    parts = [f"the fields {shortened(compared.fields)}"] if compared.fields else []
+    parts += [f"a {kind} at {path}" for path, kind in compared.kinds]
+    if not parts and not compared.read:
+        parts = ["nothing that is known"]
+    return shortened(parts) if parts else "", compared
 
 
 @cache
@@ -157,9 +189,12 @@ def _known_classes(data: Data) -> tuple[str, ...]:
     return FORMATS[data.format].classes
 
 
-def _check(examples: Sequence[Any], where: str, configuration: Configuration) -> None:
-    for place, example in enumerate(examples, 1):
-        check_arity(configuration, example, f"{where}, tree {place}")
+def _check(examples: Sequence[Any], where: str, configuration: Configuration, origin: Origin) -> None:
+    for number, example in enumerate(examples, 1):
+        try:
+            check_arity(configuration, example, "")
+        except ReadError as error:
+            raise ReadError(origin.place(number), error.expected, error.found, error.fix) from None
     if not any(label is not None for example in examples for label in _labels(example)):
         found = f"{len(examples)} without" if examples else "none"
         fix = "label them, or leave the part out; foldbatch predict needs no labels"
@@ -188,61 +223,73 @@ def task_kind(configuration: Configuration) -> Kind:
     return kind
 
 
-def numbered(samples: Iterable[Sample], kind: Kind, classes: Sequence[str], where: str) -> list[Any]:
+def numbered(samples: Iterable[Sample], kind: Kind, classes: Sequence[Label], origin: Origin) -> list[Any]:
     """Return samples as examples of a task, their classes as numbers."""
-    number_of = {name: number for number, name in enumerate(classes)}
+    number_of = {str(name): number for number, name in enumerate(classes)}
     examples: list[Any] = []
     for place, (structure, label) in enumerate(samples, 1):
         if kind in ("nodes", "root"):
-            examples.append(_numbered_tree(structure, number_of, where, place))
+            examples.append(_numbered_tree(structure, number_of, origin, place))
         elif kind == "number":
-            examples.append((structure, _number(label, where, place)))
+            examples.append((structure, _number(label, origin, place)))
         else:
-            examples.append((structure, _class(label, number_of, where, place)))
+            examples.append((structure, _class(label, number_of, origin, place)))
     return examples
 
 
-def _classes(samples: Sequence[Sample], kind: Kind, where: str) -> tuple[str, ...]:
-    """Return the names of the labels there are, numbers in their order and others by the alphabet."""
+def _classes(samples: Sequence[Sample], kind: Kind, origin: Origin) -> tuple[Label, ...]:
+    """Return the labels there are, as they were given, numbers in their order and others by the alphabet.
+
+    Labels of one spelling, such as 1 and "1", are one class; it is a text then. So are all classes where two
+    of them are equal, as true and 1 are.
+    """
+    given: dict[str, Label] = {}
     if kind in ("nodes", "root"):
-        names = {str(label) for tree, _ in samples for label in tree.labels if label is not None}
+        of_nodes = (str(label) for tree, _ in samples for label in tree.labels if label is not None)
+        given = {name: name for name in of_nodes}
     else:
-        names = {
-            _name(label, where, place) for place, (_, label) in enumerate(samples, 1) if label is not None
-        }
-    numbers = all(name.lstrip("-").isdecimal() for name in names)
-    if len(names) == 1:
+        for place, (_, label) in enumerate(samples, 1):
+            if label is not None:
+                name = _name(label, origin, place)
+                alike = {type(label), type(given.get(name, label))}
+                given[name] = label if len(alike) == 1 else name
+    if len(given) == 1:
         fix = "look at the labels; data.label says at which key they are"
-        raise ReadError("data.train", "labels of two classes or more", f"only {min(names)!r}", fix)
-    return tuple(sorted(names, key=int if numbers else str))
+        raise ReadError(
+            "data.train", "labels of two classes or more", f"only {next(iter(given.values()))!r}", fix
+        )
+    numbers = all(name.lstrip("-").isdecimal() for name in given)
+    names = sorted(given, key=int if numbers else str)
+    classes = [given[name] for name in names]
+    return tuple(classes if len(set(classes)) == len(classes) else names)
 
 
-def _numbered_tree(tree: Tree, number_of: dict[str, int], where: str, place: int) -> Tree:
+def _numbered_tree(tree: Tree, number_of: dict[str, int], origin: Origin, place: int) -> Tree:
     if all(label is None or isinstance(label, int) for label in tree.labels):
         return tree
-    labels = [_class(label, number_of, where, place) for label in tree.labels]
+    labels = [_class(label, number_of, origin, place) for label in tree.labels]
     return trusted_tree(tree.parents, labels, tree.tokens)
 
 
-def _class(label: Any, number_of: dict[str, int], where: str, place: int) -> int | None:
+def _class(label: Any, number_of: dict[str, int], origin: Origin, place: int) -> int | None:
     if label is None:
         return None
     if str(label) not in number_of:
         expected = f"a class of the training part: {shortened(number_of)}"
         fix = "add examples of it, or leave its label out"
-        raise ReadError(_place(where, place), expected, repr(label), fix)
+        raise ReadError(origin.place(place), expected, repr(label), fix)
     return number_of[str(label)]
 
 
-def _name(label: Any, where: str, place: int) -> str:
+def _name(label: Any, origin: Origin, place: int) -> str:
     if isinstance(label, list | dict | float):
         fix = "or set task.kind to number" if isinstance(label, float) else "write a text or a whole number"
-        raise ReadError(_place(where, place), "the name of a class as label", describe_value(label), fix)
+        raise ReadError(origin.place(place), "the name of a class as label", describe_value(label), fix)
     return str(label)
 
 
-def _number(label: Any, where: str, place: int) -> float | None:
+def _number(label: Any, origin: Origin, place: int) -> float | None:
     if label is not None and (isinstance(label, bool) or not isinstance(label, int | float)):
         fix = "or set task.kind to class"
-        raise ReadError(_place(where, place), "a number as label", repr(label), fix)
+        raise ReadError(origin.place(place), "a number as label", repr(label), fix)
     return label

@@ -29,11 +29,11 @@ from foldbatch.errors import ReadError, TrainingError
 from foldbatch.params.parameters import Array
 from foldbatch.program import load, read_notes
 from foldbatch.program.compiling import compile
-from foldbatch.program.predicting import BATCH, answers, scores
+from foldbatch.program.predicting import BATCH, ClassLabel, answers, scores, spelled
 from foldbatch.program.program import Program
 from foldbatch.recipes import building
 from foldbatch.recipes.configuration import Configuration, Data, JsonModel, checked, plain, to_toml
-from foldbatch.recipes.data import Dataset
+from foldbatch.recipes.data import Dataset, Label
 from foldbatch.system.files import locked, remove_partial, write_whole
 from foldbatch.system.showing import table
 from foldbatch.train import SGD, Accuracy, Callback, Checkpoints, DataParallel, Metric, Trainer
@@ -60,7 +60,7 @@ class Run(Callback):
 
     first_only = True
 
-    def __init__(self, configuration: Configuration, classes: Sequence[str], folder: Path) -> None:
+    def __init__(self, configuration: Configuration, classes: Sequence[Label], folder: Path) -> None:
         self._configuration, self._classes, self._folder = configuration, classes, folder
 
     def must_match(self) -> dict[str, str]:
@@ -68,7 +68,7 @@ class Run(Callback):
         options = plain(self._configuration).items()
         named = {f"{part}.{key}": repr(value) for part, own in options for key, value in own.items()}
         kept = {f"option {name}": text for name, text in named.items() if name not in FREE}
-        return kept | {"classes": ", ".join(self._classes)}
+        return kept | {"classes": ", ".join(map(str, self._classes))}
 
     def on_fit_start(self, trainer: Trainer) -> None:
         """Write them; a checkpoint of others has been refused."""
@@ -178,7 +178,7 @@ class ModelNotes(TypedDict):
     """What ``foldbatch train`` notes in a model's file; others are left out."""
 
     task: Kind
-    classes: list[str]
+    classes: list[ClassLabel]
     configuration: dict[str, Any]
     schema: NotRequired[dict[str, Any]]  # of records
 
@@ -265,7 +265,7 @@ def drawing(structure: Any, told: Mapping[str, Any]) -> str:
     elif "number" in told:
         head = f"{told['number']:g}"
     else:
-        head = f"{told['label']} {told['probabilities'][told['label']]:.0%}"
+        head = f"{spelled(told['label'])} {told['probabilities'][told['label']]:.0%}"
     shown = structure.draw(nodes=NODES) if isinstance(structure, TreeNode) else str(structure)
     return f"{head}\n{shown}"
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldbatch.errors import counted
+from foldbatch.schema.values import PLAIN, kind_of, plain_value
 from foldbatch.trees.text import shorten
 
 SHOWN = 5  # values of a category that are printed
@@ -88,6 +89,11 @@ class Dictionary(msgspec.Struct, frozen=True, tag="dictionary", tag_field="kind"
 
 
 Kind = Flags | Number | Category | Text | ListOf | Fields | Dictionary
+NESTED = ListOf, Fields, Dictionary
+VALUES = {
+    "category": "text",
+    "dictionary": "record",
+}  # how `values.kind_of` calls what stands at such a place
 
 
 def lines(place: DataPosition, name: str = "", indent: str = "") -> Iterator[str]:
@@ -174,28 +180,12 @@ def place_of(values: Iterable[Any], limits: Thresholds, absent: int = 0) -> Data
     >>> place_of([1, None, "a", "a", 3], Thresholds(100, 32)).kinds[1:]
     (Category(count=2, values=(('a', 2),)),)
     """
-    of_kind: dict[Any, list[Any]] = {
-        make: [] for make in (_flags, _numbers, _strings, _lists, _objects, None)
-    }
+    of_kind: dict[str | None, list[Any]] = {kind: [] for kind in (*MAKERS, None)}
     for value in values:
-        of_kind[_maker(value)].append(value)
+        plain = value if type(value) in PLAIN else plain_value(value)
+        of_kind[kind_of(plain)].append(plain)
     missing = absent + len(of_kind.pop(None))
-    return DataPosition(missing, tuple(make(held, limits) for make, held in of_kind.items() if held))
-
-
-def _maker(value: Any) -> Callable[[Sequence[Any], Thresholds], Kind] | None:
-    match value:
-        case bool():
-            return _flags
-        case int() | float():
-            return _numbers if isfinite(bounded(value)) else None
-        case str():
-            return _strings
-        case list() | tuple():
-            return _lists
-        case dict():
-            return _objects
-    return None
+    return DataPosition(missing, tuple(MAKERS[kind](held, limits) for kind, held in of_kind.items() if held))
 
 
 def _flags(values: Sequence[bool], limits: Thresholds) -> Flags:
@@ -230,13 +220,23 @@ def _objects(values: Sequence[Mapping[str, Any]], limits: Thresholds) -> Fields 
     held: dict[str, list[Any]] = {}
     for value in values:
         for key, inner in value.items():
-            held.setdefault(key, []).append(inner)
+            held.setdefault(str.__str__(key), []).append(inner)
     total, count = sum(map(len, values)), len(values)
     if len(held) > limits.fields and 2 * total < len(held) * count:
         keys = _strings([key for key, inner in held.items() for _ in inner], limits)
         inside = place_of(chain.from_iterable(held.values()), limits)
         return Dictionary(count, *_lengths(values), DataPosition(0, (keys,)), inside)
     return Fields(count, {key: place_of(inner, limits, count - len(inner)) for key, inner in held.items()})
+
+
+Maker = Callable[[Sequence[Any], Thresholds], Kind]
+MAKERS: dict[Any, Maker] = {
+    "flag": _flags,
+    "number": _numbers,
+    "text": _strings,
+    "list": _lists,
+    "record": _objects,
+}
 
 
 def _lengths(values: Sequence[Sized]) -> tuple[int, int]:

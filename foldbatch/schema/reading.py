@@ -1,95 +1,215 @@
-"""The functions with which blocks of a schema read values; each returns None for a value of another kind."""
+"""The functions with which blocks of a schema read values; each returns None for a value of another kind.
 
-from functools import lru_cache
-from math import isfinite
+A value is read as what it stands for (see `values`). A value that is neither missing nor of a kind that the
+samples had at its place is warned of, once; so is a field that they had not.
+"""
+
+import warnings
+from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
+from foldbatch.errors import UnlikeSamplesWarning, frames_inside, with_nearest
 from foldbatch.schema.kinds import LARGEST, bounded
+from foldbatch.schema.values import KINDS, differing_kind, has_content, kind_of, plain_value
 from foldbatch.trees.vocabulary import Vocabulary
+from foldbatch.types import describe_value
 
 FARTHEST = 10.0  # deviations from the mean; farther numbers are read as this far
 LONGEST = 1000  # characters of a text that are read
 BEGIN, END = "\x02", "\x03"  # stand around a text, so that n-grams tell its ends
 
 
-def as_flag(value: Any) -> int | None:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place of the samples: what readers compare values with, and whether they have warned already."""
+
+    path: str  # for example ``tags[].name``
+    kinds: tuple[str, ...]  # of the values that the samples had there and that are read
+    read: tuple[str, ...] = ()  # fields that are read of a record
+    empty: tuple[str, ...] = ()  # fields in which the samples had no values
+    ignored: tuple[str, ...] = ()  # fields that no warning names
+    names: frozenset[str] = field(init=False, repr=False, compare=False)  # those of `read`
+    _fields: frozenset[str] = field(init=False, repr=False, compare=False)
+    _warned: set[str] = field(init=False, repr=False, compare=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset(self.read))
+        object.__setattr__(self, "_fields", self.names.union(self.empty, self.ignored))
+
+    def compare_fields(self, record: dict[str, Any]) -> None:
+        """Warn of fields that no sample had, and of values where the samples had none."""
+        if not record.keys() <= self._fields:
+            for name in record.keys() - self._fields:
+                self._warn(f"field {name}", "fields that the samples had", with_nearest(name, self.read))
+        for name in self.empty:
+            value = record.get(name)
+            if value is not None and has_content(value):
+                found = f"{name}: {describe_value(value)}"
+                self._warn(f"value of {name}", "no value, as in the samples", found)
+
+    def compare(self, value: Any) -> None:
+        """Warn of a plain value that is of no kind which the samples had here."""
+        kind = differing_kind(value, self.kinds)
+        if kind is not None:
+            expected = " or ".join(f"a {name}" for name in self.kinds)
+            self._warn(kind, f"{expected}, as in the samples", describe_value(value))
+
+    def _warn(self, key: str, expected: str, found: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
+            fix = "it is not read; convert or rename it, or infer a schema from samples that have it"
+            warning = UnlikeSamplesWarning(self.path, expected, found, fix)
+            warnings.warn(warning, stacklevel=frames_inside())
+
+
+# The value comes last, so that a `partial` of the rest is called without making a dict of keywords.
+
+
+def read_flag(place: Place, value: Any) -> int | None:
     """Return 0 or 1 for a bool.
 
-    >>> as_flag(True), as_flag(1)
-    (1, None)
+    >>> read_flag(ANYWHERE, True), read_flag(ANYWHERE, np.False_), read_flag(ANYWHERE, 1)
+    (1, 0, None)
     """
-    return int(value) if isinstance(value, bool) else None
+    if type(value) is not bool:
+        value = _converted(value, "flag", place)
+    return None if value is None else int(value)
 
 
-def as_number(value: Any, mean: float, deviation: float) -> list[float] | None:
+def read_number(place: Place, mean: float, deviation: float, value: Any) -> list[float] | None:
     """Return how many deviations a number is away from the mean, at most 10.
 
-    >>> as_number(7, 3.0, 2.0), as_number(-1e9, 3.0, 2.0), as_number("7", 3.0, 2.0)
-    ([2.0], [-10.0], None)
+    >>> read_number(ANYWHERE, 3.0, 2.0, 7), read_number(ANYWHERE, 3.0, 2.0, np.float32(-1e9))
+    ([2.0], [-10.0])
     """
     kind = type(value)
     if (kind is not float and kind is not int) or not -LARGEST < value < LARGEST:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        value = _converted(value, "number", place)
+        if value is None:
             return None
         value = bounded(value)
-        if not isfinite(value):
-            return None
     far = (value - mean) / deviation
     return [far if -FARTHEST < far < FARTHEST else max(-FARTHEST, min(FARTHEST, far))]
 
 
-def as_category(value: Any, vocabulary: Vocabulary) -> int | None:
+def read_category(place: Place, vocabulary: Vocabulary, value: Any) -> int | None:
     """Return a string's number; 0 for one that the samples did not have.
 
-    >>> as_category("b", Vocabulary(["a", "b"])), as_category("c", Vocabulary(["a"])), as_category(1, [])
-    (2, 0, None)
+    >>> read_category(ANYWHERE, Vocabulary(["a", "b"]), "b"), read_category(ANYWHERE, Vocabulary(["a"]), "c")
+    (2, 0)
     """
-    return vocabulary[value] if isinstance(value, str) else None
+    if type(value) is not str:
+        value = _converted(value, "text", place)
+    return None if value is None else vocabulary[value]
 
 
-def as_ngrams(value: Any, size: int, buckets: int) -> list[int] | None:
+def read_ngrams(place: Place, size: int, buckets: int, value: Any) -> list[int] | None:
     """Return a number below `buckets` for each run of `size` characters; the same on every machine.
 
-    >>> as_ngrams("ab", 3, 1000) == as_ngrams("abab", 3, 1000)[:1] + as_ngrams("abab", 3, 1000)[-1:]
+    >>> long, short = read_ngrams(ANYWHERE, 3, 1000, "abab"), read_ngrams(ANYWHERE, 3, 1000, "ab")
+    >>> short == [long[0], long[-1]]
     True
     """
-    if not isinstance(value, str):
-        return None
+    if type(value) is not str:
+        value = _converted(value, "text", place)
+        if value is None:
+            return None
     text = f"{BEGIN}{value[:LONGEST]}{END}"
     grams = (text[i : i + size] for i in range(max(len(text) - size, 0) + 1))
     return [crc32(gram.encode("utf-8", "surrogatepass")) % buckets for gram in grams]
 
 
-def as_list(value: Any) -> list[Any] | None:
-    """Return a list, or a tuple as a list.
+def read_list(place: Place, value: Any) -> list[Any] | None:
+    """Return a list, or a tuple or an array as a list.
 
-    >>> as_list((1, 2)), as_list("ab")
+    >>> read_list(ANYWHERE, (1, 2)), read_list(ANYWHERE, "ab")
     ([1, 2], None)
     """
-    return list(value) if isinstance(value, list | tuple) else None
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return list(value)
+    items: list[Any] | None = _converted(value, "list", place)
+    return items
+
+
+def read_fields(place: Place, value: Any) -> dict[str, Any] | None:
+    """Return a dict that has all fields which are read: itself, or one in which what it lacks is None.
+
+    >>> read_fields(Place("record", ("record",), ("a", "b"), ignored=("c",)), {"a": 1, "c": 2})
+    {'a': 1, 'b': None}
+    """
+    if type(value) is not dict:
+        value = _converted(value, "record", place)
+        if value is None:
+            return None
+    complete = value.keys() >= place.names
+    if len(value) != len(place.names) or not complete:
+        place.compare_fields(value)
+    return value if complete else {name: value.get(name) for name in place.read}
+
+
+def read_pairs(place: Place, value: Any) -> list[tuple[Any, Any]] | None:
+    """Return the keys of a dict with their values.
+
+    >>> read_pairs(ANYWHERE, {"a": 1}), read_pairs(ANYWHERE, None)
+    ([('a', 1)], None)
+    """
+    if type(value) is not dict:
+        value = _converted(value, "record", place)
+        if value is None:
+            return None
+    return list(value.items())
+
+
+def _converted(value: Any, kind: str, place: Place) -> Any:
+    """Convert a value to a plain one of a kind; None where it is missing, or of another kind."""
+    if value is None:
+        return None
+    plain = plain_value(value)
+    found = kind_of(plain)
+    if found == kind:
+        return plain
+    if found is not None and found not in place.kinds:
+        place.compare(plain)
+    return None
+
+
+# By these names models that foldbatch 0.2 saved read values. They know no place, and so warn of nothing.
+ANYWHERE = Place("record", tuple(dict.fromkeys(KINDS.values())))
+
+
+def as_flag(value: Any) -> int | None:
+    """Return what `read_flag` does."""
+    return read_flag(ANYWHERE, value)
+
+
+def as_number(value: Any, mean: float, deviation: float) -> list[float] | None:
+    """Return what `read_number` does."""
+    return read_number(ANYWHERE, mean, deviation, value)
+
+
+def as_category(value: Any, vocabulary: Vocabulary) -> int | None:
+    """Return what `read_category` does."""
+    return read_category(ANYWHERE, vocabulary, value)
+
+
+def as_ngrams(value: Any, size: int, buckets: int) -> list[int] | None:
+    """Return what `read_ngrams` does."""
+    return read_ngrams(ANYWHERE, size, buckets, value)
+
+
+def as_list(value: Any) -> list[Any] | None:
+    """Return what `read_list` does."""
+    return read_list(ANYWHERE, value)
 
 
 def as_fields(value: Any, names: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return a dict that has fields of these names: itself, or one in which what it lacks is None.
-
-    >>> as_fields({"a": 1, "c": 2}, ("a", "b")), as_fields([], ("a",))
-    ({'a': 1, 'b': None}, None)
-    """
-    if type(value) is dict and value.keys() >= _set_of(names):
-        return value
-    return {name: value.get(name) for name in names} if isinstance(value, dict) else None
-
-
-@lru_cache(1024)
-def _set_of(names: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(names)
+    """Return a dict of fields of these names; those that a value lacks are None."""
+    record = _converted(value, "record", ANYWHERE)
+    return None if record is None else {name: record.get(name) for name in names}
 
 
 def as_pairs(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return the keys of a dict with their values.
-
-    >>> as_pairs({"a": 1}), as_pairs(None)
-    ([('a', 1)], None)
-    """
-    return list(value.items()) if isinstance(value, dict) else None
+    """Return what `read_pairs` does."""
+    return read_pairs(ANYWHERE, value)

@@ -6,6 +6,7 @@ Source: the idea and the kinds are those of JsonGrinder.jl (Mandlik, Racinsky, L
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +17,10 @@ import msgspec
 from foldbatch import blocks as fb
 from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError, shortened
+from foldbatch.model.columns import BadDataError
 from foldbatch.schema import kinds, reading
 from foldbatch.schema.kinds import Thresholds, place_of
+from foldbatch.schema.values import PLAIN, differing_kind, kind_of, plain_value
 from foldbatch.trees.given import rows_of
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
@@ -35,53 +38,78 @@ class Settings:
     pooling: tuple[str, ...]
     ngram: int
     buckets: int
+    ignored: tuple[str, ...]
+
+
+Blocks = dict[Any, fb.Block[Any, Any]]
 
 
 def place_block(place: kinds.DataPosition, settings: Settings, path: str) -> fb.Block[Any, Any] | None:
     """Return the block that embeds a place, or None where the samples had no values."""
-    blocks = [block for kind in place.kinds if (block := _kind_block(kind, settings, path)) is not None]
+    pairs = [(kind, _inner_blocks(kind, settings, path)) for kind in place.kinds]
+    pairs = [(kind, inner) for kind, inner in pairs if inner or not isinstance(kind, kinds.NESTED)]
+    record = next(((kind, inner) for kind, inner in pairs if isinstance(kind, kinds.Fields)), None)
+    fields = {"read": tuple(record[1]), "empty": tuple(record[0].fields.keys() - record[1])} if record else {}
+    ignored = () if path else settings.ignored
+    names = dict.fromkeys(kinds.VALUES.get(kinds.title(kind), kinds.title(kind)) for kind, _ in pairs)
+    of_samples = reading.Place(path or WHOLE, tuple(names), **fields, ignored=ignored)
+    blocks = [_kind_block(kind, settings, path, inner, of_samples) for kind, inner in pairs]
     if len(blocks) < 2:
         return blocks[0] if blocks else None
     # Each block yields zeros for values of the other kinds, so none has to be chosen.
     return fb.AllOf(*blocks) >> _joined(settings, path)
 
 
-def _kind_block(kind: kinds.Kind, settings: Settings, path: str) -> fb.Block[Any, Any] | None:
-    read: Callable[[Any], Any]
+def _inner_blocks(kind: kinds.Kind, settings: Settings, path: str) -> Blocks:
+    """Return the blocks of the places inside a kind, by field, or by number."""
+    match kind:
+        case kinds.ListOf():
+            places: dict[Any, tuple[kinds.DataPosition, str]] = {0: (kind.item, f"{path}[]")}
+        case kinds.Dictionary():
+            places = {0: (kind.key, f"{path}.keys"), 1: (kind.value, f"{path}.values")}
+        case kinds.Fields():
+            fields = kind.fields.items()
+            places = {name: (inner, f"{path}.{name}" if path else name) for name, inner in fields}
+        case _:
+            return {}
+    blocks = {key: place_block(inner, settings, below) for key, (inner, below) in places.items()}
+    return {key: block for key, block in blocks.items() if block is not None}
+
+
+def _kind_block(
+    kind: kinds.Kind, settings: Settings, path: str, inner: Blocks, place: reading.Place
+) -> fb.Block[Any, Any]:
+    read: Callable[..., Any]
     size, name = settings.size, path or WHOLE
+    given: tuple[Any, ...] = ()
     match kind:
         case kinds.Flags():
-            return _read(reading.as_flag, fb.Scalar("int32") >> fb.Embedding(2, size, name=name))
+            read = reading.read_flag
+            block = fb.Scalar("int32") >> fb.Embedding(2, size, name=name)
         case kinds.Number():
-            read = partial(reading.as_number, mean=kind.mean, deviation=kind.deviation)
-            return _read(read, fb.Vector(1) >> fb.Linear(size, "tanh", name=name))
+            read = reading.read_number
+            given = kind.mean, kind.deviation
+            block = fb.Vector(1) >> fb.Linear(size, "tanh", name=name)
         case kinds.Category():
+            read = reading.read_category
             vocabulary = Vocabulary([value for value, _ in kind.values])
-            read = partial(reading.as_category, vocabulary=vocabulary)
-            return _read(read, fb.Scalar("int32") >> fb.Embedding(len(vocabulary), size, name=name))
+            given = (vocabulary,)
+            block = fb.Scalar("int32") >> fb.Embedding(len(vocabulary), size, name=name)
         case kinds.Text():
-            read = partial(reading.as_ngrams, size=settings.ngram, buckets=settings.buckets)
+            read = reading.read_ngrams
+            given = settings.ngram, settings.buckets
             gram = fb.Scalar("int32") >> fb.Embedding(settings.buckets, size, name=f"{name}.ngrams")
-            return _read(read, fb.Map(gram) >> fb.Mean() >> fb.Linear(size, "tanh", name=name))
+            block = fb.Map(gram) >> fb.Mean() >> fb.Linear(size, "tanh", name=name)
         case kinds.ListOf():
-            item = place_block(kind.item, settings, f"{path}[]")
-            return None if item is None else _read(reading.as_list, _pooled(item, settings, path))
+            read = reading.read_list
+            block = _pooled(inner[0], settings, path)
         case kinds.Dictionary():
-            inner = {0: (kind.key, settings, f"{path}.keys"), 1: (kind.value, settings, f"{path}.values")}
-            pair = {number: place_block(*of) for number, of in inner.items()}
-            blocks = {number: block for number, block in pair.items() if block is not None}
-            pairs = fb.Record(blocks) >> _joined(settings, f"{path}.items")
-            return _read(reading.as_pairs, _pooled(pairs, settings, path))
+            read = reading.read_pairs
+            block = _pooled(fb.Record(inner) >> _joined(settings, f"{path}.items"), settings, path)
         case kinds.Fields():
-            paths = {name: f"{path}.{name}" if path else str(name) for name in kind.fields}
-            fields = {name: place_block(inner, settings, paths[name]) for name, inner in kind.fields.items()}
-            named = {name: block for name, block in fields.items() if block is not None}
-            read = partial(reading.as_fields, names=tuple(named))
-            return _read(read, fb.Record(named) >> _joined(settings, path)) if named else None
-
-
-def _read(read: Callable[[Any], Any], block: fb.Block[Any, Any]) -> fb.Block[Any, Any]:
-    return fb.InputTransform(read) >> fb.Optional(block)
+            read = reading.read_fields
+            block = fb.Record(inner) >> _joined(settings, path)
+    return fb.InputTransform(partial(read, place, *given)) >> fb.Optional(block)
 
 
 def _joined(settings: Settings, path: str) -> fb.Block[Any, Any]:
@@ -93,9 +121,29 @@ def _pooled(item: fb.Block[Any, Any], settings: Settings, path: str) -> fb.Block
     return fb.Map(item) >> pooled >> _joined(settings, path)
 
 
+INSIDE = {"each": "[]", "key": ".keys", "value": ".values"}  # how paths go on into lists and dictionaries
+DATE_OR_NUMBER = re.compile(
+    r"\s*([-+]?[0-9][0-9,_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?\s*%?|[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}"
+    r"([T ][0-9:.]+\s*(Z|[-+][0-9:]+)?)?|[0-9]{1,2}:[0-9]{2}(:[0-9.]+)?)\s*"
+)
 DEEPEST = 64  # levels: blocks are nested as deep as the schema is
-_FIX = "give samples as read_json and read_jsonlines do"
+_FIX = "convert keys with str"
 _Path = tuple[Any, ...]  # (the path of what is around, a key or an index); a sample's is (its number,)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a value is unlike the samples of a schema; see `Schema.compare`.
+
+    Attributes:
+        fields: paths of fields that no sample had.
+        kinds: paths of values of a kind that no sample had there, each with this kind.
+        read: how many of its fields the samples had; of a value that is no record, 1 if it is of their kind.
+    """
+
+    fields: tuple[str, ...]
+    kinds: tuple[tuple[str, str], ...]
+    read: int
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -114,7 +162,13 @@ class Schema:
     root: kinds.DataPosition
 
     def block(
-        self, size: int, *, pooling: Sequence[str] = ("mean", "max"), ngram: int = 3, buckets: int = 1024
+        self,
+        size: int,
+        *,
+        pooling: Sequence[str] = ("mean", "max"),
+        ngram: int = 3,
+        buckets: int = 1024,
+        ignored: Sequence[str] = (),
     ) -> fb.Block[Any, Any]:
         """Return a block from a value of such data to a vector ``[N, size]`` of float32.
 
@@ -122,25 +176,28 @@ class Schema:
         |---|---|
         | flag, category | a row of an `Embedding`; row 0 is for strings that the samples did not have |
         | number | its distance from the mean in deviations (at most 10), through a `Linear` layer |
-        | text | the mean of the rows of its n-grams, which are hashed, through a `Linear` layer |
+        | text, of dates and numbers too | the mean of its n-grams' rows, which are hashed; a `Linear` layer |
         | list, dictionary | its items, or pairs of key and value, pooled, through a `Linear` layer |
         | record | its fields side by side, through a `Linear` layer |
 
-        Nothing that JSON can hold is an error: null, a field that is absent, and a value of a kind that the
-        samples did not have at its place give a vector of zeros; fields that the samples did not have are
-        not read. The block holds functions of this package, vocabularies and numbers only.
+        Nothing that JSON can hold is an error: null and a field that is absent give a vector of zeros. So
+        does a value of a kind that the samples did not have at its place, and fields that the samples did
+        not have are not read: of both an `UnlikeSamplesWarning` tells, once for each block and place. Values
+        of Python that JSON has not are read as `foldbatch.schema.infer` reads them. The block holds functions
+        of this package, vocabularies, texts and numbers only.
 
         Args:
             size: extent of the vector of every place.
             pooling: what is taken of the items of a list: some of "mean", "max", "sum", "min".
             ngram: characters of an n-gram; with 1, texts are bags of characters.
             buckets: rows of the table of n-grams.
+            ignored: names of more fields that a record may have, such as its label: no warning names them.
 
         Raises:
             BlockValueError: when the samples had no values at all, or an argument is out of its range.
 
         >>> model = infer([{"age": 36}, {"age": 40, "tags": ["a"]}]).block(4)
-        >>> model.eval({"age": "unknown", "tags": None, "extra": 1}).shape
+        >>> model.eval({"age": np.int32(38), "tags": None}).shape
         (4,)
         """
         for name, number in (("size", size), ("ngram", ngram), ("buckets", buckets)):
@@ -151,33 +208,72 @@ class Schema:
             expected = f"pooling as some of {', '.join(map(repr, POOLINGS))}"
             fix = "for example ('mean', 'max')"
             raise BlockValueError("Schema.block", expected, describe_value(pooling), fix)
-        block = place_block(self.root, Settings(size, tuple(pooling), ngram, buckets), "")
+        if isinstance(ignored, str) or not all(isinstance(name, str) for name in ignored):
+            fix = "for example ('label',)"
+            raise BlockValueError("Schema.block", "ignored as names of fields", describe_value(ignored), fix)
+        block = place_block(self.root, Settings(size, tuple(pooling), ngram, buckets, tuple(ignored)), "")
         if block is None:
             fix = "infer the schema from samples with values"
             raise BlockValueError("Schema.block", "a schema with values", str(self), fix)
         return block
 
-    def fields_of(self, value: Any) -> tuple[int, list[str]]:
-        """Return how many fields of a value the samples had, and the paths of those that they had not.
+    def compare(self, value: Any) -> Comparison:
+        """Compare a value with the samples: which of its fields, and kinds of values, they did not have.
 
-        >>> infer([{"age": 36, "tags": [{"id": 1}]}]).fields_of({"age": 1, "tgas": 2, "tags": [{"di": 1}]})
-        (2, ['tgas', 'tags[].di'])
+        Raises:
+            BadDataError: when a part of it is no value of JSON and stands for none.
+
+        >>> schema = infer([{"age": 36, "tags": [{"id": 1}]}])
+        >>> schema.compare({"age": "36", "tgas": 2, "tags": [{"di": 1}]})
+        Comparison(fields=('tgas', 'tags[].di'), kinds=(('age', 'text'),), read=2)
         """
-        known, unknown = 0, dict[str, None]()
-        stack: list[tuple[Any, kinds.DataPosition, str]] = [(value, self.root, "")]
-        while stack:
-            found, place, path = stack.pop()
-            fields = next((k.fields for k in place.kinds if isinstance(k, kinds.Fields)), None)
-            item = next((k.item for k in place.kinds if isinstance(k, kinds.ListOf)), None)
-            if isinstance(found, dict) and fields is not None:
-                named = {name: f"{path}.{name}" if path else str(name) for name in found}
-                unknown |= dict.fromkeys(named[name] for name in found if name not in fields)
-                inside = [name for name in found if name in fields]
-                known += len(inside)
-                stack += [(found[name], fields[name], named[name]) for name in inside]
-            elif isinstance(found, list | tuple) and item is not None:
-                stack += [(inner, item, f"{path}[]") for inner in found]
-        return known, list(unknown)
+        fields, odd, read = dict[str, None](), dict[tuple[str, str], None](), 0
+        waiting: list[tuple[Any, kinds.DataPosition, str]] = [(value, self.root, "")]
+        while waiting:
+            found, place, path = waiting.pop()
+            plain = plain_value(found)
+            kind = kind_of(plain)
+            of_place = {kinds.VALUES.get(kinds.title(each), kinds.title(each)): each for each in place.kinds}
+            if kind not in of_place:
+                if differing_kind(plain, tuple(of_place)):
+                    odd[path or WHOLE, str(kind)] = None
+                continue
+            match of_place[kind]:
+                case kinds.Fields() as record:
+                    paths = {name: f"{path}.{name}" if path else str(name) for name in plain}
+                    fields |= dict.fromkeys(paths[name] for name in plain if name not in record.fields)
+                    inside = [name for name in plain if name in record.fields]
+                    read += len(inside)
+                    waiting += [(plain[name], record.fields[name], paths[name]) for name in reversed(inside)]
+                case kinds.ListOf() as items:
+                    waiting += [(inner, items.item, f"{path}[]") for inner in plain]
+                case kinds.Dictionary() as pairs:
+                    waiting += [(key, pairs.key, f"{path}.keys") for key in plain]
+                    waiting += [(inner, pairs.value, f"{path}.values") for inner in plain.values()]
+            if place is self.root and not isinstance(of_place[kind], kinds.Fields):
+                read += 1
+        return Comparison(tuple(fields), tuple(odd), read)
+
+    def texts_of_values(self) -> list[str]:
+        """List the paths of texts whose examples are all dates, times or numbers.
+
+        A block reads them as n-grams of characters, as it reads any text.
+
+        >>> infer([{"when": "2024-05-06", "of": "ada"}, {"when": "2024-05-07 10:00"}]).texts_of_values()
+        ['when']
+        """
+        found = []
+        waiting = [("", self.root)]
+        while waiting:
+            path, place = waiting.pop()
+            for kind in place.kinds:
+                if isinstance(kind, kinds.Text) and all(map(DATE_OR_NUMBER.fullmatch, kind.examples)):
+                    found.append(path or WHOLE)
+                named = isinstance(kind, kinds.Fields)
+                below = [(name if named else INSIDE[name], inner) for name, inner in kinds.below(kind)]
+                joint = "." if named and path else ""
+                waiting += [(f"{path}{joint}{name}", inner) for name, inner in reversed(below)]
+        return found
 
     def to_plain(self) -> dict[str, Any]:
         """Return the schema as data of JSON.
@@ -228,10 +324,15 @@ class Schema:
 def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) -> Schema:
     """Return the schema of JSON samples: of what a value may be at each place.
 
-    Numbers that are not finite count as missing. Samples may come from a generator; all are held at once.
+    Values that JSON has not are read as what they stand for: numbers of NumPy, Arrow and `decimal` are
+    numbers, durations seconds, points in time their text of ISO 8601, arrays and tuples lists; named tuples,
+    rows of pandas and objects with fields are records, enums the values of their members. None, NaN,
+    infinity, pandas' NA and NaT, and what NumPy masks are missing.
 
     Args:
-        samples: values of dict, list, str, int, float, bool and None, or Arrow data.
+        samples: values of dict, list, str, int, float, bool and None, or what stands for such; also a table
+            of Arrow, pandas or polars, whose rows are the samples. They may come from a generator; all are
+            held at once.
         categories: strings at a place are a category if there are at most so many distinct ones, and they
             occur twice on average or more; else they are text.
         fields: objects at a place are a dictionary if they have more distinct keys than this, and each
@@ -258,19 +359,22 @@ def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) ->
 
 
 def _check(sample: Any, number: int) -> None:
-    stack: list[tuple[Any, _Path, int]] = [(sample, (number,), 0)]
-    while stack:
-        value, path, depth = stack.pop()
-        if isinstance(value, list | tuple | dict):
+    waiting: list[tuple[Any, _Path, int]] = [(sample, (number,), 0)]
+    while waiting:
+        value, path, depth = waiting.pop()
+        if type(value) not in PLAIN:
+            try:
+                value = plain_value(value)
+            except BadDataError as error:
+                raise error.kind(_where(path), error.expected, error.found, error.fix) from None
+        if isinstance(value, list | dict):
             if depth == DEEPEST:
                 fix = "describe data of any depth, such as trees, with ForwardDeclaration"
                 raise ExampleError(_where(path), f"{DEEPEST} levels or fewer", "more", fix)
             if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
                 raise ExampleTypeError(_where(path), "keys of str", describe_value(value), _FIX)
             inside = list(value.items() if isinstance(value, dict) else enumerate(value))
-            stack += [(inner, (path, step), depth + 1) for step, inner in reversed(inside)]
-        elif not isinstance(value, str | int | float | None):
-            raise ExampleTypeError(_where(path), "a value of JSON", describe_value(value), _FIX)
+            waiting += [(inner, (path, step), depth + 1) for step, inner in reversed(inside)]
 
 
 def _where(path: _Path) -> str:

@@ -6,6 +6,7 @@ A fault in one example of a body is told of it alone.
 import asyncio
 import re
 import time
+from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ def numbered(error: FoldbatchError, number: int) -> FoldbatchError:
 def _ask(body: bytes) -> Ask:
     fix = 'send {"examples": [...], "nodes": false, "deadline": 1.5}'
     try:
-        return msgspec.json.decode(body, type=Ask)
+        return msgspec.json.decode(body.removeprefix(BOM_UTF8), type=Ask)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ReadError("body", "a JSON object with examples", str(error), fix) from None
     except RecursionError:

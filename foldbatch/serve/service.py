@@ -29,7 +29,7 @@ from foldbatch.functions.deciding import UnderWay
 from foldbatch.functions.notes import let_forks_pass, session
 from foldbatch.functions.suspended import Walked
 from foldbatch.model.rereading import obstacle
-from foldbatch.program.predicting import plain, predictions
+from foldbatch.program.predicting import plain, predictions, with_text_keys
 from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.data import unlike
@@ -249,10 +249,10 @@ class ServedModel:
 
         That of a record unlike those of training has a ``warning``, too.
         """
-        told = list(predictions(self.programs, self.notes, structures, nodes=nodes))
+        told = list(map(with_text_keys, predictions(self.programs, self.notes, structures, nodes=nodes)))
         for record, one in zip(structures, told, strict=True):
             if self.schema and (found := unlike(self.schema, record, self.configuration.data)[0]):
-                one["warning"] = f"expected fields that training had, found {found}"
+                one["warning"] = f"expected fields and kinds of values that training had, found {found}"
         return told
 
 

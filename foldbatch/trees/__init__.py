@@ -4,6 +4,7 @@ from foldbatch.trees.brackets import parse_brackets, read_brackets, read_sst, wr
 from foldbatch.trees.conllu import Sentence, Word, read_conllu, read_sentences
 from foldbatch.trees.json_text import read_json, read_json_trees, read_jsonlines, write_json
 from foldbatch.trees.pyast import Corpus, Example, python_functions, python_tree, standard_library_functions
+from foldbatch.trees.shaping import binarise, collapse_unary
 from foldbatch.trees.tree import Tree, TreeNode
 from foldbatch.trees.tree_statistics import tree_statistics
 from foldbatch.trees.vectors import Coverage, Vectors, embedding_matrix, read_vectors
@@ -19,6 +20,8 @@ __all__ = [
     "Vectors",
     "Vocabulary",
     "Word",
+    "binarise",
+    "collapse_unary",
     "embedding_matrix",
     "parse_brackets",
     "python_functions",

@@ -11,7 +11,7 @@ from operator import length_hint
 from sys import intern
 
 from foldbatch.errors import ExampleError, ReadError
-from foldbatch.trees.text import TextPiece, read_pieces, shorten, text_pieces
+from foldbatch.trees.text import BYTE_ORDER_MARK, TextPiece, read_pieces, shorten, text_pieces
 from foldbatch.trees.tree import LABEL_KINDS, Label, Tree, kids_of, trusted_tree
 from foldbatch.types import describe_value
 
@@ -115,6 +115,8 @@ def read_tree_lines(lines: Iterable[str], where: str) -> Iterator[Tree | list[st
     """
     labels, pieces, depth = _Labels(), list[TextPiece](), 0
     for number, line in enumerate(lines, 1):
+        if number == 1:
+            line = line.removeprefix(BYTE_ORDER_MARK)  # noqa: PLW2901 - it is no part of the text
         if pieces or line.lstrip().startswith("("):
             line = line.rstrip("\r\n")  # noqa: PLW2901 - so that an error is told of this line
             pieces += text_pieces(line, where, number) if "\0" in line else [TextPiece(line, where, number)]

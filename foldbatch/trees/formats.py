@@ -5,7 +5,7 @@ or, where every node is labelled, a tree and None. For predictions it yields *st
 None.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from foldbatch.errors import ReadError
 from foldbatch.system.files import refuse_endless
 from foldbatch.trees.brackets import read_brackets, read_sst, read_tree_lines, write_brackets
 from foldbatch.trees.conllu import read_conllu, read_sentences
-from foldbatch.trees.json_text import read_json_trees, read_jsonlines, write_json
+from foldbatch.trees.json_text import placed_jsonlines, read_json_trees, read_jsonlines, write_json
 from foldbatch.trees.pyast import parse_expression, python_functions, python_tree, random_expressions
 from foldbatch.trees.tree import Tree, trusted_tree
 from foldbatch.types import describe_value
@@ -41,7 +41,9 @@ class Format:
     # returns a tree as a line; None where trees are not written so
     write: Callable[[Tree], str] | None = None
     # yields the samples of a file or folder, given the key of labels; by default what `read` does
-    samples: Callable[[Path, str], Iterable[Sample]] | None = None
+    samples: Callable[[Any, str], Iterable[Sample]] | None = None
+    # returns the files of a folder, where each is one example
+    files: Callable[[Path], Sequence[Path]] | None = None
     # returns the samples of each part of a data set that needs no files
     embedded: Callable[[], Mapping[str, Iterable[Sample]]] | None = None
     # yields what lines of text without labels hold, given what errors call the text; None where models are
@@ -58,8 +60,8 @@ class Format:
         """Whether its examples are no one's files."""
         return self.samples is _no_file
 
-    def labelled(self, path: Path, key: str) -> Iterable[Sample]:
-        """Yield the samples of a file or folder."""
+    def labelled(self, path: Any, key: str) -> Iterable[Sample]:
+        """Yield the samples of a file or folder, or of the lines of a file."""
         if self.samples is not None:
             return self.samples(path, key)
         assert self.read is not None
@@ -78,8 +80,12 @@ def _bracket_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
     return ((None, structure) for structure in read_tree_lines(lines, where))
 
 
+def _python_files(path: Path) -> Sequence[Path]:
+    return sorted(path.glob("*/*.py"))
+
+
 def _python_samples(path: Path, key: str) -> Iterator[Sample]:
-    files = sorted(path.glob("*/*.py"))
+    files = _python_files(path)
     if not files:
         fix = "put the files of each class into a folder that is called like the class"
         raise ReadError(str(path), "files CLASS/*.py", "none", fix)
@@ -112,12 +118,12 @@ def _conllu_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
     return ((sentence.notes().get("sent_id"), sentence.tree(roots="join")) for sentence in sentences)
 
 
-def _record_samples(path: Path, key: str) -> Iterator[Sample]:
-    for number, record in enumerate(read_jsonlines(path), 1):
+def _record_samples(path: Any, key: str) -> Iterator[Sample]:
+    for where, record in placed_jsonlines(path):
         if not isinstance(record, dict) or key not in record:
             expected = f"an object with {key!r} on each line"
             fix = "set data.label to the key of the label; an unknown label is null"
-            raise ReadError(f"{path}:{number}", expected, describe_value(record), fix)
+            raise ReadError(where, expected, describe_value(record), fix)
         yield {name: value for name, value in record.items() if name != key}, record[key]
 
 
@@ -173,6 +179,7 @@ FORMATS: dict[str, Format] = {
         suffixes=(".py",),
         read=lambda path: [_python_file(path)],
         samples=_python_samples,
+        files=_python_files,
         structures=lambda lines, where: [(where, python_tree("".join(lines), where))],
         ending="",
         separator="",

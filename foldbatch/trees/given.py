@@ -1,18 +1,33 @@
-"""What examples are given as: rows of Arrow data, or any objects."""
+"""What examples are given as: rows of a table, such as a DataFrame or Arrow data, or any objects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
-from foldbatch.errors import ExampleTypeError
+from foldbatch.errors import ExampleTypeError, install
 from foldbatch.types import describe_value
+
+AT_ONCE = 1024  # rows that loops make at a time
+
+
+class Rows(Sequence[Any]):
+    """Rows of a table, made Python objects when they are asked for."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), AT_ONCE):
+            yield from self[start : start + AT_ONCE]
+
+    def taken(self, indices: Sequence[int]) -> list[Any]:
+        """Return some rows by their indices."""
+        return [self[i] for i in indices]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows(Sequence[Any]):
-    """Rows of an Arrow array, made Python objects when they are asked for."""
+class ArrowRows(Rows):
+    """Rows of an Arrow array."""
 
     array: Any
 
@@ -23,36 +38,133 @@ class Rows(Sequence[Any]):
         part = self.array[index]
         return part.to_pylist() if isinstance(index, slice) else part.as_py()
 
+    def taken(self, indices: Sequence[int]) -> list[Any]:
+        """Return some rows by their indices."""
+        try:
+            return self.array.take(indices).to_pylist()  # type: ignore[no-any-return]
+        except NotImplementedError:  # of views of strings and a few more types
+            return [self[i] for i in indices]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrameRows(Rows):
+    """Rows of a DataFrame of pandas or polars, as dicts by column."""
+
+    frame: Any
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return self._dicts(index)
+        place = range(len(self))[index]
+        return self._dicts(slice(place, place + 1))[0]
+
+    def taken(self, indices: Sequence[int]) -> list[Any]:
+        """Return some rows by their indices."""
+        return self._dicts(indices) if indices else []
+
+    def _dicts(self, rows: slice | Sequence[int]) -> Any:
+        if hasattr(self.frame, "to_dicts"):
+            return self.frame[rows].to_dicts()
+        return self.frame.iloc[rows].to_dict("records")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnRows(Rows):
+    """Values of a single column of a table."""
+
+    values: list[Any]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        return self.values[index]
+
 
 def rows_of(examples: Any) -> Any:
-    """Return the rows of an Arrow array, chunked array, table or record batch; anything else as it is.
+    """Return the rows of a table; what is none as it is.
+
+    Tables are DataFrames of pandas and polars, LazyFrames, tables, batches and arrays of Arrow, and whatever
+    speaks Arrow's protocol ``__arrow_c_stream__``, for which pyarrow must be installed. A Series of pandas is
+    the list of its values.
 
     Raises:
-        ExampleTypeError: when it is a DataFrame of pandas, whose items are names of columns, or something of
-            Arrow that has no rows.
+        ExampleTypeError: when two columns have one name, when it is a single row, or a loader of batches.
     """
-    if hasattr(examples, "iterrows"):
-        fix = "its items are names of columns; give examples.to_dict('records')"
-        raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
-    if type(examples).__module__.partition(".")[0] != "pyarrow":
+    kind = type(examples)
+    if kind is list or kind is tuple:
         return examples
+    if hasattr(kind, "collect_schema") and hasattr(kind, "collect"):  # a LazyFrame
+        examples = examples.collect()
+        kind = type(examples)
+    if hasattr(kind, "iterrows") or hasattr(kind, "to_dicts"):
+        _check_columns(examples, list(examples.columns))
+        return FrameRows(examples)
+    if hasattr(kind, "iloc"):
+        return _of_series(examples)
+    if hasattr(examples, "collate_fn") and hasattr(examples, "dataset"):
+        return _of_loader(examples)
+    if kind.__module__.partition(".")[0] == "pyarrow":
+        return _of_arrow(examples)
+    if hasattr(kind, "__arrow_c_stream__"):
+        return _of_stream(examples)
+    return examples
+
+
+def _of_arrow(examples: Any) -> Any:
     array = examples
     if hasattr(array, "to_struct_array"):  # of two columns of one name no dict can be made
-        array = array.to_struct_array() if len({*array.column_names}) == array.num_columns else None
+        _check_columns(examples, list(array.column_names))
+        array = array.to_struct_array()
+    elif hasattr(array, "read_all"):
+        return _of_arrow(array.read_all())
     if hasattr(array, "num_chunks"):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     if hasattr(array, "to_pylist"):
-        return Rows(array)
-    fix = "for a single example, pass array.slice(i, 1); rename columns of one name"
-    expected = "an Arrow array, or a table whose columns have different names"
-    raise ExampleTypeError("examples", expected, describe_value(examples), fix)
+        return ArrowRows(array)
+    fix = "for a single example, pass array.slice(i, 1)"
+    raise ExampleTypeError("examples", "a table or an array of Arrow", describe_value(examples), fix)
+
+
+def _of_stream(examples: Any) -> Any:
+    """Return the rows of what speaks Arrow's protocol: a table, or a single column."""
+    if hasattr(examples, "to_list"):
+        return ColumnRows(list(examples.to_list()))
+    if not find_spec("pyarrow"):
+        fix = f"{install('arrow')}, or give a list of dicts"
+        found = f"{describe_value(examples)}, which is read by pyarrow"
+        raise ExampleTypeError("examples", "a table that can be read", found, fix)
+    from foldbatch.trees.arrow import from_stream  # noqa: PLC0415 - it is needed for such tables alone
+
+    return _of_arrow(from_stream(examples))
+
+
+def _of_series(examples: Any) -> Any:
+    labels = list(examples.index)
+    if labels and all(isinstance(label, str) for label in labels):
+        fix = "write [row] for one row, column.tolist() for a column"
+        found = f"{describe_value(examples)} with names: one row"
+        raise ExampleTypeError("examples", "an iterable of examples", found, fix)
+    return ColumnRows(examples.tolist())
+
+
+def _of_loader(examples: Any) -> Any:
+    if getattr(examples, "batch_size", None) is None and getattr(examples, "batch_sampler", None) is None:
+        return examples  # its items are examples
+    fix = "give its data set, loader.dataset, and a Trainer its batch_size"
+    found = f"{describe_value(examples)}, whose items are batches"
+    raise ExampleTypeError("examples", "an iterable of examples", found, fix)
+
+
+def _check_columns(examples: Any, names: list[Any]) -> None:
+    if len(set(names)) < len(names):
+        found = f"{describe_value(examples)} with two columns of one name"
+        raise ExampleTypeError("examples", "a table whose columns have different names", found, "rename one")
 
 
 def chosen(examples: Sequence[Any], indices: Iterable[int]) -> list[Any]:
     """Return some examples by their indices."""
-    if isinstance(examples, Rows):
-        try:
-            return examples.array.take(list(indices)).to_pylist()  # type: ignore[no-any-return]
-        except NotImplementedError:  # of views of strings and a few more types
-            pass
-    return [examples[i] for i in indices]
+    return examples.taken(list(indices)) if isinstance(examples, Rows) else [examples[i] for i in indices]

@@ -44,8 +44,18 @@ def read_jsonlines(path_or_lines: Source) -> Iterator[Any]:
     >>> list(read_jsonlines(['{"a": 1}', '', '[2, null]']))
     [{'a': 1}, [2, None]]
     """
+    for _, value in placed_jsonlines(path_or_lines):
+        yield value
+
+
+def placed_jsonlines(path_or_lines: Source) -> Iterator[tuple[str, Any]]:
+    """Yield what `read_jsonlines` yields, each value with its ``file:line``.
+
+    >>> list(placed_jsonlines(['{"a": 1}', '', '2']))
+    [('lines:1', {'a': 1}), ('lines:3', 2)]
+    """
     for line in _lines(path_or_lines):
-        yield _decode(line, "value on each line")
+        yield f"{line.name}:{line.line}", _decode(line, "value on each line")
 
 
 def write_json(tree: Tree) -> str:

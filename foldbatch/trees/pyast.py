@@ -14,14 +14,17 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from foldbatch.errors import ReadError
+from foldbatch.system.processes import in_depth
+from foldbatch.trees.text import BYTE_ORDER_MARK
 from foldbatch.trees.tree import Label, Tree, flatten, trusted_tree
 
 LONGEST_CONSTANT = 24  # characters; a longer one has no token
+DEEP = 10**5  # how deep calls may be nested in a parse; a thread with a large stack has room for more
 _TOKEN_FIELDS = ("id", "attr", "arg", "name", "module", "rest")  # no type of node has two of them
 _LONGEST_INT = 1 << 80  # the repr of a far longer one would raise
 
@@ -49,16 +52,24 @@ def python_tree(source: str | bytes | ast.AST, name: str = "source") -> Tree:
 
 
 def parse_python(source: str | bytes, name: str = "source") -> ast.Module:
-    """Return what ``ast.parse`` does, with every failure turned into a `ReadError`."""
+    """Return what ``ast.parse`` does, with every failure turned into a `ReadError`.
+
+    A byte order mark at the beginning of a text is dropped, as Python does in files.
+    """
+    source = source.removeprefix(BYTE_ORDER_MARK) if isinstance(source, str) else source
     try:
-        return ast.parse(source)
+        try:
+            return ast.parse(source)
+        except RecursionError:  # a long sum nests deeper than the limit of this thread
+            parsed: ast.Module = in_depth(partial(ast.parse, source), DEEP)
+            return parsed
     except SyntaxError as error:
         where = f"{name}:{error.lineno or 1}:{max(error.offset or 1, 1)}"
         fix = "is it written for another version of Python?"
         raise ReadError(where, "Python source", error.msg, fix) from None
     except (RecursionError, MemoryError) as error:
         found = f"deeper nesting ({type(error).__name__})"
-        fix = "split the expression"
+        fix = "split the expression, or run another version of Python: some follow more, and 3.12 fewest"
         raise ReadError(f"{name}:1:1", "nesting that Python can parse", found, fix) from None
     except ValueError as error:  # a NUL character, a lone surrogate
         raise ReadError(f"{name}:1:1", "Python source", str(error), "save the file as UTF-8 text") from None
@@ -286,7 +297,9 @@ def parse_expression(text: str, where: str = "expression") -> Tree:
        └─ digit 2
     """
     try:
-        return Tree.from_nested(_parsed(ast.parse(text.strip(), mode="eval").body))
+        return Tree.from_nested(
+            _parsed(ast.parse(text.removeprefix(BYTE_ORDER_MARK).strip(), mode="eval").body)
+        )
     except (SyntaxError, ValueError, RecursionError):
         fix = "for example max(3, min(7, 2))"
         raise ReadError(where, "max and min of digits", repr(text.strip()[:40]), fix) from None

@@ -14,7 +14,7 @@ from foldbatch.types import describe_value
 
 BLOCK_BYTES = 1 << 18
 NEW_LINE = "\n"
-_BOM = "\ufeff"
+BYTE_ORDER_MARK = "\ufeff"
 Problem = tuple[str, str, str]  # of reading: what was expected and found, and how to fix it
 
 
@@ -38,6 +38,34 @@ class TextPiece:
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield the lines without their ends, each with its number."""
         return enumerate(self.text.removesuffix(NEW_LINE).split(NEW_LINE), self.line)
+
+
+class CountedLines:
+    r"""Lines of a text, which know at which line the example begins that a reader yields next.
+
+    >>> lines = CountedLines(["a\n", "\n", "b\n"], "notes.txt")
+    >>> [(line, lines.place()) for line in lines]
+    [('a\n', 'notes.txt:1'), ('\n', 'notes.txt:2'), ('b\n', 'notes.txt:3')]
+    """
+
+    def __init__(self, lines: Iterable[str], name: str) -> None:
+        self.name = name
+        self._lines = lines
+        self._number = 0  # of the last line that was read
+        self._begin = 0  # of the first line, of what was read since an example was taken, that is not blank
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self._number += 1
+            if not self._begin and not line.isspace():
+                self._begin = self._number
+            yield line
+
+    def place(self) -> str:
+        """Return ``name:line`` of the example that has just been yielded."""
+        line = self._begin or self._number
+        self._begin = 0
+        return f"{self.name}:{max(line, 1)}"
 
 
 def shorten(text: str) -> str:
@@ -110,7 +138,7 @@ def _placed(parts: Iterable[str | bytes | Problem], name: str, line: int = 1) ->
     begun = False
     for part in parts:
         text, problem = _decoded(part)
-        text = text if begun else text.removeprefix(_BOM)
+        text = text if begun else text.removeprefix(BYTE_ORDER_MARK)
         if (nul := text.find("\0")) >= 0:
             fix = "save the file as UTF-8 text, or remove the byte"
             text, problem = text[:nul], ("text", "a NUL byte", fix)

@@ -33,6 +33,8 @@ def read_vectors(
 ) -> Vectors:
     """Return the vectors of a text file, plain or ``.gz``: lines of a word and its numbers, as GloVe's.
 
+    Blanks or tabs stand between columns. A word may hold blanks.
+
     A first line of two whole numbers is word2vec's: of words, and of numbers each. Of a repeated word the
     first is kept.
 
@@ -52,23 +54,29 @@ def read_vectors(
     promised: int | None = None
     for piece in read_pieces(path):
         for number, line in piece.lines():
-            text = line.rstrip(" \r")
+            text = line.rstrip(" \t\r")
             if not text.strip():
                 continue
             if not width:
                 if header := _HEADER.fullmatch(text):
                     promised, width = int(header[1]), int(header[2])
                     continue
-                width = _width(text, f"{name}:{number}:1")
+                width = _width(text.replace("\t", " "), f"{name}:{number}:1")
             seen += 1
-            word, *fields = text.rsplit(" ", width)
+            blanks = text.replace("\t", " ")
+            word, *fields = blanks.rsplit(" ", width)
             # a word may hold blanks, but one that ends in a number has taken a column too many
             if len(fields) < width or not word or (" " in word and _is_number(word.rpartition(" ")[2])):
                 expected = f"a word and {width} numbers, as in the first line"
-                columns = text.count(" ") + 1
+                columns = blanks.count(" ") + 1
                 raise ReadError(f"{name}:{number}:1", expected, f"{columns} columns", "repair the line")
+            word = text[: len(word)]
+            word = word.rstrip(" \t") or word  # columns may be aligned; a word of blanks alone is one
             if word in lines_of or (asked is not None and word not in asked):
                 continue
+            if "_" in text and any("_" in field for field in fields):  # Python reads 1_0 as ten
+                fix = "write numbers without underscores"
+                raise ReadError(f"{name}:{number}:1", "numbers", shorten(" ".join(fields)), fix)
             lines_of[word] = number
             try:
                 values.extend(map(float, fields))

@@ -75,7 +75,7 @@ def test_files_may_stand_behind_options_be_packed_and_begin_with_a_mark(run, tmp
 def test_a_tree_that_the_model_cannot_read_is_named(run, tmp_path, capsys):
     (tmp_path / "trees.txt").write_text("(X a)\n(X (X b))\n")
     assert main(["predict", str(run), str(tmp_path / "trees.txt")]) == 2
-    assert "trees.txt, tree 2: expected two children at each inner node" in capsys.readouterr().err
+    assert "trees.txt:2: expected two children at each inner node" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["predict", "eval", "inspect", "export", "serve"])
@@ -97,7 +97,7 @@ def test_a_program_of_a_script_reads_lines_of_json(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(sys, "stdin", io.StringIO('{"x": [0, 9]}\n{"x": [1]}\n'))
     assert main(["predict", str(tmp_path / "own")]) == 2
     told = capsys.readouterr()
-    assert "at example 1 ['x']: expected float32[2]" in told.err
+    assert "error: standard input:2 model Vector(2, 'float32') ['x']: expected float32[2]" in told.err
     monkeypatch.setattr(sys, "stdin", io.StringIO('{"x": [0, 9]}\n'))
     assert main(["predict", str(tmp_path / "own")]) == 0
     assert json.loads(capsys.readouterr().out)["label"] == "yes"

@@ -1,11 +1,21 @@
 """Records by the command: their schema, parts, a training that reads its own options, and odd ones told apart."""
 
+import gzip
+import io
 import json
+import sys
+from decimal import Decimal
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+import foldbatch as fb
 from foldbatch.cli import main
+from foldbatch.errors import UnlikeSamplesWarning
 from foldbatch.serve import service
 
 
@@ -62,6 +72,7 @@ def test_options_that_cannot_matter_and_doubtful_labels_are_asked_about(orders, 
     assert "task.kind: expected number or class, found 40 different whole numbers" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore::foldbatch.errors.UnlikeSamplesWarning")
 def test_odd_records_are_counted_and_refused_on_demand(orders, capsys):
     options = ["--data.label", "ok", "--data.leave_out", "id", "--model.list_pooling", "sum"]
     assert main([*TRAIN, *options, "--model.hidden", "4", "--folder", "run", "--train.epochs", "1"]) == 0
@@ -75,8 +86,140 @@ def test_odd_records_are_counted_and_refused_on_demand(orders, capsys):
     assert "2 records unlike those of training (fields that training had not: aeg, tags[].j)" in shown.err
     (orders / "one.jsonl").write_text("5\n")
     assert main(["predict", "run", "one.jsonl"]) == 0
-    assert "1 record unlike those of training; in 1 nothing was known" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert (
+        "1 record unlike those of training (kinds of values that training had not: record (number))" in told
+    )
+    assert "; in 1 nothing was known" in told
     served = service.load(orders / "run", "numpy").predict([5, {"aeg": 1}, {"age": 3}], nodes=False)
     assert ["warning" in told for told in served] == [True, True, False]
     assert main(["predict", "run", "new.jsonl", "--strict"]) == 2
-    assert "new.jsonl, record 1: expected fields that training had, found nothing" in capsys.readouterr().err
+    message = "new.jsonl:1: expected fields and kinds of values that training had, found a number at record"
+    assert message in capsys.readouterr().err
+
+
+def test_labels_come_back_as_they_were_given(orders, capsys):
+    rows = [json.loads(line) for line in Path("orders.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["ok"] = row["ok"] == "yes"
+    Path("orders.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--data.label", "ok", "--data.leave_out", "id", "--model.hidden", "4", "--train.epochs", "2"]
+    assert main([*TRAIN, *options, "--folder", "run"]) == 0
+    capsys.readouterr()
+    assert main(["train", "--folder", "run", "--resume", "--train.epochs", "3", "--no-gain"]) == 0
+    assert main(["eval", "run", "orders.jsonl", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out.splitlines()[-1])["classes"]) == {"false", "true"}
+    assert main(["predict", "run", "orders.jsonl"]) == 0
+    shown = capsys.readouterr()
+    told = [json.loads(line) for line in shown.out.splitlines()]
+    assert all(type(one["label"]) is bool for one in told)
+    assert all(set(one["probabilities"]) == {"false", "true"} for one in told)
+    assert not shown.err  # a record may hold its label, and what training left out
+    (in_python, *_) = fb.load("run/model.safetensors", backend="numpy").predict(rows)
+    assert in_python["label"] is told[0]["label"]
+    assert set(in_python["probabilities"]) == {False, True}
+    served = service.load(orders / "run", "numpy").predict(rows, nodes=False)
+    assert json.loads(msgspec.json.encode(served)) == told
+
+
+NUMBERS = st.integers(-99, 99) | st.floats(-9, 99)
+KEYS = st.lists(st.integers(0, 2), max_size=3)
+SPELLINGS = st.sampled_from([np.float64, Decimal, np.array])
+
+
+@given(st.lists(st.tuples(NUMBERS, KEYS, SPELLINGS), min_size=9, max_size=9))
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_command_python_and_server_answer_alike(trained, capsys, drawn):
+    """For values of JSON and their spellings in Python."""
+    plain = [{"age": age, "tags": [{"k": key} for key in keys]} for age, keys, _ in drawn]
+    spelled = [
+        {"age": spelling(age), "tags": tuple({"k": np.int16(key)} for key in keys)}
+        for age, keys, spelling in drawn
+    ]
+    folder, program, served = trained
+    (folder / "some.jsonl").write_text("".join(json.dumps(record) + "\n" for record in plain))
+    capsys.readouterr()
+    assert main(["predict", str(folder / "run"), str(folder / "some.jsonl"), "--backend", "numpy"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert program.predict(spelled) == program.predict(plain) == told
+    assert served.predict(json.loads(json.dumps(plain)), nodes=False) == told
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    rows = [{"age": n, "tags": [{"k": n % 3}], "label": ["no", "yes"][n % 2]} for n in range(40)]
+    (folder / "orders.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--model.hidden", "4", "--train.epochs", "1", "--folder", str(folder / "run")]
+    train = [*TRAIN[:3], "--data.train", str(folder / "orders.jsonl"), "--no-gain"]
+    assert main([*train, *options]) == 0
+    program = fb.load(folder / "run/model.safetensors", backend="numpy")
+    return folder, program, service.load(folder / "run", "numpy")
+
+
+def test_kinds_that_training_did_not_have_are_told_by_command_and_server(trained, capsys):
+    folder, *_ = trained
+    (folder / "new.jsonl").write_text('{"age": "36", "tags": [3]}\n{"age": 3}\n')
+    assert main(["predict", str(folder / "run"), str(folder / "new.jsonl")]) == 0
+    message = "1 record unlike those of training (kinds of values that training had not: age (text), tags[] (number))"
+    assert capsys.readouterr().err.startswith(f"warning: {message}; --strict")
+    assert main(["predict", str(folder / "run"), str(folder / "new.jsonl"), "--strict"]) == 2
+    assert "new.jsonl:1: expected fields and kinds of values that training had" in capsys.readouterr().err
+    with pytest.warns(UnlikeSamplesWarning) as caught:
+        told = service.load(folder / "run", "numpy").predict([{"age": "36"}, {"age": 3}], nodes=False)
+    assert len(caught) == 1
+    assert told[0]["warning"].endswith("found a text at age")
+    assert "warning" not in told[1]
+
+
+def test_an_example_that_fails_is_named_by_file_and_line(tmp_path, capsys, monkeypatch):
+    fb.compile(fb.GetItem("x") >> fb.Vector(2)).save(tmp_path / "own", notes={"classes": ["no", "yes"]})
+    lines = ['{"x": [0, 9]}'] * 699 + ["", '{"x": [1]}']
+    (tmp_path / "many.jsonl").write_text("\n".join(lines))
+    assert main(["predict", str(tmp_path / "own"), str(tmp_path / "many.jsonl")]) == 2
+    assert (
+        f"error: {tmp_path}/many.jsonl:701 model Vector(2, 'float32') ['x']: expected"
+        in capsys.readouterr().err
+    )
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines[690:])))
+    assert main(["predict", str(tmp_path / "own")]) == 2
+    assert "error: standard input:11 model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_labels_that_are_wrong_are_named_by_file_and_line(orders, capsys, ending):
+    text = Path("orders.jsonl").read_text().replace("\n", "\n\n", 3)
+    opener = gzip.open if ending else open
+    for rows, message in (
+        (text + '{"age": 3}\n', r"44: expected an object with 'ok' on each line"),
+        (text + '{"ok": 1.5}\n', r"44: expected the name of a class as label, found float 1.5"),
+    ):
+        with opener(f"odd.jsonl{ending}", "wt") as file:
+            file.write(rows)
+        given = [
+            "train",
+            "--data.format",
+            "jsonlines",
+            "--data.train",
+            f"odd.jsonl{ending}",
+            "--data.label",
+            "ok",
+        ]
+        assert main([*given, "--no-gain"]) == 2
+        assert f"odd.jsonl{ending}:{message}" in capsys.readouterr().err
+
+
+def test_a_label_that_no_record_has_is_refused(orders, capsys):
+    assert main(["data", "schema", "orders.jsonl", "--label", "okk"]) == 2
+    assert (
+        "expected a key of its records: id, age, tags, ok, found 'okk' (did you mean 'ok'?)"
+        in capsys.readouterr().err
+    )
+    assert main(["data", "schema", "orders.jsonl"]) == 0
+    assert "note" not in capsys.readouterr().out
+    Path("dates.jsonl").write_text("".join(f'{{"day": "2024-05-{n:02}", "n": {n}}}\n' for n in range(1, 9)))
+    assert main(["data", "schema", "dates.jsonl"]) == 0
+    assert (
+        "note: texts of dates or numbers, such as day, are read as any text is, by n-grams"
+        in capsys.readouterr().out
+    )

@@ -31,7 +31,8 @@ def test_options_become_limits(monkeypatch):
     )
     monkeypatch.setattr(serve, "find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "foldbatch.serve.running", running)
-    monkeypatch.setattr("foldbatch.serve.service.Service", lambda *arguments: arguments)
+    service = SimpleNamespace(model=SimpleNamespace(schema=None))
+    monkeypatch.setattr("foldbatch.serve.service.Service", lambda *arguments: service)
     assert main(["serve", "m", "--batch-nodes", "77", "--deadline", "0.5", "--grace", "3"]) == 0
     ((limits, options),) = calls
     assert (limits.batch_nodes, limits.deadline, options["grace"]) == (77, 0.5, 3.0)

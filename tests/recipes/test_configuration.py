@@ -217,9 +217,9 @@ def test_a_file_that_the_format_does_not_read_is_refused(name, likely):
 def test_trees_that_are_not_binary_are_named(tmp_path, tree, count):
     (tmp_path / "t.txt").write_text(f"(X (S a) (S b))\n{tree}\n")
     given = {"data__format": "brackets", "data__train": tmp_path / "t.txt"}
-    message = f"data.train, tree 2: expected two children at each inner node, found a node with {count}"
+    message = f"t.txt:2: expected two children at each inner node, found a node with {count}"
     with pytest.raises(ReadError, match=message):
         read_dataset(configured(**given))
-    with pytest.raises(ReadError, match="t.txt, tree 2: expected two children"):
+    with pytest.raises(ReadError, match="t.txt:2: expected two children"):
         read_labelled(tmp_path / "t.txt", configured(**given), ["S", "X"])
     assert len(read_dataset(configured(**given, model__name="child_sum")).train) == 2

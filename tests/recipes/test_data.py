@@ -4,7 +4,7 @@ import pytest
 
 from foldbatch.errors import FoldbatchError
 from foldbatch.recipes.configuration import read_configuration
-from foldbatch.recipes.data import numbered, read_dataset, read_labelled, task_kind
+from foldbatch.recipes.data import Origin, numbered, read_dataset, read_labelled, task_kind
 from foldbatch.trees import parse_brackets
 
 
@@ -26,9 +26,7 @@ def test_labels_of_brackets_are_numbered_in_their_order(tmp_path):
     assert dataset.classes == ("-2", "9", "10")
     assert dataset.train[0].labels == (1, 0, 2)
     (tmp_path / "d.txt").write_text("(10 (9 a) (8 b))\n")
-    with pytest.raises(
-        FoldbatchError, match=r"d.txt, example 1: expected a class of the training part: -2, 9, 10"
-    ):
+    with pytest.raises(FoldbatchError, match=r"d.txt:1: expected a class of the training part: -2, 9, 10"):
         read_labelled(tmp_path / "d.txt", configuration, dataset.classes)
 
 
@@ -46,16 +44,16 @@ def test_classes_that_only_training_has_stand_aside(monkeypatch):
 
 
 def test_classes_and_numbers_of_pairs():
-    assert numbered([("x", "b"), ("y", None)], "class", ["a", "b"], "dev") == [("x", 1), ("y", None)]
-    assert numbered([("x", 2.5), ("y", None)], "number", [], "dev") == [("x", 2.5), ("y", None)]
+    assert numbered([("x", "b"), ("y", None)], "class", ["a", "b"], Origin("dev")) == [("x", 1), ("y", None)]
+    assert numbered([("x", 2.5), ("y", None)], "number", [], Origin("dev")) == [("x", 2.5), ("y", None)]
     with pytest.raises(FoldbatchError, match="dev, example 1: expected a number as label, found 'high'"):
-        numbered([("x", "high")], "number", [], "dev")
+        numbered([("x", "high")], "number", [], Origin("dev"))
 
 
 def test_a_label_that_training_lacks_is_named():
     tree = parse_brackets("(good (x a) (x b))")
     with pytest.raises(FoldbatchError, match="found 'x'"):
-        numbered([(tree, None)], "nodes", ["good"], "dev")
+        numbered([(tree, None)], "nodes", ["good"], Origin("dev"))
 
 
 def test_the_task_suits_model_and_format():

@@ -105,7 +105,7 @@ CHANGES = {
     "no class": lambda notes, arrays: notes.update(classes=[]),
     "few classes": lambda notes, arrays: notes.update(classes=["good"]),
     "equal classes": lambda notes, arrays: notes.update(classes=["good", "good"]),
-    "numbers as classes": lambda notes, arrays: notes.update(classes=[0, 1]),
+    "numbers as classes": lambda notes, arrays: notes.update(classes=[0.5, 1.5]),
     "task 7": lambda notes, arrays: notes.update(task=7),
     "task number": lambda notes, arrays: notes.update(task="number"),
     "task number without classes": lambda notes, arrays: notes.update(task="number", classes=[]),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.errors import ExampleError, ReadError
-from foldbatch.trees import Tree, python_tree, read_json_trees, write_json
+from foldbatch.trees import Tree, python_tree, read_json, read_json_trees, read_jsonlines, write_json
 from foldbatch.trees.formats import FORMATS, TRAINABLE, structures_of
 from foldbatch.trees.pyast import random_expressions
 
@@ -197,7 +197,6 @@ def test_a_chain_deeper_than_the_recursion_limit_is_flattened():
         ("a\0b", "a.py:1:1: expected Python source, found source code string cannot contain null bytes"),
         ("'\ud800'", "a.py:1:1: expected Python source, found 'utf-8' codec can't encode"),
         (b"\xff = 1", "a.py:1:1: expected Python source"),
-        ("a + " * 10 * DEPTH + "a", "a.py:1:1: expected nesting that Python can parse, found deeper nesting"),
         ("-" * DEPTH + "1", "a.py:1:1: expected nesting that Python can parse, found deeper nesting"),
         ("(" * 1000 + ")" * 1000, "too many nested parentheses"),
     ],
@@ -272,3 +271,33 @@ def test_damaged_lines_are_read_or_refused(tmp_path_factory, damage, at):
             list(reader(path))
         except ReadError as error:
             assert re.search(r":\d+:\d+", error.where)
+
+
+MARK = "\ufeff"
+
+
+def test_a_byte_order_mark_at_the_beginning_is_no_part_of_a_text(tmp_path):
+    assert python_tree(f"{MARK}x = 1") == python_tree("x = 1") == python_tree(f"{MARK}x = 1".encode())
+    for name, format_ in FORMATS.items():
+        if format_.structures is not None and isinstance(format_.sample, str):
+            read = [
+                [structure for _, structure in format_.structures(iter(text.splitlines(True)), "x")]
+                for text in (format_.sample, MARK + format_.sample)
+            ]
+            assert read[0] == read[1], name
+    text = f'{MARK}{{"a": 1}}'
+    assert list(read_jsonlines([text])) == [read_json([text])] == [{"a": 1}]
+    (tmp_path / "a.jsonl").write_text(text)
+    assert list(read_jsonlines(tmp_path / "a.jsonl")) == [{"a": 1}]
+
+
+def test_long_sums_of_python_are_parsed_where_the_version_can():
+    terms = 4000
+    try:
+        tree = python_tree("+".join(["a"] * terms))
+    except ReadError as error:
+        assert sys.version_info[:2] == (3, 12)
+        assert "3.12" in error.fix
+    else:
+        assert tree.size == 2 * terms + 1
+        assert sys.getrecursionlimit() < terms

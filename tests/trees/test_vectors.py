@@ -153,3 +153,19 @@ def test_the_words_of_the_treebank_are_covered(data_folder):
     assert coverage.found + coverage.lowered + coverage.missing == len(table)
     assert coverage.missing < 0.1 * len(table)
     assert coverage.lowered > 0
+
+
+def test_tabs_and_aligned_columns_stand_between_numbers_too():
+    expected = {"the": [0.25, 0.5], "a": [1.0, 2.0]}
+    for lines in (
+        ["the\t0.25 0.5", "a\t1 2"],
+        ["the\t0.25\t0.5\t", "a\t1\t2"],
+        ["the  0.25 0.5", "a    1 2"],
+    ):
+        vectors = read_vectors(lines)
+        assert dict(zip(vectors.words, vectors.matrix.tolist(), strict=True)) == expected
+
+
+def test_underscores_in_numbers_are_refused():
+    with pytest.raises(ReadError, match=r"lines:2:1: expected numbers, found '1_0 2'; write numbers without"):
+        read_vectors(["a_b 1.0 2.0", "b 1_0 2"])
