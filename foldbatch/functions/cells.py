@@ -243,7 +243,7 @@ class Signature:
 
     @cached_property
     def outline(self) -> tuple[Spec, ...] | None:
-        """What signatures have in common that differ in forms of arrays; None where nothing holds an array."""
+        """The specs that signatures of other array forms share; None if no argument holds an array."""
         return tuple(self.shapeless.values()) if forms_in(self.specs) else None
 
     def _noting(self, otherwise: str, names: dict[str, str]) -> Iterator[str]:
@@ -353,7 +353,8 @@ class CellFunction:
         # by static arguments, where there are any: signatures, and what `call` leaves their calls to
         self._groups: dict[Any, list[Signature]] = {}
         self._variants: dict[Any, Callable[..., Any]] = {}
-        # of signatures that differ in forms of arrays alone, where there are many: by what they have in common
+        # of signatures that differ in forms of arrays alone, where there are many: by what they have in
+        # common
         self._tables: dict[Any, FormTable] = {}
         # of what no function of the user's is decorated for, what it was made of
         self.origin: tuple[Any, ...] | None = None
@@ -510,7 +511,7 @@ class CellFunction:
         return self._named(_code(f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines)))
 
     def _by_outline(self, signatures: Sequence[Signature]) -> Iterable[list[Signature]]:
-        """Return signatures in groups that differ in forms of arrays alone, in the order of the first ones."""
+        """Group signatures that differ in forms of arrays alone, in the order of their first ones."""
         groups: dict[Any, list[Signature]] = {}
         for signature in signatures:
             key = signature if signature.outline is None else self._common(signature)
@@ -760,13 +761,13 @@ def cell(function: Callable[..., Any]) -> Any:
     In a plain Python function that is given to `foldbatch.compile` (a *walk*) a call of it is noted, and
     yields values; all its calls in a batch run together. In another cell it is an ordinary call.
 
-    The function is run once for each structure, on symbolic tensors. Arguments may be values, numbers
-    and arrays of the example, None, tuples, dicts and dataclasses of these, and lists of values. A list may
-    have any length: in the function, its elements lie along a ragged axis, for `ops.segment_sum` and the
-    layers that take sequences. Keyword-only arguments are static: each value of them makes a cell of its own.
-    Other objects may be labels of metrics. An annotation says what a number is read as
-    (``price: "float32"``), or what the elements of a list are that may be empty
-    (``children: list["float32[64]"]``); an array of any length is then a list of its rows. Methods of a `Module` can be cells, too.
+    The function is run once for each structure, on symbolic tensors. Arguments may be values, numbers and
+    arrays of the example, None, tuples, dicts and dataclasses of these, and lists of values. A list may have
+    any length: in the function, its elements lie along a ragged axis, for `ops.segment_sum` and the layers
+    that take sequences. Keyword-only arguments are static: each value of them makes a cell of its own. Other
+    objects may be labels of metrics. An annotation says what a number is read as (``price: "float32"``), or
+    what the elements of a list are that may be empty (``children: list["float32[64]"]``); an array of any
+    length is then a list of its rows. Methods of a `Module` can be cells, too.
 
     Args:
         function: takes and returns tensors, with `foldbatch.ops`, operators and layers.

@@ -244,7 +244,7 @@ def form_of(array: Any) -> tuple[tuple[int, ...], str]:
 
 
 def row_type(hint: Any) -> TensorType | None:
-    """Return what an annotation says of the elements of a list, such as rows of an array can be; else None."""
+    """Return the type of the elements of a list, or of an array's rows, by an annotation; else None."""
     is_list = isinstance(hint, list) and len(hint) == 1 and isinstance(hint[0], TensorType)
     return hint[0] if is_list else None
 
