@@ -1,7 +1,7 @@
 """Wire tables: integers by which one compiled call checks the calls that walks noted, and packs them.
 
-The tables say which outputs each operand may read (the wires that are known), and which arguments of each cell
-the model has kept. `foldbatch.engines.llvm.integer_loops.noted` reads them.
+The tables say which outputs each operand may read (the wires that are known), and which arguments of each
+cell the model has kept. `foldbatch.engines.llvm.integer_loops.noted` reads them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ EXAMPLES, START, SEEN, ENDS = range(4)
 # and the arrays that the records point to.
 CALLED, PARTS, OUTPUTS, IN_RESULTS, KEPT, KEPT_LISTS, CELLS = range(7)
 # The record of a called cell: how many operands and lists it reads, and outputs it yields; the number of its
-# first part and of its first output; offsets of its wires (a flag for each operand and output of all cells) and
-# of its lists (two numbers each: members, and the offset of their wires); the width of a call in the model; and
-# the offset of the places of its outputs.
+# first part and of its first output; offsets of its wires (a flag for each operand and output of all cells)
+# and of its lists (two numbers each: members, and the offset of their wires); the width of a call in the
+# model; and the offset of the places of its outputs.
 OPERANDS, LISTS, YIELDS, PART, OUTPUT, WIRES, LIST, WIDTH, PLACES, CELL = range(10)
-# The record of a cell of the model: its number, the arguments that it has, how many of these are operands, and
-# the offset of their numbers.
+# The record of a cell of the model: its number, the arguments that it has, how many of these are operands,
+# and the offset of their numbers.
 NUMBER, ARGUMENTS, NUMBERED, ARGUMENT, LEFT = range(5)
 
 

@@ -192,8 +192,8 @@ def _by_component(
 ) -> RunOrder:
     """Plan one component after the other, that of one cell by its levels.
 
-    `plan_component` plans a component of several cells: it returns the group of each call per cell, the turns,
-    and the choice with its reason, if there was one; `alone` is the reason where there was none.
+    `plan_component` plans a component of several cells: it returns the group of each call per cell, the
+    turns, and the choice with its reason, if there was one; `alone` is the reason where there was none.
     """
     groups, sizes = list(trace.levels), [0] * len(cells)
     phases, reasons = [], []

@@ -22,7 +22,7 @@ Columns: TypeAlias = "Sequence[Sequence[NDArray[Any]]]"  # by cell
 
 @dataclass(eq=False, slots=True)
 class Few:
-    """The calls of a small batch before they become a trace, in lists or packed, for who may run them at once."""
+    """The calls of a small batch before they become a trace, in lists or packed."""
 
     packed: Ints | None  # the packed trace, in the place of lists
     lists: Sequence[list[Any]]  # rows of each cell, number by number, and elements of each sequence argument

@@ -70,7 +70,7 @@ def wholes_of(schedule: Schedule) -> set[int]:
 
 
 def shape_of(schedule: Schedule, cells: Sequence[CellSignature]) -> Shape:
-    """Return the shape of a batch, given its schedule: steps, operands read as slices, and rows beside them."""
+    """Return the shape of a scheduled batch: its steps, operands read as slices, and rows beside these."""
     items = []
     for k, stages, start, stop in schedule.steps:
         segments = schedule.cells[k].segments if is_level(stages) else ()

@@ -125,7 +125,7 @@ def _stand_in(
 
 
 def _steps(cells: tuple[CellSignature, ...], bounds: Sequence[list[int]], plan: RunOrder) -> list[Step]:
-    """Return the steps of a plan in order; `bounds` has, per cell, the first rank of each turn, and the end."""
+    """Return the steps of a plan; `bounds` has, per cell, the first rank of each turn, and the end."""
     steps: list[Step] = []
     for phase in plan.phases:
         members = phase.cells

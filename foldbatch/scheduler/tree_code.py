@@ -25,10 +25,10 @@ INVOKE, RETURN = 14, 15  # place frame count slot.. count slot.. | count (slot m
 NUMBER, CALL = 16, 17
 LONGEST = 6  # words that are read of each instruction before it is known
 
-# The header of a batch: the number of trees, numbers a call takes, calls an example may make, values after which
-# no further tree is read, slots of the first function, cells, lists that cells read, results, the length of
-# tables by arity, the capacities for nodes, visits, values and numbers in lists, and the end of the stack.
-# Behind it: the first node of each tree, and the end; and the node at which each tree's walk begins.
+# The header of a batch: the number of trees, numbers a call takes, calls an example may make, values after
+# which no further tree is read, slots of the first function, cells, lists that cells read, results, the
+# length of tables by arity, the capacities for nodes, visits, values and numbers in lists, and the end of the
+# stack. Behind it: the first node of each tree, and the end; and the node at which each tree's walk begins.
 (
     TREES,
     WIDTH,
@@ -46,9 +46,10 @@ LONGEST = 6  # words that are read of each instruction before it is known
     STACK,
     STARTS,
 ) = range(15)
-# The record of a cell: the count and capacity of its calls, offset and length of its rows, offsets of levels and
-# data, its component (-1 for none), its first list, the number of feeds that are single integers, and of data
-# that are noted. The record of a list: count and capacity of its elements, their offset, and their width.
+# The record of a cell: the count and capacity of its calls, offset and length of its rows, offsets of levels
+# and data, its component (-1 for none), its first list, the number of feeds that are single integers, and of
+# data that are noted. The record of a list: count and capacity of its elements, their offset, and their
+# width.
 COUNT, LIMITED, ROWS, ROW, LEVELS, DATA, SCOPE, LIST, FEEDS, NOTED, CELL = range(11)
 ELEMENTS, ELEMENTS_LIMITED, ELEMENTS_AT, ELEMENT, SEQUENCE = range(5)
 REFUSED = -1  # the result where the Python program must run instead; below it, ``-2 - arity`` has no table
@@ -82,9 +83,10 @@ def traced(
 ) -> int:
     """Run the code on the trees of a batch; return how many were read, or why the program must run.
 
-    `tables` are the cases by arity, `tests` those by node. `cell_table` has the records of cells and lists, whose
-    counts grow. `memory` and `stack` are scratch; `out` gets the packed trace (`joined`), and `report` the
-    first value of each example, and the end, the number of calls and elements after each example, and results.
+    `tables` are the cases by arity, `tests` those by node. `cell_table` has the records of cells and lists,
+    whose counts grow. `memory` and `stack` are scratch; `out` gets the packed trace (`joined`), and `report`
+    the first value of each example, and the end, the number of calls and elements after each example, and
+    results.
     """
     total, examples = batch[NODES], batch[TREES]
     cells, lists, results = batch[CELLS], batch[LISTS], batch[RESULTS]
