@@ -430,7 +430,7 @@ class CudaRun:
                 if (k, i) in self.arranged.packed.sums or not len(self.ready.batch.schedule.cells[k].order):
                     continue
                 self._status.look()  # first at whether they are in range
-                plan = plan_of(self._left(k, sums.ids).reshape(-1).astype(np.int64))
+                plan = plan_of(self._written_rows(k, sums.ids).reshape(-1).astype(np.int64))
                 type_, held = sums.parameter.type, self.device.put(plan)
                 rows = plan[1 : 1 + plan[0]].astype(np.int64)
                 target = self.device.empty((len(rows), *type_.shape[1:]), type_.dtype)
@@ -444,7 +444,7 @@ class CudaRun:
                 sparse = DeviceRows(rows, target, type_.shape, places)  # type: ignore[arg-type]
                 parts.setdefault(sums.parameter, []).append(sparse)
 
-    def _left(self, k: int, binding: Any) -> Array:
+    def _written_rows(self, k: int, binding: Any) -> Array:
         """Return what a cell's kernels left in a kept buffer: ``[rows, *shape]``."""
         bound, axis = self.ready.phase.bound, self.model.cells[k].training.kept[binding.key].axis
         rows = kept_rows(self.ready.batch.schedule, self.model, k, axis)
