@@ -214,7 +214,7 @@ def walk(type_: Type, terminals: Iterator[Any], tensor: Callable[[int], Any]) ->
         case VoidType():
             return None
         case TupleType(items):
-            return type_.made([walk(item, terminals, tensor) for item in items])
+            return type_.value_of([walk(item, terminals, tensor) for item in items])
         case BroadcastType(element):
             return itertools.repeat(walk(element, terminals, tensor))
         case TensorType():

@@ -44,6 +44,7 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
 
 
 def _make(bound: Bound) -> Kernels:
+    """Return the kernels of bound routines: generated functions, and the walk that calls them."""
     kernels = [
         load_kernel(routine, f"{bound.model.cells[key.cell].name} {routine.name}")
         for key, routine in zip(bound.keys, bound.routines, strict=True)
