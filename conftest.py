@@ -1,16 +1,13 @@
 """What is not collected: modules that import what is not installed; and Ctrl-C, as in a terminal."""
 
-import os
 import signal
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
 import tests.backends  # noqa: F401 - enters the engine that runs the GPU's kernels on the CPU
-from tests import once
 from tests.ptx import needed
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so begins a shell's background job, and tests send it
@@ -39,9 +36,3 @@ for library, rooms in AROUND.items():
 def _names(doctest_namespace: dict[str, object]) -> None:
     """Examples in docstrings call the package `fb`, and NumPy `np`."""
     doctest_namespace.update(fb=fb, np=np)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Leave out what a run passed that the environment names."""
-    if path := os.environ.get(once.VARIABLE):
-        config.pluginmanager.register(once.Passed(Path(path)))

@@ -9,43 +9,14 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from benchmarks import (
-    compiler_tables,
-    deciding,
-    doors,
-    figures,
-    fold_paper_tables,
-    functions,
-    growth,
-    one,
-    planning,
-    policies,
-    schedule,
-    sequences,
-    sst_tables,
-    zoo,
-)
+from benchmarks import deciding, figures, one, sequences, sst_tables
 from benchmarks.case import Case
 from benchmarks.figures import plot_file
 from benchmarks.machine import machine
 from foldbatch.errors import FoldbatchError
 from foldbatch.system.files import output_file, write_whole
 
-CASES: tuple[Case, ...] = (
-    sst_tables.CASE,
-    sequences.CASE,
-    one.CASE,
-    fold_paper_tables.CASE,
-    *growth.CASES,
-    zoo.CASE,
-    policies.CASE,
-    planning.CASE,
-    compiler_tables.CASE,
-    deciding.CASE,
-    schedule.CASE,
-    functions.CASE,
-    doors.CASE,
-)
+CASES: tuple[Case, ...] = (sst_tables.CASE, sequences.CASE, one.CASE, deciding.CASE)
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m benchmarks") -> int:

@@ -18,7 +18,6 @@ from rich.table import Table
 
 import foldbatch as fb
 from benchmarks.case import Case
-from benchmarks.deciding_split import split, without_tensors
 from benchmarks.deciding_walks import ours, walks, weights
 from benchmarks.figures import Figure, new_figure
 from benchmarks.options import add_backend, add_batch, add_data, add_repeats, positive, trees_of
@@ -27,7 +26,7 @@ from foldbatch.types import BackendName
 
 WORDS = 500
 TURNS = 20  # of two programs, a repeat
-ONE_BY_ONE, MASKED, DYNET = PEERS = "PyTorch one by one", "PyTorch masked", "DyNet one by one"
+ONE_BY_ONE, MASKED = PEERS = "PyTorch one by one", "PyTorch masked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,6 @@ class Row:
         ours: the CPU milliseconds of a batch.
         ratios: by peer, how many times ours it took, in the median of batches.
         agree: by peer, the share of examples with the same result; of a training step, of losses within 1e-4.
-        split: the CPU milliseconds of each part of a known batch.
     """
 
     task: str
@@ -48,7 +46,6 @@ class Row:
     ours: tuple[float, float]
     ratios: dict[str, tuple[float, float]]
     agree: dict[str, float]
-    split: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +57,7 @@ class Outcome:
 
 
 def measured(
-    task: str,
-    own: Callable[[Any], Any],
-    peers: dict[str, Callable[[Any], Any]],
-    batches: Sequence[Any],
-    split: Callable[[], dict[str, float]],
+    task: str, own: Callable[[Any], Any], peers: dict[str, Callable[[Any], Any]], batches: Sequence[Any]
 ) -> Row:
     """Time ours and peers by turns, on a batch after the other; the first one warms ours up."""
     for _ in range(3):
@@ -91,7 +84,7 @@ def measured(
         own(batches[0])
     taken = 1e3 * median(mine[0]), 1e3 * median(mine[1])
     means = {name: float(np.mean(shares)) for name, shares in agree.items()}
-    return Row(task, rounds.call_count, taken, ratios, means, split())
+    return Row(task, rounds.call_count, taken, ratios, means)
 
 
 def _agreement(a: Any, b: Any) -> float:
@@ -140,19 +133,13 @@ def as_pairs(tree: Any) -> Any:
 
 
 def run(
-    batches: Sequence[Sequence[Any]],
-    hidden: Sequence[int],
-    repeats: int,
-    backend: BackendName,
-    *,
-    only: Sequence[str] = (),
+    batches: Sequence[Sequence[Any]], hidden: Sequence[int], backend: BackendName, *, only: Sequence[str] = ()
 ) -> list[Row]:
     """Measure all tasks on batches, each of which is new to ours.
 
     Args:
         batches: of trees, as nested pairs of numbers; the first one warms ours up.
         hidden: sizes of states; decoding and the halting loop take all, others the first.
-        repeats: how often the parts of a batch are timed.
         backend: of ours.
         only: the tasks wanted; all by default.
     """
@@ -174,9 +161,7 @@ def run(
             continue
         for size in hidden if name in ("decode", "halting") else hidden[:1]:
             values = weights(size, WORDS)
-            tensors = ours(values)
-            walk, bare = (walks(t, size)[name] for t in (tensors, without_tensors(tensors)))
-            program = fb.compile(walk, backend, threads=1)
+            program = fb.compile(walks(ours(values), size)[name], backend, threads=1)
             trains = name in ("halting", "adaptive")
             peers: dict[str, Callable[[Any], Any]] = {}
             if find_spec("torch"):
@@ -190,13 +175,8 @@ def run(
                     peers[MASKED] = peer.padded_beams
                 if name == "halting":
                     peers[MASKED] = peer.masked_halting
-            if find_spec("dynet") and name == "halting":
-                from benchmarks.deciding_dynet import DynetHalting  # noqa: PLC0415 - optional
-
-                peers[DYNET] = DynetHalting(values, size).train
             own = partial(_loss if trains else _results, program)
-            parts = partial(split, partial(own, examples[0]), walk, bare, examples[0], repeats)
-            rows.append(measured(f"{name}, {size}", own, peers, examples, parts))
+            rows.append(measured(f"{name}, {size}", own, peers, examples))
     return rows
 
 
@@ -212,7 +192,7 @@ def _run(options: Namespace) -> Outcome:
     trees, _ = trees_of(options, options.batch * (options.repeats + 1))
     pairs = [as_pairs(tree) for tree in trees]
     batches = [pairs[i : i + options.batch] for i in range(0, len(pairs), options.batch)]
-    rows = run(batches, options.hidden, options.repeats, options.backend, only=options.only)
+    rows = run(batches, options.hidden, options.backend, only=options.only)
     some = {len(part): part for part in (batches[0][:1], batches[0])}
     return Outcome(rows, {n: unread(part, options.repeats, options.backend) for n, part in some.items()})
 
@@ -241,15 +221,9 @@ def _tables(outcome: Outcome) -> list[RenderableType]:
         agree = ", ".join(f"{share:.0%}" for share in row.agree.values())
         new, known = row.ours
         table.add_row(row.task, str(row.rounds), f"{new:.1f} ({known:.1f})", *ratios, agree)
-    parts = Table(title="Where the time of a known batch goes, ms of CPU")
-    parts.add_column("part")
-    for row in rows:
-        parts.add_column(row.task, justify="right")
-    for part in rows[0].split if rows else ():
-        parts.add_row(part, *[f"{row.split[part]:.2f}" for row in rows])
     ratios = [f"{ratio:.3f}x ({n} examples)" for n, ratio in outcome.unread.items()]
     nothing = f"A walk that reads no number takes {', '.join(ratios)} of what it takes where none can be read"
-    return [table, "1.50x: the peer takes 1.5 times our CPU time", parts, nothing]
+    return [table, "1.50x: the peer takes 1.5 times our CPU time", nothing]
 
 
 def _as_dict(outcome: Outcome) -> dict[str, Any]:
@@ -270,7 +244,7 @@ def _figure(outcome: Outcome) -> Figure:
 
 CASE = Case(
     "deciding",
-    "walks whose next step depends on computed numbers, beside PyTorch one by one and with masks, and DyNet",
+    "walks whose next step depends on computed numbers, beside PyTorch one by one and with masks",
     _add_arguments,
     _run,
     _tables,

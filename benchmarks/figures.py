@@ -65,11 +65,9 @@ def new_figure(rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
     return figure, figure.subplots(rows, columns, squeeze=False).reshape(-1).tolist()
 
 
-def log_axes(axes: Axes, x: str, y_label: str, *, y: bool = True) -> None:
-    """Label axes, count x (and y) in powers of ten, and tell lines apart by a legend."""
-    axes.set(xscale="log", xlabel=x, ylabel=y_label)
-    if y:
-        axes.set_yscale("log")
+def log_axes(axes: Axes, x_label: str, y_label: str) -> None:
+    """Label both axes, make them logarithmic, and add a grid and a legend."""
+    axes.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
 

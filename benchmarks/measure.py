@@ -1,14 +1,13 @@
-"""Timing: what is compared is run in turn, in one process, and medians are kept.
+"""The timing of repeated runs: a median, with the first and third quartile.
 
-Machines are shared and drift; a ratio of medians from interleaved runs survives that, a figure
-from one run does not.
+Machines are shared and drift. The ratio of two medians survives that if the runs took turns; the ratio of two
+single runs does not.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -25,18 +24,6 @@ class Timing:
     def spread(self) -> float:
         """Half the distance of the quartiles, as a share of the median."""
         return (self.high - self.low) / 2 / self.median
-
-
-def interleave(tasks: Mapping[str, Callable[[], object]], repeats: int, warmup: int = 1) -> dict[str, Timing]:
-    """Run every task `repeats` times, in turn, and return the timings by name."""
-    seconds: dict[str, list[float]] = {name: [] for name in tasks}
-    for turn in range(warmup + repeats):
-        for name, task in tasks.items():
-            start = time.perf_counter()
-            task()
-            if turn >= warmup:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: timing(values) for name, values in seconds.items()}
 
 
 def timing(values: Sequence[float], parts: int = 1) -> Timing:

@@ -25,22 +25,24 @@ from rich.table import Table
 import foldbatch as fb
 from benchmarks.case import Case
 from benchmarks.contest import compare, contenders_of
-from benchmarks.doors import ID, WORDS, child_sum
 from benchmarks.figures import COLOURS, Figure, new_figure
-from benchmarks.functions import words_of
 from benchmarks.options import add_backend, add_data, add_repeats, positive, trees_of
 from benchmarks.ours import Ours
 from benchmarks.remote import Remote
 from benchmarks.sequence_ours import OurSequences, sentence_of
 from benchmarks.sst_tables import add_peers, pythons_of
 from benchmarks.task import Task
-from benchmarks.workload import unseen
+from benchmarks.workload import unseen, words_of
 from foldbatch import ops
 from foldbatch.errors import BackendError
 from foldbatch.trees import Tree
 from foldbatch.types import BackendName
 
-SMALL, ITEMS = 16, 6  # the size of states, and the items, of a record
+WORDS = 50  # of the vocabulary of records and of child-sum trees
+CLASSES = 5
+SMALL = 16  # the size of a record's states
+ITEMS = 6  # of a record
+ID = fb.Scalar("int32")
 PEERS_OF = {"tree": ("torch", "dynet", "jax"), "sentence": ("torch-lstm",)}
 
 
@@ -68,8 +70,46 @@ class Outcome:
 Turn = Callable[[], float]
 
 
-def record() -> tuple[fb.Block, Callable[[Any], Any], Callable[[random.Random], Any]]:
-    """Return a small model of records, as a block and as a plain function, and what draws a record."""
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model as a block and as a plain function of the same layers, and a function that draws an example."""
+
+    block: fb.Block
+    walk: Callable[[Any], Any]
+    draw: Callable[[random.Random], Any]
+
+
+def child_sum(size: int) -> Model:
+    """Return a child-sum Tree-LSTM over dependency trees, which classifies the root (Tai et al. 2015)."""
+    lstm, embed, out = fb.ChildSumTreeLSTM(size), fb.Embedding(WORDS, size), fb.Linear(CLASSES)
+    token = fb.ForwardDeclaration(output_type=(size, size), name="token")
+    word = fb.GetItem("word") >> ID >> embed
+    State = tuple[size, size]  # type: ignore[valid-type]
+    token.resolve_to(fb.AllOf(word, fb.GetItem("children") >> fb.Map(token())) >> lstm)
+
+    @fb.cell
+    def node(word: Any, children: list[State]) -> Any:
+        return lstm(embed(word), children)
+
+    @fb.cell
+    def root(state: Any) -> Any:
+        return out(state)
+
+    def visit(t: Any) -> Any:
+        return node(t["word"], [visit(child) for child in t["children"]])
+
+    def walk(t: Any) -> Any:
+        return root(visit(t)[0])
+
+    def draw(rng: random.Random, depth: int = 4) -> Any:
+        children = [draw(rng, depth - 1) for _ in range(rng.randrange(4) if depth else 0)]
+        return {"word": rng.randrange(WORDS), "children": children}
+
+    return Model(token() >> fb.GetItem(0) >> out, walk, draw)
+
+
+def record() -> Model:
+    """Return a small model of records: the sum of some items, each an embedding times a number."""
     embed, mix, out = fb.Embedding(WORDS, SMALL), fb.Linear(SMALL, "tanh"), fb.Linear(2)
     weighed = fb.GetItem("kind") >> ID >> embed, fb.GetItem("amount") >> fb.Scalar()
     item = fb.AllOf(*weighed) >> fb.Function(lambda kind, amount: kind * amount) >> mix
@@ -86,10 +126,10 @@ def record() -> tuple[fb.Block, Callable[[Any], Any], Callable[[random.Random], 
     def walk(r: Any) -> Any:
         return root([read(item["kind"], item["amount"]) for item in r["items"]])
 
-    def example(rng: random.Random) -> Any:
+    def draw(rng: random.Random) -> Any:
         return {"items": [{"kind": rng.randrange(WORDS), "amount": rng.random()} for _ in range(ITEMS)]}
 
-    return block, walk, example
+    return Model(block, walk, draw)
 
 
 def run(
@@ -115,31 +155,26 @@ def run(
         ("tree", "function"): _turn(walk.program, trees, unseen),
         ("sentence", "blocks"): _turn(sentence.program, sentences, deepcopy),
     }
-    block, function, example = record()
-    of_children = child_sum(hidden)
-    drawn = [[draw(rng) for _ in trees] for draw in (example, of_children.example)]
-    for model, own, examples in (
-        ("record", (block, function), drawn[0]),
-        ("child-sum", (of_children.block, of_children.walk), drawn[1]),
-    ):
-        for who, each in zip(("blocks", "function"), own, strict=True):
-            turns[model, who] = _turn(fb.compile(each, backend), examples, deepcopy)
+    for name, model in (("record", record()), ("child-sum", child_sum(hidden))):
+        examples = [model.draw(rng) for _ in trees]
+        turns[name, "blocks"] = _turn(fb.compile(model.block, backend), examples, deepcopy)
+        turns[name, "function"] = _turn(fb.compile(model.walk, backend), examples, deepcopy)
     absent: dict[str, str] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        for model, ours, batches in (
+        for kind, ours, batches in (
             ("tree", tree, [[each] for each in trees]),
             ("sentence", sentence, [[each] for each in sentences]),
         ):
-            for peer in PEERS_OF[model]:
+            for peer in PEERS_OF[kind]:
                 python = (pythons or {}).get(peer.partition("-")[0])
                 if python is None:
                     continue
                 try:
                     remote = stack.enter_context(Remote(peer, python))
-                    turns |= _peers(model, ours, hidden, batches, remote, folder / f"{peer}.npz")
+                    turns |= _peers(kind, ours, hidden, batches, remote, folder / f"{peer}.npz")
                 except BackendError as error:
-                    absent[f"{peer}, {model}"] = str(error)
+                    absent[f"{peer}, {kind}"] = str(error)
         seconds: dict[tuple[str, str], list[float]] = {key: [] for key in turns}
         for _ in range(repeats):
             for key, turn in turns.items():

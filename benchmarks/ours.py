@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.flat import FlatTree
-from benchmarks.functions import walk_of
 from benchmarks.inside import backend_name
-from benchmarks.workload import tree_lstm
+from benchmarks.workload import tree_lstm, walk_of
 from foldbatch import Program, compile
 from foldbatch.params.parameters import Gradient
 from foldbatch.train import LazyAdam

@@ -13,14 +13,17 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
-from statistics import median
+from statistics import fmean, median
 from subprocess import PIPE, run
 from typing import Any
 
+import numpy as np
+
 from benchmarks.options import add_data, positive, trees_of
-from benchmarks.scaling import ETHERNET, INFINIBAND, exchange, imbalance, interpolated
+from foldbatch.train.parallel import deal
 
 WARM = 3  # steps that are not counted
 RANKS = (2, 4, 8, 16, 32, 64)
@@ -71,18 +74,42 @@ def measure(options: Namespace) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Imbalance:
+    """The dearest share of a batch, over the mean share: 1 is perfect.
+
+    Attributes:
+        dealt: as `deal` deals, by cost.
+        counted: where ranks get equally many examples, in the order of the batch.
+    """
+
+    dealt: float
+    counted: float
+
+
+def imbalance(costs: Sequence[int], batch: int, ranks: int, batches: int = 20, seed: int = 0) -> Imbalance:
+    """Return the mean imbalance over random batches.
+
+    >>> imbalance([1] * 64, 8, 4)
+    Imbalance(dealt=1.0, counted=1.0)
+    """
+    rng = np.random.default_rng(seed)
+    dealt, counted = [], []
+    for _ in range(batches):
+        drawn = rng.choice(costs, batch, replace=False).tolist()
+        mean = sum(drawn) / ranks
+        dealt.append(max(sum(drawn[i] for i in share) for share in deal(drawn, ranks)) / mean)
+        counted.append(max(sum(drawn[rank::ranks]) for rank in range(ranks)) / mean)
+    return Imbalance(fmean(dealt), fmean(counted))
+
+
 def _rounded(found: Any) -> list[float]:
     return [round(found.dealt, 3), round(found.counted, 3)]
 
 
-def _medians(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    first = runs[0]
-    return {
-        name: {key: median(each[name][key] for each in runs) for key in value}
-        if isinstance(value, dict)
-        else median(each[name] for each in runs)
-        for name, value in first.items()
-    }
+def _medians(runs: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the median of each figure over runs that have the same figures."""
+    return {name: median(run[name] for run in runs) for name in runs[0]}
 
 
 def _launched(options: Namespace, count: int) -> dict[str, Any]:
@@ -115,9 +142,10 @@ def work(options: Namespace) -> None:
     batches = [prepared[i : i + options.batch] for i in range(0, len(prepared), options.batch)]
     optimizer = fb.train.LazyAdam()
     steps, busy, updates, computes = [], [], [], []
+    warm = 0  # bytes that were sent by the steps that are not counted
     for number, batch in enumerate(batches):
         if number == WARM:
-            parallel.sent = 0
+            warm = parallel.sent
         start, begun = time.perf_counter(), time.process_time()
         _, gradients = parallel.value_and_grad(batch)
         before = time.process_time()
@@ -129,7 +157,7 @@ def work(options: Namespace) -> None:
         before = time.process_time()
         program.value_and_grad(part)
         computes.append(time.process_time() - before)
-    sent = parallel.sent / max(1, len(batches) - WARM)
+    sent = (parallel.sent - warm) / max(1, len(batches) - WARM)
     dense = sum(g.nbytes for g in gradients.values() if not isinstance(g, fb.params.SparseRows))
     rows = [g for g in gradients.values() if isinstance(g, fb.params.SparseRows)]
     answer: dict[str, Any] = {
@@ -141,28 +169,12 @@ def work(options: Namespace) -> None:
         "dense": dense,
         "rows": sum(g.rows.nbytes + g.values.nbytes for g in rows),
     }
-    if communicator.size == 1:
-        answer["compute"] = {str(size): _compute(program, prepared, size) for size in _sizes(options.batch)}
     if communicator.rank == 0:
         print(json.dumps(answer))
 
 
-def _sizes(batch: int) -> list[int]:
-    return [size for size in (1, 2, 4, 8, 16, 32, 64, 128, 256) if size < batch] + [batch]
-
-
-def _compute(program: Any, examples: Sequence[Any], size: int) -> float:
-    """Return the median seconds, of the processor, of loss and gradients of batches of a size."""
-    times = []
-    for first in range(0, min(len(examples), 12 * size), size):
-        start = time.process_time()
-        program.value_and_grad(examples[first : first + size])
-        times.append(time.process_time() - start)
-    return median(times[1:] or times)
-
-
 def tables(found: dict[str, Any]) -> str:
-    """Return what was measured, and the model on paper, as lines."""
+    """Return the measured figures as lines of text."""
     one, two, batch = found["runs"]["1"], found["runs"]["2"], found["batch"]
     lines = [f"{found['trees']}; width {found['hidden']}, batch {batch}, over MPI"]
     lines.append(f"load of the machine at the end: {found['load']}")
@@ -182,27 +194,7 @@ def tables(found: dict[str, Any]) -> str:
     for size, of_ranks in found["imbalance"].items():
         parts = [f"N={n} {dealt:.3f} ({counted:.3f})" for n, (dealt, counted) in of_ranks.items()]
         lines.append(f"  batch {size}: {', '.join(parts)}")
-    return "\n".join([*lines, *_on_paper(found)])
-
-
-def _on_paper(found: dict[str, Any]) -> list[str]:
-    """Return the model on paper: one batch for all ranks, and one for each, dealt evenly."""
-    one, batch = found["runs"]["1"], found["batch"]
-    seconds = {int(size): value for size, value in one["compute"].items()}
-    whole = seconds[batch] + one["update"]
-    networks = (ETHERNET, INFINIBAND)
-    lines = [f"on paper, speed-up (efficiency) over {ETHERNET.name}; {INFINIBAND.name}"]
-    for n, (dealt, _) in found["imbalance"].get(str(batch), {}).items():
-        ranks = int(n)
-        own = interpolated(seconds, batch / ranks) * dealt + one["update"]
-        gains = [whole / (own + exchange(ranks, one["dense"], one["rows"], each)) for each in networks]
-        more = [
-            whole / (whole + exchange(ranks, one["dense"], ranks * one["rows"], each)) for each in networks
-        ]
-        shared = "; ".join(f"{gain:.1f} ({gain / ranks:.0%})" for gain in gains)
-        grown = "; ".join(f"{ranks * gain:.1f} ({gain:.0%})" for gain in more)
-        lines.append(f"  N={n}: batch {batch}: {shared}; batch {batch} a rank: {grown}")
-    return lines
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import foldbatch as fb
 from benchmarks.inside import Node
 from foldbatch import (
     AllOf,
@@ -39,14 +40,7 @@ def tree_lstm(hidden: int, vocabulary: Vocabulary, dtype: str = "float32") -> Bl
     """Return the model for one tree; its result is the root's logits, its loss that of all nodes."""
     word = GetItem("token") >> InputTransform(vocabulary.__getitem__) >> Scalar("int32")
     label = GetItem("label") >> Scalar("int32")
-    return lstm_reading(hidden, len(vocabulary), word, label, lambda t: t.is_leaf, dtype=dtype)
-
-
-def lstm_reading(
-    hidden: int, words: int, word: Block, label: Block, is_leaf: Any, kids: Any = None, dtype: str = "float32"
-) -> Block:
-    """Return the same model for nodes of any class, given what reads them; `kids` where they are no pairs."""
-    embedding = Embedding(words, hidden, dtype=dtype, name="embedding")
+    embedding = Embedding(len(vocabulary), hidden, dtype=dtype, name="embedding")
     leaf_gates, node_gates = Linear(3 * hidden, name="leaf"), Linear(5 * hidden, name="node")
     classify = Linear(CLASSES, name="out")
 
@@ -63,13 +57,65 @@ def lstm_reading(
         return o * ops.tanh(c), c
 
     tree = ForwardDeclaration(output_type=([hidden, dtype], [hidden, dtype]), name="tree")
-    pair = Record((tree(), tree())) if kids is None else InputTransform(kids) >> Record((tree(), tree()))
-    cases = {True: word >> Function(leaf), False: pair >> Function(node)}
+    cases = {True: word >> Function(leaf), False: Record((tree(), tree())) >> Function(node)}
     loss = Function(lambda s, label: ops.cross_entropy(classify(s[0]), label)) >> Loss()
-    labelled = AllOf(OneOf(is_leaf, cases), label)
+    labelled = AllOf(OneOf(lambda t: t.is_leaf, cases), label)
     tree.resolve_to(labelled >> AllOf(GetItem(0), loss) >> GetItem(0))
     root: Block = tree() >> GetItem(0) >> classify
     return root
+
+
+def walk_of(hidden: int, vocabulary: Vocabulary) -> Any:
+    """Return the same model as a plain function of a `Tree`."""
+    leaf, node, score, root = _cells(hidden, len(vocabulary))
+    number = vocabulary.__getitem__
+
+    def tree(t: Any) -> Any:
+        if t.is_leaf:
+            state = leaf(number(t.token))
+        else:
+            left, right = t
+            state = node(tree(left), tree(right))
+        score(state, t.label)
+        return state
+
+    return lambda t: root(tree(t))
+
+
+def _cells(hidden: int, words: int) -> tuple[Any, Any, Any, Any]:
+    """Return the cells of a leaf, of an inner node, of a node's loss and of the root's logits."""
+    embedding = fb.Embedding(words, hidden, name="embedding")
+    leaf_gates, node_gates = fb.Linear(3 * hidden, name="leaf"), fb.Linear(5 * hidden, name="node")
+    classify = fb.Linear(CLASSES, name="out")
+
+    @fb.cell
+    def leaf(word: Any) -> Any:
+        gates = leaf_gates(embedding(word))
+        i, o = ops.split(ops.sigmoid(gates[: 2 * hidden]), 2)
+        c = i * ops.tanh(gates[2 * hidden :])
+        return o * ops.tanh(c), c
+
+    @fb.cell
+    def node(left: Any, right: Any) -> Any:
+        gates = node_gates(ops.concat([left[0], right[0]]))
+        i, f_left, f_right, o = ops.split(ops.sigmoid(gates[: 4 * hidden]), 4)
+        c = i * ops.tanh(gates[4 * hidden :]) + f_left * left[1] + f_right * right[1]
+        return o * ops.tanh(c), c
+
+    @fb.cell
+    def score(state: Any, label: Any) -> None:
+        fb.loss(ops.cross_entropy(classify(state[0]), label))
+
+    @fb.cell
+    def root(state: Any) -> Any:
+        return classify(state[0])
+
+    return leaf, node, score, root
+
+
+def words_of(trees: Sequence[Tree]) -> Vocabulary:
+    """Return the words of trees."""
+    return Vocabulary(sorted({word for tree in trees for word in tree.tokens if word}))
 
 
 def load_trees(directory: Path, limit: int | None = None) -> list[Tree]:

@@ -1,7 +1,6 @@
 """Table 1 of TensorFlow Fold's paper on the card: ours against PyTorch by hand for one tree shape.
 
-Trees of 128 leaves, states of 1024; a step is loss and gradients, nothing is updated. See
-`benchmarks.fold_paper`.
+Trees of 128 leaves, states of 1024; a step is loss and gradients, nothing is updated.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.fold_model import fold_model, random_tree, words_of
+from benchmarks.fold_model import Rows, fold_model, random_tree, shape_of, words_of
 from benchmarks.gpu.contenders import launch_due
 from benchmarks.gpu.race import Task, described, race
 from benchmarks.gpu.record import row
 from benchmarks.gpu.run import Run
 from benchmarks.gpu.torch_fold import TorchFold
-from benchmarks.manual import Rows, shape_of
 from foldbatch import Program, compile
 from foldbatch.trees import Tree
 

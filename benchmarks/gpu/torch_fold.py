@@ -1,6 +1,7 @@
-"""Fold's model in PyTorch by hand, for one tree shape: `benchmarks.manual` with PyTorch's operations.
+"""Fold's model in PyTorch, batched by hand for one tree shape.
 
-Nothing is scheduled: rows and buffers are worked out once. It runs level by level or, as Fold's baseline did,
+Nothing is scheduled: which rows a level reads and writes follows from the shape and is worked out once, with
+all buffers. It runs level by level or, as Fold's baseline did,
 node by node; and as one CUDA graph, since with one shape every batch has the same. Gradients are written by
 hand.
 """
@@ -12,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from benchmarks.fold_model import Rows, Shape, rows_of
 from benchmarks.gpu.torch_graph import captured
-from benchmarks.manual import Rows, Shape, rows_of
 from benchmarks.peers import Array, Tensor, import_torch
 
 
@@ -23,7 +24,7 @@ class TorchFold:
     Args:
         shape: of every tree.
         batch: how many trees there are.
-        parameters: by the names of `benchmarks.manual.Manual`; copied.
+        parameters: by the names of our program's; copied.
         device: where PyTorch computes.
         by_node: whether every node is a level of its own.
         captured: whether a batch is one CUDA graph; without a GPU nothing is captured.

@@ -1,7 +1,8 @@
 """Index arithmetic: what merging and tables do to whole arrays of integers, in NumPy.
 
 Everything else in the scheduler is bookkeeping per cell and operand; here is the work that grows with
-the batch. `Arithmetic` names these functions, so that `engines.llvm` can offer the same ones as loops.
+the batch. `Arithmetic` names these functions, so that `foldbatch.engines.llvm.integers` can offer
+the same ones as compiled loops.
 """
 
 from __future__ import annotations
@@ -251,9 +252,9 @@ def drain(
 class Costs:
     """Constants that weigh the time of planning, in microseconds, against that of the steps it saves.
 
-    They are constants so that a batch is always planned alike: were they timed in each process, the same
-    batch might be planned differently, and its sums rounded differently. `python -m benchmarks planning`
-    measures them.
+    They are constants, measured once (`benchmarks/NOTES.md`, row "auto"), so that a batch is always planned
+    alike: were they timed in each process, the same batch might be planned differently, and its sums rounded
+    differently.
     """
 
     step: float  # what one step more takes, forward, backward and while it is planned, besides its calls

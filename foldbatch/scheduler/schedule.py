@@ -104,7 +104,7 @@ class Schedule:
     # per arena, the rows whose cotangents nobody stores and that must start at 0
     zero_rows: tuple[Index, ...]
     row_of: Index  # ``[values] int64``: the arena row of each value
-    reason: str = ""  # what the policy has chosen and why, see `policies.Plan`
+    reason: str = ""  # what the policy has chosen and why, see `policies.RunOrder`
     # the same in one array, where that is at hand, and what makes a part of it, given the name
     flat: Flat | None = field(default=None, init=False, repr=False, compare=False)
     part: Callable[[str], Any] | None = field(default=None, init=False, repr=False, compare=False)

@@ -55,7 +55,7 @@ class LoopBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """The place of an element: in buffer number `buffer`, at the strides of a `strided.Access`."""
+    """The place of an element: in buffer number `buffer`, at the strides of a `places.Access`."""
 
     buffer: int
     row: int

@@ -59,8 +59,8 @@ def test_a_case_is_run_and_printed_below_the_machine(capsys) -> None:
         (["--plot", "/no/such/folder/x.svg"], "expected a file in a folder that exists, found /no/such"),
         (["--json", "/no/such/folder/x.json"], "expected a file in a folder that exists, found /no/such"),
         (["polish"], "choose from"),
-        (["schedule", "--nodes", "x"], "argument --nodes: expected 1 or more, found x"),
-        (["policies", "--batch", "-3"], "argument --batch: expected 1 or more, found -3"),
+        (["sequences", "--repeats", "x"], "argument --repeats: expected 1 or more, found x"),
+        (["deciding", "--batch", "-3"], "argument --batch: expected 1 or more, found -3"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_runs(arguments, message, capsys) -> None:
@@ -82,11 +82,39 @@ def test_cases_have_names_of_their_own_and_functions_of_their_type() -> None:
         assert not case.summary.endswith(".")
 
 
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *ROOT.glob("docs/**/*.md"),
+    ROOT / "benchmarks/NOTES.md",
+)
+
+
 def test_pages_name_the_cases_there_are() -> None:
     """The table all of them, commands no other."""
     names = {case.name for case in command.CASES if case is not TOY}
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `([\w-]+)` \|", page.partition("## ")[0], re.MULTILINE)) == names
-    for file in (ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "benchmarks" / "NOTES.md"):
+    for file in PAGES:
         named = re.findall(r"-m benchmarks\s+([a-z][\w-]*)", file.read_text(encoding="utf-8"))
         assert set(named) <= names, file
+
+
+def test_pages_name_the_commands_there_are() -> None:
+    """Each module that a page runs exists, and the page of benchmarks names each module that is a command."""
+    commands = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+        for path in ROOT.glob("benchmarks/**/*.py")
+        if path.name == "__main__.py" or '\nif __name__ == "__main__":' in path.read_text(encoding="utf-8")
+    }
+    for file in PAGES:
+        named = set(re.findall(r"-m\s+(benchmarks\.[\w.]*\w)", file.read_text(encoding="utf-8")))
+        assert named <= commands, file
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    inner = {
+        "benchmarks",
+        "benchmarks.paired_side",
+        "benchmarks.worker",
+        "benchmarks.gpu.small",
+    }  # run by others
+    assert commands - inner == set(re.findall(r"-m (benchmarks\.[\w.]*\w)", page))

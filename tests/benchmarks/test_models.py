@@ -1,21 +1,22 @@
 """What benchmarks measure computes what it should: models, their data, and what is compared with them."""
 
-import time
+import json
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from benchmarks import calls, cores, deciding, functions, graphs, rates, sequences
+from benchmarks import deciding, first_step, graphs, sequences
 from benchmarks.command import main
 from benchmarks.fold_model import fold_model
 from benchmarks.ours import Ours, OursOfFlat
 from benchmarks.peers import parameter_shapes
 from benchmarks.sequence_ours import OurSequences
 from benchmarks.sequence_peer import flat_sentence, pack
-from benchmarks.workload import random_trees, tree_lstm
-from foldbatch.engines import threads
+from benchmarks.workload import random_trees, tree_lstm, walk_of, words_of
 from foldbatch.errors import FoldbatchError
 from foldbatch.params.parameters import dense
 from foldbatch.trees import Vocabulary
@@ -175,20 +176,16 @@ def test_ours_and_pytorchs_network_begin_with_the_same_loss() -> None:
     assert set(graphs.compared(8, 3, 1, "numpy")) == {"new", "ready"}
 
 
-def test_ways_to_write_a_call_can_be_noted_and_a_first_step_run():
-    assert all(calls.noted(way, 1, "numpy") > 0 for way in calls.ways().values())
-    assert all(seconds > 0 for seconds in calls.first_steps("numpy"))
-
-
-def test_rates_of_products_are_taken():
-    pytest.importorskip("llvmlite", reason="llvmlite is not installed")
-    assert all(rate > 0 for rate in rates.rates(8, 16, 24, 1))
+def test_a_first_step_is_timed_in_new_processes():
+    measured = first_step.measured("numpy")
+    assert list(measured) == ["import foldbatch", "first step, empty cache", "first step, code on disk"]
+    assert all(seconds > 0 for seconds in measured.values())
 
 
 def test_the_function_computes_what_the_block_does() -> None:
     trees = random_trees(4, words=9)
-    words = functions.words_of(trees)
-    programs = [fb.compile(model, TESTED) for model in (tree_lstm(4, words), functions.walk_of(4, words))]
+    words = words_of(trees)
+    programs = [fb.compile(model, TESTED) for model in (tree_lstm(4, words), walk_of(4, words))]
     programs[1].warm(trees)
     for name, value in programs[0].params.items():
         programs[1].params[name] = value
@@ -204,7 +201,7 @@ def test_the_function_computes_what_the_block_does() -> None:
 
 @pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch: pip install -e '.[torch]'")
 def test_ours_and_pytorchs_walks_agree() -> None:
-    rows = deciding.run([[(3, (4, 5)), 7, ((8, 9), 2)]] * 2, [8, 12], 1, "numpy")
+    rows = deciding.run([[(3, (4, 5)), 7, ((8, 9), 2)]] * 2, [8, 12], "numpy")
     names = "decode, 8; decode, 12; beams, 8; halting, 8; halting, 12; adaptive, 8; parse, 8"
     assert "; ".join(row.task for row in rows) == names
     assert all(set(row.agree.values()) == {1.0} for row in rows)
@@ -217,11 +214,11 @@ def test_the_command_prints_a_row_a_task(capsys, monkeypatch):
     assert "parse, 8" in capsys.readouterr().out
 
 
-def test_a_model_has_a_row_for_each_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "CALLS_PER_PART", 5)
-    monkeypatch.setattr(threads, "MULTIPLICATIONS_PER_PART", 1)
-    rows = cores.predicted(random_trees(40, words=30), 8, 1, "numpy", time.process_time)
-    *few, (_, parts, _, _) = rows
-    assert [row[:2] for row in few] == [(count, count) for count in cores.CORES[:-1]]
-    assert 32 < parts <= 40  # there are no more trees
-    assert all(known > 0 and new > 0 for _, _, known, new in rows)
+def test_one_process_of_the_parallel_benchmark_measures_a_step() -> None:
+    """In a process of its own, as it binds itself to a core."""
+    options = ["--worker", "--hidden", "3", "--batch", "2", "--steps", "2"]
+    command = [sys.executable, "-m", "benchmarks.parallel", *options]
+    measured = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    assert measured.keys() == {"step", "update", "busy", "share", "sent", "dense", "rows"}
+    assert measured["step"] > 0
+    assert measured["sent"] == 0.0  # nobody to send to

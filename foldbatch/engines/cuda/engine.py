@@ -131,7 +131,7 @@ def _without(driver: Any, timed: TimingDriver) -> Any:
 
 
 class _Labelled:
-    """A walker that tells what each step is, then enqueues it; see `foldbatch.engines.cuda.steps.Walker`."""
+    """A walker that names each step before it enqueues it; see `foldbatch.engines.cuda.steps.StepWalker`."""
 
     def __init__(self, phase: PhaseKernels, packed: PackedBatch, timed: TimingDriver) -> None:
         self._phase = phase

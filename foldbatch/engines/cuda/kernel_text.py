@@ -1,7 +1,7 @@
 """The text of one kernel: what it is told of a launch, and how it names rows and elements of slots.
 
 Every kernel of a routine has the parameters ``table, launch, level``: the address of a batch's packed table
-(see `packing`), where its launch's row lies in that table, and where the level's bounds. Names in the text:
+(see `steps`), where its launch's row lies in that table, and where the level's bounds. Names in the text:
 
 ==============  =====================================================================================
 ``t``, ``o``    the table, and the launch's row in it; ``ints`` its numbers of 32 bits

@@ -239,7 +239,7 @@ def _plan(runs: _IntegerRuns, targets: Ints, rooms: Rooms | None) -> tuple[int, 
 
 
 def _levels(schedule: Schedule, rooms: Rooms | None, maps: Mapping[int, int]) -> Ints:
-    """Return a record of each step, see `texts.kernel_text`: ``[steps, numbers]``."""
+    """Return a record of each step, see `kernel_text`: ``[steps, numbers]``."""
     sequences = max((len(table.segments) for table in schedule.cells), default=0)
     records = np.zeros((len(schedule.steps), LEVEL + ELEMENTS * sequences), np.int64)
     if not schedule.steps:

@@ -1,4 +1,4 @@
-"""Index arithmetic once more, as loops over single integers: what `compiled` compiles.
+"""Index arithmetic once more, as loops over single integers, which `integers` compiles.
 
 Results are the same to the last bit. Here every pass is one over memory. Nothing is allocated: what is
 returned there is written to arguments here. They are plain Python, and can be run so; as texts of

@@ -10,12 +10,13 @@ from unittest import mock
 import pytest
 
 import foldbatch as fb
-from benchmarks import models
+from benchmarks.zoo_models import MODELS
 from foldbatch.engines.cuda.device import Device
 from foldbatch.errors import BackendError
 from tests.engines.cuda import nvrtc as module
 from tests.engines.cuda import on_cpu
 from tests.engines.cuda.emulator import Emulator
+from tests.engines.cuda.launches.shift_reduce import EXAMPLE, shift_reduce
 from tests.engines.cuda.nvrtc import architecture, compiled, nvrtc
 from tests.engines.cuda.resources import resources
 
@@ -181,16 +182,20 @@ class Listener(Emulator):
 @needs_nvrtc
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("where", "block"),
-    [("sm_80", models.tree_over_tagger), ("sm_90", models.shift_reduce), ("sm_100", models.tagger)],
+    ("where", "model"),
+    [("sm_80", "tree over BiLSTM"), ("sm_90", "shift-reduce"), ("sm_100", "BiLSTM tagger")],
 )
-def test_all_kernels_of_a_training_step_fit_a_gpu(where: str, block: Any) -> None:
+def test_all_kernels_of_a_training_step_fit_a_gpu(where: str, model: str) -> None:
     """They compile without warnings, keep all in registers, and a block's registers and shared memory suffice."""
     device = Device(Listener())
-    trees = [fb.trees.parse_brackets("(1 (2 a) (3 (1 bb) (2 ccc)))", labels=int)]
+    tree = fb.trees.parse_brackets("(1 (2 a) (3 (1 bb) (2 ccc)))", labels=int)
+    if model == "shift-reduce":
+        block, examples = shift_reduce(), [EXAMPLE]
+    else:
+        block, examples = MODELS[model].block(4, fb.trees.Vocabulary(tree.words())), [tree]
     with mock.patch.object(on_cpu, "device", lambda: device):
-        program = fb.compile(block(), "cuda-on-cpu")
-        _, gradients = program.value_and_grad([models.sentence(tree) for tree in trees])
+        program = fb.compile(block, "cuda-on-cpu")
+        _, gradients = program.value_and_grad(examples)
         fb.Adam(lr=0.01).update(program.params, gradients)
     kernels = 0
     for text, threads in device.driver.threads.items():
