@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.reading import drawn
+
 PACKAGE = Path(__file__).resolve().parents[1] / "foldbatch"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
@@ -154,3 +156,10 @@ def test_the_check_sees_docstrings_and_constants():
     assert len(list(wrong_docstrings("x.py", tree))) == 1
     assert [name for name, *_ in constants("x.py", tree)] == ["FEW", "MANY"]
     assert len(list(undocumented("x.py", ast.parse("def f():\n" + "    pass\n" * 6)))) == 1
+
+
+def test_functions_are_drawn_for_a_blind_reader():
+    first = drawn(1, 30)
+    assert len({function.place for function in first}) == 30
+    assert first == drawn(1, 30) != drawn(2, 30)
+    assert all(function.text.startswith("def ") for function in first)
