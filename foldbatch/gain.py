@@ -62,7 +62,7 @@ def seconds_of(runs: Sequence[float], examples: int) -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class BatchFigures:
-    """What was measured with batches of one size.
+    """The figures measured with batches of one size.
 
     Attributes:
         size: of a batch.
@@ -93,7 +93,7 @@ class BatchFigures:
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Printed):
-    """What batching gains on a block and its examples; prints itself.
+    """The gain of batching on a block and its examples; prints itself.
 
     Attributes:
         backend: that computed; `threads` is into how many parts a large batch may be cut.
@@ -113,11 +113,13 @@ class Outcome(Printed):
 
     def gain(self, batch: BatchFigures, task: str, *, new: bool = False) -> float:
         """Return how many times as fast an example, known or `new`, is in such a batch as alone."""
-        alone, there = [each.new[task] if new else each.known[task] for each in (self.batches[0], batch)]
+        alone, there = [
+            figures.new[task] if new else figures.known[task] for figures in (self.batches[0], batch)
+        ]
         return alone.median / there.median
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all figures as plain data, those that follow from others too."""
+        """Return all figures as plain data, derived ones too."""
         data = asdict(self)
         for batch, written in zip(self.batches, data["batches"], strict=True):
             written["gain"] = {task: self.gain(batch, task) for task in self.tasks}
@@ -126,17 +128,17 @@ class Outcome(Printed):
         return data
 
     def to_json(self) -> str:
-        """Return all figures as JSON."""
+        """Return all figures as JSON text."""
         return json.dumps(self.as_dict(), indent=1)
 
     def __str__(self) -> str:
         first, last = self.batches[0], self.batches[-1]
         examples, calls = counted(first.examples, "example"), counted(first.calls, "call")
-        made = f"{counted(last.steps, 'step')}, of which {last.lower_bound} must be"
+        steps = f"{counted(last.steps, 'step')}, of which {last.lower_bound} must be"
         runs = counted(self.repeats, "run")
         ran = f"backend {self.backend}, up to {counted(self.threads, 'thread')}, medians of {runs}"
         parts = [
-            f"{examples}, {calls}; in batches of {last.size} {made}; {ran}",
+            f"{examples}, {calls}; in batches of {last.size} {steps}; {ran}",
             *map(self._gains, self.tasks),
             self._phases(),
         ]
@@ -149,16 +151,17 @@ class Outcome(Printed):
         return f"Outcome(batches of {sizes}, backend {self.backend}; print it to read it)"
 
     def _gains(self, task: str) -> str:
+        """Return the table of rates and gains of a task."""
         title = f"What batching gains in {task}: examples a second, traced before (known) or in the run (new)"
         header = ("batch", "known", "gain", "slowest to quickest", "new", "gain")
         rows = []
         for batch in self.batches:
-            known = batch.known[task]
+            figures = batch.known[task]
             row = (
                 f"{batch.size}",
-                f"{known.rate:.0f}",
+                f"{figures.rate:.0f}",
                 f"{self.gain(batch, task):.1f}x",
-                f"{1 / known.high:.0f} to {1 / known.low:.0f}",
+                f"{1 / figures.high:.0f} to {1 / figures.low:.0f}",
                 f"{batch.new[task].rate:.0f}",
                 f"{self.gain(batch, task, new=True):.1f}x",
             )
@@ -166,6 +169,7 @@ class Outcome(Printed):
         return table(header, rows, title=title)
 
     def _phases(self) -> str:
+        """Return the table of the time of each phase."""
         task = TRAIN if TRAIN in self.tasks else INFER
         title = f"Where the time of {task} goes: microseconds a new example, and shares"
         header = ("batch", *self.batches[0].phases, "sum")
@@ -220,8 +224,8 @@ def bench(
     """
     program = _program(block_or_program, backend, threads)
     if program.engine.one_by_one or not program.options.batched:
-        found = "one that runs examples one by one"
-        raise BlockValueError("program", "one that batches", found, "compile it for auto, numpy or llvm")
+        actual = "one that runs examples one by one"
+        raise BlockValueError("program", "one that batches", actual, "compile it for auto, numpy or llvm")
     refuse_no_count("repeats", repeats, 1)
     sample, sizes = _sample(examples, batch_sizes)
     program._read_first(sample, "bench reads it in each run")  # so that the cells of a walk are known, too
@@ -241,6 +245,7 @@ def bench(
 
 
 def _program(block_or_program: Any, backend: BackendName | None, threads: int | None) -> Program:
+    """Return the program to measure: compiled of a block, or as it was given."""
     if not isinstance(block_or_program, Program):
         return compile(block_or_program, backend or "auto", threads=threads)
     for name, value in (("backend", backend), ("threads", threads)):
@@ -252,19 +257,19 @@ def _program(block_or_program: Any, backend: BackendName | None, threads: int | 
 
 def _sample(examples: Iterable[Any], batch_sizes: Sequence[int] | None) -> tuple[list[Any], list[int]]:
     """Return as many examples as the largest batch has, evenly spaced, and the sizes from 1 on."""
-    given = list(listed(examples))
-    if not given:
+    population = list(listed(examples))
+    if not population:
         raise ExampleError("examples", "one or more", "none", "give some")
-    if any(isinstance(example, Prepared) for example in given):
+    if any(isinstance(example, Prepared) for example in population):
         fix = "give the examples themselves, as tracing them is measured too"
         raise ExampleError("examples", "examples", "prepared ones", fix)
     for size in batch_sizes or ():
         refuse_no_count("batch size", size, 1)
-    sizes = sorted({1, *(batch_sizes or [size for size in SIZES if size <= len(given)])})
-    if sizes[-1] > len(given):
+    sizes = sorted({1, *(batch_sizes or [size for size in SIZES if size <= len(population)])})
+    if sizes[-1] > len(population):
         expected = f"{sizes[-1]} or more, for a batch of that size"
-        raise ExampleError("examples", expected, str(len(given)), "give more, or smaller batch sizes")
-    return [given[i * len(given) // sizes[-1]] for i in range(sizes[-1])], sizes
+        raise ExampleError("examples", expected, str(len(population)), "give more, or smaller batch sizes")
+    return [population[i * len(population) // sizes[-1]] for i in range(sizes[-1])], sizes
 
 
 @contextmanager
@@ -281,8 +286,9 @@ def unchanged(program: Program) -> Iterator[None]:
 def _in_turn(
     program: Program, sample: list[Any], sizes: Sequence[int], tasks: Sequence[str], repeats: int
 ) -> list[Batches]:
-    known = traced_before(program, sample)
-    measured = [Batches(program, size, cut(sample, size), cut(known, size), tasks) for size in sizes]
+    """Run batches of all sizes in turn, so that a drift of the machine meets all of them."""
+    traced = traced_before(program, sample)
+    measured = [Batches(program, size, cut(sample, size), cut(traced, size), tasks) for size in sizes]
     for turn in range(1 + repeats):
         for batches in measured:
             if turn == 1:
@@ -292,7 +298,7 @@ def _in_turn(
 
 
 def traced_before(program: Program, examples: Sequence[Any]) -> list[Any]:
-    """Return what stands for examples in runs that do not trace: trees as they are, the others prepared."""
+    """Return examples for runs that do not trace: trees as they are, others prepared."""
     prepared = program.prepare(examples)
     return [x if isinstance(x, Tree) else p for x, p in zip(examples, prepared, strict=True)]
 
@@ -366,9 +372,9 @@ class Batches:
         return time.perf_counter() - start
 
     def figures(self) -> BatchFigures:
-        """Return what was measured."""
+        """Return the figures of the runs so far."""
         examples = self.size * len(self.new)
-        known, new = (
+        known_seconds, new_seconds = (
             {task: seconds_of(self.seconds[task, is_known], examples) for task in self.tasks}
             for is_known in (True, False)
         )
@@ -377,8 +383,8 @@ class Batches:
             self.size,
             len(self.new),
             examples,
-            known,
-            new,
+            known_seconds,
+            new_seconds,
             {name: median(runs) / examples for name, runs in self.phases.items()},
             sum(report.calls for report in self.reports),
             sum(report.steps for report in self.reports),
@@ -399,17 +405,19 @@ def glance(program: Program, examples: Sequence[Any], size: int) -> str:
         return ""
     batch = [examples[i * len(examples) // size] for i in range(size)]
     by_size = sorted(range(size), key=[example.trace.size for example in program.prepare(batch)].__getitem__)
-    few = min(ALONE, size)
-    chosen = [by_size[(2 * i + 1) * size // (2 * few)] for i in range(few)]  # the middles of equal parts
-    known = traced_before(program, batch)
-    alone = Batches(program, 1, [[batch[i]] for i in chosen], [[known[i]] for i in chosen], [TRAIN])
-    whole = Batches(program, size, [batch], [known], [TRAIN])
+    count = min(ALONE, size)
+    chosen = [by_size[(2 * i + 1) * size // (2 * count)] for i in range(count)]  # the middles of equal parts
+    traced = traced_before(program, batch)
+    alone = Batches(program, 1, [[batch[i]] for i in chosen], [[traced[i]] for i in chosen], [TRAIN])
+    together = Batches(program, size, [batch], [traced], [TRAIN])
     runs: list[list[float]] = []
     begun = time.perf_counter()
     with unchanged(program):  # the first turn warms up
         while len(runs) < 2 or (len(runs) <= TURNS and time.perf_counter() - begun < SECONDS):
-            sides = [(side, batches) for side in (alone, whole) for batches in (side.known, unseen(side.new))]
+            sides = [
+                (side, batches) for side in (alone, together) for batches in (side.known, unseen(side.new))
+            ]
             runs.append([side.train(batches) / len(batches) / side.size for side, batches in sides])
-    one, new_one, known_batch, new_batch = map(median, zip(*runs[1:], strict=True))
-    gains = f"{one / known_batch:.1f}x as many examples a second as one by one"
-    return f"batching: {gains} (new examples: {new_one / new_batch:.1f}x), in training steps of {size}"
+    known_alone, new_alone, known_batch, new_batch = map(median, zip(*runs[1:], strict=True))
+    gains = f"{known_alone / known_batch:.1f}x as many examples a second as one by one"
+    return f"batching: {gains} (new examples: {new_alone / new_batch:.1f}x), in training steps of {size}"

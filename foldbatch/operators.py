@@ -17,7 +17,7 @@ from foldbatch.errors import FoldbatchError, GraphError
 from foldbatch.types import TensorType
 
 Result = TypeVar("Result")  # what an operator yields
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # the functions of `foldbatch.ops` by name
 TAKEN: set[str] = set()  # those that take the arguments of the NumPy function of their name
@@ -30,7 +30,7 @@ _NAMES = (
     "stop_gradient detach|"
     "transpose permute|where masked_fill"
 )
-RENAMED = {other: op for op, *others in map(str.split, _NAMES.split("|")) for other in others}
+RENAMED = {alias: op for op, *aliases in map(str.split, _NAMES.split("|")) for alias in aliases}
 _NO_NUMBERS = "it holds no numbers before the batch runs; to look at its values, add a Metric block"
 _OF_TWO = "of a score x and a target y of 0 or 1, write ops.softplus(x) - x * y"
 _ARRAYS = "use NumPy's, as in np.zeros(4, 'float32'); fb.tensor makes a value of it in a walk"
@@ -90,21 +90,21 @@ def nearest(name: str) -> str:
     return HINTS.get(name) or (f"use ops.{close[0]}" if close else "dir(fb.ops) lists the ops")
 
 
-def _call(name: str, *operands: Any, **options: Any) -> Made:  # type: ignore[type-var]  # its caller knows
-    made: Made = FUNCTIONS[name](*operands, **options)
-    return made
+def _call(name: str, *operands: Any, **options: Any) -> Value:  # type: ignore[type-var]  # its caller knows
+    result: Value = FUNCTIONS[name](*operands, **options)
+    return result
 
 
 def _operator(op: str) -> Callable[[Operators[Result], Any], Result]:
-    return lambda x, other: FUNCTIONS[op](x, other)  # noqa: PLW0108 - it is entered later
+    return lambda x, y: FUNCTIONS[op](x, y)  # noqa: PLW0108 - it is entered later
 
 
 def _reflected(op: str) -> Callable[[Operators[Result], Any], Result]:
-    return lambda x, other: FUNCTIONS[op](other, x)
+    return lambda x, y: FUNCTIONS[op](y, x)
 
 
 def no_attribute(name: str) -> str:
-    """Return what an error says of an attribute that symbolic tensors have not."""
+    """Return the text of an error for an attribute that symbolic tensors do not have."""
     return f"a symbolic tensor has no {name!r}; {nearest(name)}"
 
 
@@ -248,9 +248,9 @@ class Operators(Generic[Result]):
         """Return the index of the first maximum along an instance axis, or among all elements."""
         return _call("argmax", self, axis)
 
-    def dot(self, other: Any) -> Result:
+    def dot(self, operand: Any) -> Result:
         """Return the product of vectors or matrices."""
-        return _call("dot", self, other)
+        return _call("dot", self, operand)
 
     def clip(self, low: Any = None, high: Any = None) -> Result:
         """Return the tensor with its elements held between two bounds."""
@@ -333,6 +333,7 @@ def deferring(function: F) -> F:
 
     @wraps(function)
     def called(*operands: Any, **options: Any) -> Any:
+        """Call the function, or leave the call to the front end if an operand is `Deferred`."""
         for x in operands:
             if isinstance(x, Deferred) or (
                 isinstance(x, (list, tuple)) and any(isinstance(y, Deferred) for y in x)

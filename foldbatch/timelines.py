@@ -86,7 +86,7 @@ MOST = 12  # lines of the table for a row
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Timeline:
-    """What ran when; see `foldbatch.Program.profile`. Printed, it is a table: time by row and name.
+    """The spans of a profiled run; see `foldbatch.Program.profile`. Printed: time by row and name.
 
     Attributes:
         spans: by row, in the order in which they ran.
@@ -114,15 +114,15 @@ class Timeline:
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
         """Yield the lines of the table: a row's names, the longest first; the others are one line."""
-        whole = self.seconds or 1.0
+        total = self.seconds or 1.0
         for row in rows_of(self.spans):
             entries = totals([span for span in self.spans if span.row == row])
             if len(entries) > MOST:
-                rest = entries[MOST - 1 :]
-                seconds, count = sum(entry[1] for entry in rest), sum(entry[2] for entry in rest)
-                entries = [*entries[: MOST - 1], (f"{len(rest)} others", seconds, count)]
+                unlisted = entries[MOST - 1 :]
+                seconds, count = sum(entry[1] for entry in unlisted), sum(entry[2] for entry in unlisted)
+                entries = [*entries[: MOST - 1], (f"{len(unlisted)} others", seconds, count)]
             for number, (name, seconds, count) in enumerate(entries):
-                figures = f"{count}", f"{seconds * 1e3:.3f}", f"{seconds / whole:.0%}"
+                figures = f"{count}", f"{seconds * 1e3:.3f}", f"{seconds / total:.0%}"
                 yield ("" if number else row, name, *figures)
 
     def save(self, path: str | os.PathLike[str]) -> None:

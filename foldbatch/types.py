@@ -114,7 +114,7 @@ class TupleType:
         """Return the type of the same structure with other types in it."""
         return TupleType(items)
 
-    def made(self, parts: Iterable[Any]) -> Any:
+    def value_of(self, parts: Iterable[Any]) -> Any:
         """Return a value of these parts."""
         return tuple(parts)
 
@@ -143,16 +143,16 @@ class NestType(TupleType):
         """Return the type of the same keys or fields with other types in it."""
         return NestType(self.kind, self.keys, items)
 
-    def made(self, parts: Iterable[Any]) -> Any:
+    def value_of(self, parts: Iterable[Any]) -> Any:
         """Return a value of these parts; no code of a dataclass runs, as parts may be numbers of values."""
         if self.kind is dict:
             return dict(zip(self.keys, parts, strict=True))
         if issubclass(self.kind, tuple):
             return tuple.__new__(self.kind, parts)
-        made: Any = object.__new__(self.kind)
+        value: Any = object.__new__(self.kind)
         for key, part in zip(self.keys, parts, strict=True):
-            object.__setattr__(made, key, part)
-        return made
+            object.__setattr__(value, key, part)
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,10 +245,10 @@ def as_type(spec: object, where: str = "type") -> Type:
                 return _tensor(tuple(shape), last, where)
             return _tensor(tuple(spec), DEFAULT_DTYPE, where)
     expected = 'a type, an int, a dtype name, "object", a list (shape) or a tuple of these'
-    found, fix = repr(spec), "for example 150 or (150, 150)"
+    actual, fix = repr(spec), "for example 150 or (150, 150)"
     if hasattr(spec, "shape"):
-        found, fix = describe_value(spec), "numbers are Parameter([3, 4], init=array)"
-    raise BlockTypeError(where, expected, found, fix)
+        actual, fix = describe_value(spec), "numbers are Parameter([3, 4], init=array)"
+    raise BlockTypeError(where, expected, actual, fix)
 
 
 def tensor_written(text: str) -> TensorType | None:
@@ -257,10 +257,10 @@ def tensor_written(text: str) -> TensorType | None:
     >>> print(tensor_written("int32[4]"), tensor_written("children"))
     int32[4] None
     """
-    found = re.fullmatch(r"(\w+)(?:\[([\d, ]+)\])?", text)
-    if found is None or found[1] not in DTYPES:
+    match = re.fullmatch(r"(\w+)(?:\[([\d, ]+)\])?", text)
+    if match is None or match[1] not in DTYPES:
         return None
-    return TensorType(tuple(map(int, (found[2] or "").replace(",", " ").split())), found[1])
+    return TensorType(tuple(map(int, (match[2] or "").replace(",", " ").split())), match[1])
 
 
 def _tensor(shape: tuple[int, ...], dtype: str, where: str) -> TensorType:
@@ -320,7 +320,7 @@ def terminals(type_: Type) -> Iterator[Type]:
 
 
 def is_masked(value: object) -> bool:
-    """Tell whether NumPy would read numbers under a mask, in lists too; who has one has loaded `numpy.ma`."""
+    """Return whether a value, or a list of values, holds numbers under a mask of NumPy."""
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)  # not where a thread imports it now
     if masked is not None and isinstance(value, list | tuple):
         return bool({*map(type, value)} - {float, int, bool}) and any(map(is_masked, value))
@@ -353,8 +353,8 @@ def describe_value(value: object) -> str:
             return f"the class {value.__name__}"
         case dict():
             keys = [repr(key) for key in list(value)[:8]]
-            more = ", ..." if len(value) > len(keys) else ""
-            return f"dict with keys [{', '.join(keys)}{more}]"
+            ending = ", ..." if len(value) > len(keys) else ""
+            return f"dict with keys [{', '.join(keys)}{ending}]"
         case np.ndarray():
             return f"{value.dtype} array of shape {value.shape}{', masked in part' * is_masked(value)}"
         case str() | bytes() | int() | float() | np.generic():

@@ -126,15 +126,20 @@ def test_a_planted_import_breaks_its_contract(importer: str, imported: str, name
         )
 
 
-def test_architecture_names_every_room_and_the_floors_in_order():
+def test_architecture_names_every_room_and_has_the_floors_of_the_contract():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     rooms = {path.name for path in (ROOT / "foldbatch").iterdir() if (path / "__init__.py").exists()}
-    assert {room for room in rooms if not re.search(rf"\b{room}\b", text)} == set()
-    drawn = text.partition("## Floors")[2].partition("```text\n")[2].partition("```")[0]
-    lines = [re.split(r" {2,}", line)[0] for line in drawn.splitlines()]
-    assert [sorted(line.split(" | ")) for line in lines] == [
-        sorted(floor.split(" | ")) for floor in floors() if floor != "__main__"
-    ]
+    assert {room for room in rooms if f"`{room}`" not in text} == set()
+    rows = re.findall(r"^\| (`.*?) \| ", text.partition("## Floors")[2].partition("## ")[0], re.MULTILINE)
+    drawn = [sorted(re.findall(r"`(\w+)`", row)) for row in rows]
+    assert drawn == [sorted(floor.split(" | ")) for floor in floors()]
+
+
+def test_architecture_shows_the_integers_that_a_batch_has():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    program = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    assert program.count("assert ") > 10
+    exec(compile(program, "ARCHITECTURE.md", "exec"), {"__name__": "architecture"})
 
 
 PATH = re.compile(r"\.?[\w-]+(/[\w.-]+)+/?|[\w-]+\.py|[\w-]+/")

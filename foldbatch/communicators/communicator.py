@@ -84,7 +84,7 @@ def _ended(where: str, reason: str) -> ProcessError:
 
 T = TypeVar("T")
 _FAILED: Final[WeakSet[Communicator]] = WeakSet()  # communicators of which all ranks know of a failure
-TOLD: Final = "__told_to_all_ranks__"  # an attribute of errors
+SHARED_ERROR: Final = "__told_to_all_ranks__"  # an attribute of errors
 
 
 def share(communicator: Communicator, value: T) -> list[T]:
@@ -118,11 +118,11 @@ def together(communicator: Communicator) -> Iterator[None]:
         yield
     except BaseException as error:
         if communicator.size > 1 and not is_known(error, before):
-            told(error)
+            mark_as_shared(error)
             try:
                 _exchanged(communicator, None, f"{type(error).__name__}: {error}".rstrip(": "))
-            except ProcessError as other:  # several fail at once, or another one has ended
-                error.add_note(f"beside this error: {other}")
+            except ProcessError as second:  # several fail at once, or another one has ended
+                error.add_note(f"beside this error: {second}")
         raise
 
 
@@ -132,7 +132,7 @@ def is_known(error: BaseException, before: BaseException | None = None) -> bool:
 
 
 def leave(communicator: Communicator) -> None:
-    """Tell the others, where a process ends, that it does: whoever waits for it would wait for ever.
+    """Report to the other ranks that this process ends, as a rank that waits for it would wait for ever.
 
     Where all end, they meet here. Where an error was told before, nobody waits.
     """
@@ -151,14 +151,14 @@ def _causes(error: BaseException | None, before: BaseException | None) -> Iterat
         error = error.__context__
 
 
-def told(error: BaseException) -> None:
+def mark_as_shared(error: BaseException) -> None:
     """Mark an error of which all ranks know."""
-    setattr(error, TOLD, True)
+    setattr(error, SHARED_ERROR, True)
 
 
 def is_told(error: BaseException) -> bool:
     """Return whether all ranks know of an error; of each other's errors they do."""
-    return isinstance(error, ProcessError) or getattr(error, TOLD, False)
+    return isinstance(error, ProcessError) or getattr(error, SHARED_ERROR, False)
 
 
 def cores(communicator: Communicator) -> int:
@@ -168,21 +168,22 @@ def cores(communicator: Communicator) -> int:
     True
     """
     affinity = getattr(os, "sched_getaffinity", None)
-    own = frozenset(affinity(0)) if affinity else frozenset(range(os.cpu_count() or 1))
-    places = share(communicator, (os.uname().nodename, own))
-    sharing = [host for host, theirs in places if host == places[communicator.rank][0] and theirs & own]
-    return max(1, len(own) // len(sharing))
+    local = frozenset(affinity(0)) if affinity else frozenset(range(os.cpu_count() or 1))
+    places = share(communicator, (os.uname().nodename, local))
+    sharing = [host for host, peers in places if host == places[communicator.rank][0] and peers & local]
+    return max(1, len(local) // len(sharing))
 
 
 def _exchanged(communicator: Communicator, value: Any, failure: str | None) -> list[Any]:
+    """Return the values of all ranks; raise an error if another rank reports a failure."""
     data = np.frombuffer(pickle.dumps((failure, value), pickle.HIGHEST_PROTOCOL), np.uint8)
     answers = [pickle.loads(answer.data) for answer in communicator.all_gather(data)]  # noqa: S301 - our own
-    if any(other is not None for other, _ in answers):
+    if any(failed is not None for failed, _ in answers):
         _FAILED.add(communicator)
-    for rank, (other, _) in enumerate(answers):
-        if other is not None and rank != communicator.rank:
+    for rank, (failed, _) in enumerate(answers):
+        if failed is not None and rank != communicator.rank:
             fix = "mend that, and go on"
-            raise ProcessError(f"rank {rank}", "a process that goes on", other, fix)
+            raise ProcessError(f"rank {rank}", "a process that goes on", failed, fix)
     return [answer for _, answer in answers]
 
 
@@ -228,7 +229,7 @@ def find() -> Communicator:
         expected = f"mpi4py, which connects the {size} processes that were started"
         raise BackendError("communicators.find", expected, f"none ({error})", fix) from error
     if communicator.size != size:
-        found = f"{communicator.size} that know of each other"
+        actual = f"{communicator.size} that know of each other"
         fix = "start them with the mpiexec of the MPI library that mpi4py uses (under Slurm: srun --mpi=pmi2)"
-        raise BackendError("communicators.find", f"{size} processes", found, fix)
+        raise BackendError("communicators.find", f"{size} processes", actual, fix)
     return communicator

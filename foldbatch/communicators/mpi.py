@@ -30,6 +30,7 @@ class MPICommunicator:
             atexit.register(_leave, self)
 
     def all_gather(self, data: Bytes, sizes: Sequence[int] | None = None) -> list[Bytes]:
+        """Return the data of all ranks, in order; `sizes` saves asking for them."""
         try:
             if sizes is None:
                 counts = np.empty(self.size, np.int64)
@@ -42,11 +43,13 @@ class MPICommunicator:
         return np.split(received, np.cumsum(sizes)[:-1])
 
     def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
-        own = [sizes[self.rank]] * self.size
-        received = np.empty(sum(own), np.uint8)
+        """Send each rank its part of the data; return the parts that the ranks sent to this one."""
+        receive_sizes = [sizes[self.rank]] * self.size
+        received = np.empty(sum(receive_sizes), np.uint8)
         try:
             self._comm.Alltoallv(
-                [data, (sizes, _starts(sizes)), MPI.BYTE], [received, (own, _starts(own)), MPI.BYTE]
+                [data, (sizes, _starts(sizes)), MPI.BYTE],
+                [received, (receive_sizes, _starts(receive_sizes)), MPI.BYTE],
             )
         except MPI.Exception as error:
             raise self._lost() from error
@@ -70,6 +73,7 @@ def _end_all_with_an_error(comm: Any) -> None:
     printed = sys.excepthook
 
     def end(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        """Print an error as ever, and end the processes of all ranks."""
         try:
             printed(kind, error, traceback)
             sys.stderr.flush()

@@ -38,16 +38,16 @@ class BatchMemory:
     geometric, so a run settles after a few batches. It serves one batch at a time.
 
     Where `poisoned`, new float arrays, and all of them before each batch, are filled with NaN, so that a test
-    sees who reads what nobody wrote.
+    sees a read of memory that no kernel wrote.
     """
 
     def __init__(self, types: Sequence[TensorType | None], *, poisoned: bool = False) -> None:
         self._types = types
         self._poisoned = poisoned
         self.helped = False  # whether another core may help with a batch
-        self._own = np.array([type_ is not None for type_ in types], bool)
+        self._owned = np.array([type_ is not None for type_ in types], bool)
         # ``[buffers] int64``: how many rows each has
-        self.capacity = np.where(self._own, 0, np.iinfo(np.int64).max)
+        self.capacity = np.where(self._owned, 0, np.iinfo(np.int64).max)
         self.arrays: list[Any] = [None] * len(types)  # the buffers
         self.sources: list[Any] = [None] * len(types)  # of those of another shape of an array, that array
         self.addresses = np.zeros(len(types), np.int64)  # ``[buffers] int64``: where each begins
@@ -60,10 +60,10 @@ class BatchMemory:
         for number in (heights > self.capacity).nonzero()[0].tolist():
             type_ = self._types[number]
             assert type_ is not None
-            held = int(self.capacity[number])
-            self._allocate(number, type_, max(int(heights[number]), held + held // 4))
+            height = int(self.capacity[number])
+            self._allocate(number, type_, max(int(heights[number]), height + height // 4))
         if self._poisoned:
-            for number in np.flatnonzero(self._own).tolist():
+            for number in np.flatnonzero(self._owned).tolist():
                 _poison(self.arrays[number])
 
     def bring(self, number: int, array: Array) -> None:
@@ -81,7 +81,7 @@ class BatchMemory:
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array, own in zip(self.arrays, self._own, strict=True) if own)
+        return sum(array.nbytes for array, owned in zip(self.arrays, self._owned, strict=True) if owned)
 
 
 def _poison(array: Array) -> None:
@@ -147,14 +147,14 @@ class ArrayEngine(Engine):
     @cached_property
     def training(self) -> Kernels:
         """The kernels that train, made when they are first needed."""
-        return self._made(training=True)
+        return self._make_kernels(training=True)
 
     @cached_property
     def inference(self) -> Kernels:
         """The kernels that infer, made when they are first needed."""
-        return self._made(training=False)
+        return self._make_kernels(training=False)
 
-    def _made(self, *, training: bool) -> Kernels:
+    def _make_kernels(self, *, training: bool) -> Kernels:
         with no_garbage():  # kernels are many objects, and none of them garbage
             return self._make(bind(self.model, self.target, training=training))
 
@@ -170,10 +170,11 @@ class ArrayEngine(Engine):
         return sum(h * t.nbytes for h, t in zip(heights, types, strict=True) if t is not None)
 
     def source(self, cells: Collection[int]) -> str:
-        made = self.training, self.inference
+        """Return the texts of the kernels of some cells, of training and then of inference."""
+        phases = self.training, self.inference
         texts = [
             (key.cell, text)
-            for kernels in made
+            for kernels in phases
             for key, text in zip(kernels.bound.keys, kernels.sources(), strict=True)
         ]
         return "\n\n".join(text for cell, text in texts if cell in cells)
@@ -191,18 +192,19 @@ class ArrayEngine(Engine):
     def forward(
         self, ready: ReadyBatch, feeds: Sequence[Sequence[Array]], memory: dict[bool, BatchMemory]
     ) -> ArrayRun:
-        run = ArrayRun(self, ready, self.held(ready.kernels.bound, memory))
+        """Run a batch forward in the memory of its phase; the run may be run backward afterwards."""
+        run = ArrayRun(self, ready, self.phase_memory(ready.kernels.bound, memory))
         run.memory.helped = self.helped
         run.forward(feeds)
         return run
 
-    def held(self, bound: Bound, memory: dict[bool, BatchMemory]) -> BatchMemory:
+    def phase_memory(self, bound: Bound, memory: dict[bool, BatchMemory]) -> BatchMemory:
         """Return the memory of a phase, made when it is first needed."""
         if bound.training not in memory:
-            made = BatchMemory(bound.types, poisoned=self.debug)
+            batch_memory = BatchMemory(bound.types, poisoned=self.debug)
             for constant, number in bound.brought["constant"]:
-                made.bring(number, _stacked(constant.array))
-            memory[bound.training] = made
+                batch_memory.bring(number, _stacked(constant.array))
+            memory[bound.training] = batch_memory
         return memory[bound.training]
 
 
@@ -238,6 +240,7 @@ class ArrayRun:
         return arenas_of(self.ready.batch.merged.trace, self.engine.model.signatures)
 
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
+        """Bring data, parameters and results into the batch's memory, and launch the forward kernels."""
         table = self.ready.tables.forward
         if not len(table.launches):
             return
@@ -257,6 +260,7 @@ class ArrayRun:
             self.losses[k, i] = memory.arrays[number][: len(batch.schedule.orders[k])]
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
+        """Launch the backward kernels from the losses and the given cotangents; return the gradients."""
         table, schedule = self.ready.tables.backward, self.ready.batch.schedule
         assert table is not None, "forward must have run for training"
         for arena, rows in enumerate(schedule.zero_rows):
@@ -295,6 +299,7 @@ class ArrayRun:
         return sum(int((table.launches[:, 2] - table.launches[:, 1]).sum()) for table in self._launched)
 
     def _launch(self, table: LaunchTable) -> None:
+        """Walk a launch table; an id out of range gets the cell whose kernel found it."""
         self._launched.append(table)
         try:
             self.ready.kernels.walk(table, self.memory)
@@ -309,9 +314,9 @@ class ArrayRun:
 
     def _seed(self, cotangents: Cotangents) -> None:
         """Add the cotangents that the caller gives; a value may have several."""
-        for arena, numbers, given in by_arena(cotangents, self._arenas) if cotangents else ():
+        for arena, numbers, gradients in by_arena(cotangents, self._arenas) if cotangents else ():
             array, rows = self._arena("cotangents", arena), self.ready.batch.schedule.row_of.take(numbers)
-            values = given.astype(array.dtype)
+            values = gradients.astype(array.dtype)
             if len(np.unique(rows)) == len(rows):
                 array[rows] += values
             else:
@@ -335,13 +340,13 @@ class ArrayRun:
             if not len(self.ready.batch.schedule.orders[k]):
                 continue
             for sums in cell.sums:
-                values, ids = self._left(k, sums.values), self._left(k, sums.ids)
+                values, ids = self._written_rows(k, sums.values), self._written_rows(k, sums.ids)
                 type_ = sums.parameter.type
                 rows = sum_rows(values, ids, type_.shape[0], self.engine.sum_copies(type_.dtype))
                 parts.setdefault(sums.parameter, []).append(rows)
 
-    def _left(self, k: int, binding: Binding) -> Array:
-        """Return what a cell's kernels left in a kept buffer, or a feed: ``[rows, *shape]``."""
+    def _written_rows(self, k: int, binding: Binding) -> Array:
+        """Return the rows that a cell's kernels wrote to a kept buffer, or a feed: ``[rows, *shape]``."""
         name: Fact = (binding.kind, k, binding.key)
         array: Array = self.memory.arrays[self.bound.buffers[name]]
         axis = self.engine.model.cells[k].training.kept[binding.key].axis if binding.kind == "kept" else CALL
@@ -382,15 +387,16 @@ class LevelsWatched(Watch):
         return ready._replace(kernels=replace(ready.kernels, walk=walk))
 
     def _walk(self, kernels: Kernels, row: str, table: LaunchTable, memory: BatchMemory) -> None:
+        """Walk a launch table level by level, and note a span of time for each level."""
         for number, launch in enumerate(table.launches):
             kernel, first, stop = launch[:HEAD].tolist()
             name, cell = named(kernels.bound, kernel)
             for level in range(first, stop):
-                one = launch[np.newaxis].copy()
-                one[0, 1:HEAD] = level, level + 1
+                single_level = launch[np.newaxis].copy()
+                single_level[0, 1:HEAD] = level, level + 1
                 start = time.perf_counter()
                 try:
-                    kernels.walk(replace(table, launches=one), memory)
+                    kernels.walk(replace(table, launches=single_level), memory)
                 except OutOfRangeError as error:
                     error.launch = number
                     raise
@@ -400,5 +406,5 @@ class LevelsWatched(Watch):
                 self._spans.append(Span(row, name, start, seconds, arguments))
 
     def spans(self) -> Sequence[Span]:
-        """Return what ran so far, part by part: threads add theirs in any order."""
+        """Return the spans noted so far, part by part: threads add theirs in any order."""
         return sorted(self._spans, key=lambda span: (len(span.row), span.row))

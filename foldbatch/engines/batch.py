@@ -49,10 +49,10 @@ def arenas_of(trace: Trace, cells: Sequence[CellSignature]) -> Index:
 def by_arena(cotangents: Sequence[tuple[int, Array]], arenas: Index) -> Iterator[tuple[int, Index, Array]]:
     """Yield the values of each arena that have cotangents, by number ``[n]``, with these: ``[n, *shape]``."""
     numbers = np.array([number for number, _ in cotangents], np.int64)
-    lie = arenas.take(numbers)
-    for arena in np.unique(lie).tolist():
-        own = np.flatnonzero(lie == arena).tolist()
-        yield arena, numbers[own], np.stack([cotangents[i][1] for i in own])
+    arena_of = arenas.take(numbers)
+    for arena in np.unique(arena_of).tolist():
+        places = np.flatnonzero(arena_of == arena).tolist()
+        yield arena, numbers[places], np.stack([cotangents[i][1] for i in places])
 
 
 def kept_rows(schedule: Schedule, model: Model, cell: int, axis: Axis) -> int:
@@ -80,13 +80,13 @@ def fetched(
     if len(results) == 1:
         (arena,) = results
         return _rows(take(arena, values))
-    found: list[Array] = [np.zeros(0)] * len(values)
-    lie = arenas().take(values)
-    for arena in np.unique(lie).tolist():
-        places = np.flatnonzero(lie == arena)
+    rows: list[Array] = [np.zeros(0)] * len(values)
+    arena_of = arenas().take(values)
+    for arena in np.unique(arena_of).tolist():
+        places = np.flatnonzero(arena_of == arena)
         for place, row in zip(places.tolist(), _rows(take(arena, values[places])), strict=True):
-            found[place] = row
-    return found
+            rows[place] = row
+    return rows
 
 
 def _rows(array: Array) -> list[Array]:
@@ -115,7 +115,7 @@ def schedule_batch(
 
 @dataclass(frozen=True, slots=True)
 class SubBatch:
-    """What one thread runs."""
+    """A part of a batch: the examples that one thread runs."""
 
     first: int  # the number of its first example in the whole batch
     traces: Sequence[Trace]  # its examples
@@ -129,7 +129,7 @@ class SubBatch:
 
 
 def fingerprint(owner: Any) -> str:
-    """Return what stands for the owner of pickled work: equal for programs that work alike."""
+    """Return the digest that stands for the owner of pickled work: equal for programs that work alike."""
     return owner if isinstance(owner, str) else owner.fingerprint
 
 

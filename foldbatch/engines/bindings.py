@@ -147,7 +147,7 @@ BROUGHT = ("feed", "parameter", "constant", "gradient", "input", "metric")
 
 
 def stages_of(model: Model, *, training: bool) -> Iterator[tuple[KernelKey, Stage]]:
-    """Yield what each kernel of a phase of a model computes."""
+    """Yield the stages of a phase of a model, each with the key of its kernel."""
     for k, cell in enumerate(model.cells):
         phase = cell.phase(training=training)
         for direction, stages in (("forward", phase.forward), ("backward", phase.backward)):
@@ -156,6 +156,7 @@ def stages_of(model: Model, *, training: bool) -> Iterator[tuple[KernelKey, Stag
 
 
 def bind(model: Model, target: Target, *, training: bool) -> Bound:
+    """Make the routines of a phase of a model for an engine's target, and bind their slots to memory."""
     stages = dict(stages_of(model, training=training))
     routines = [routine_of(stage, target) for stage in stages.values()]
     return bind_routines(model, target, list(stages), routines, training=training)
@@ -164,12 +165,12 @@ def bind(model: Model, target: Target, *, training: bool) -> Bound:
 def bind_routines(
     model: Model, target: Target, keys: Sequence[KernelKey], routines: Sequence[Routine], *, training: bool
 ) -> Bound:
-    """Return routines with what is fixed of their launches."""
+    """Return routines with the constant part of their launches."""
     gradients = tuple(
         tuple(result.binding.key for result in routine.results if result.binding.kind == "gradient")
         for routine in routines
     )
-    summed = tuple(dict.fromkeys(parameter for several in gradients for parameter in several))
+    summed = tuple(dict.fromkeys(parameter for parameters in gradients for parameter in parameters))
     binder = _Binder(model, summed, training=training)
     rows = [binder.row(key, routine) for key, routine in zip(keys, routines, strict=True)]
     width = max([HEAD, *(HEAD + FIELDS * len(row) for row in rows)])
@@ -205,7 +206,7 @@ def bind_routines(
         np.array(uses, np.int64).reshape(-1, 4).T.copy(),
         gradients,
         summed,
-        {kind: tuple(several) for kind, several in brought.items()},
+        {kind: tuple(arrays) for kind, arrays in brought.items()},
     )
 
 
@@ -235,6 +236,7 @@ class _Binder:
     def buffer(
         self, name: Fact, type_: TensorType, extent: Fact, width: int = 1, gate: Fact = ("one",)
     ) -> int:
+        """Return the number of a buffer, and note a use of it: `width` rows for each of `extent`."""
         if name not in self.buffers:
             self.buffers[name] = len(self.types)
             self.types.append(None if name[0] in BROUGHT else type_)
@@ -254,12 +256,13 @@ class _Binder:
         """Return the name of the rows that a level may have along an axis."""
         if axis is UNBATCHED:
             return ("one",)
-        which = "widest" if key.stage == "step" else "all"
+        kind = "widest" if key.stage == "step" else "all"
         if axis is CALL:
-            return (which, key.cell)
-        return (which, key.cell, self.model.cells[key.cell].training.graph.axes.index(axis))
+            return (kind, key.cell)
+        return (kind, key.cell, self.model.cells[key.cell].training.graph.axes.index(axis))
 
     def _slot(self, key: KernelKey, binding: Binding, type_: TensorType, axis: Axis) -> list[int | Fact]:
+        """Return the fields of a slot: its buffer, and the facts that say which rows of it a level has."""
         kind, number = binding
         k = key.cell
         match kind:
@@ -292,7 +295,7 @@ class _Binder:
     def _operand(
         self, key: KernelKey, kind: str, number: int, axis: Axis, type_: TensorType
     ) -> list[int | Fact]:
-        """Return the fields of what is read or written where an operand's rows lie."""
+        """Return the fields of an operand's values, or of its cotangents, where its rows lie."""
         k = key.cell
         operand = self.model.signatures[k].operands[number]
         width = len(operand.columns) or 1
@@ -378,7 +381,7 @@ class Launch(NamedTuple):
 
 
 class Directions(NamedTuple):
-    """What a batch runs: the launch tables forward, and while training backward.
+    """The launch tables of a batch: forward, and while training backward.
 
     `yields` says how many levels yield a gradient of each parameter; `numbers`, ``[*] int64``, are the
     batch's facts and then what is fixed, of which `rows_of` makes launches.
@@ -391,7 +394,7 @@ class Directions(NamedTuple):
 
 
 def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
-    """Return what a batch launches."""
+    """Return the launch tables of a scheduled batch."""
     steps, yields = schedule.steps, dict.fromkeys(bound.summed, 0)
     bounds = np.array([step[2:] for step in steps], np.int64).reshape(-1, 2)
     runs = _runs(steps)
@@ -421,10 +424,10 @@ def _runs(steps: Sequence[Step]) -> list[Step]:
     Steps of one stage of a cell that follow each other are one; a step of all stages is a run of its own.
     """
     runs, first = list[Step](), 0
-    for (cell, stages), several in groupby(steps, itemgetter(0, 1)):
-        last = first + len(list(several))
-        each = 1 if stages == ALL else last - first
-        runs += [Step(cell, stages, number, number + each) for number in range(first, last, each)]
+    for (cell, stages), alike in groupby(steps, itemgetter(0, 1)):
+        last = first + len(list(alike))
+        length = 1 if stages == ALL else last - first
+        runs += [Step(cell, stages, number, number + length) for number in range(first, last, length)]
         first = last
     return runs
 
@@ -440,7 +443,7 @@ def _launches(stages: Ints, runs: Sequence[Step]) -> list[Launch]:
 
     A run of one stage is one launch. Of several stages, a step goes through all before the next step does.
     """
-    kernels = [dict(zip(ALL, own, strict=True)) for own in stages.tolist()]
+    kernels = [dict(zip(ALL, cell_kernels, strict=True)) for cell_kernels in stages.tolist()]
     return [
         Launch(kernels[cell][stage], first, last)
         for cell, names, first, last in runs
@@ -455,8 +458,8 @@ def _widest(schedule: Schedule) -> Iterator[tuple[int, ...]]:
     for cell, stages, first, last in schedule.steps:
         if "step" in stages:
             spans[cell].append((first, last))
-    for own, table in zip(spans, schedule.cells, strict=True):
-        starts, stops = np.array(own, np.int64).T
+    for cell_spans, table in zip(spans, schedule.cells, strict=True):
+        starts, stops = np.array(cell_spans, np.int64).T
         sizes = [part[stops] - part[starts] for part in table.segments]
         yield tuple([int(size.max()) for size in (stops - starts, *sizes)])
 

@@ -34,21 +34,25 @@ def seeds_of(
     if isinstance(cotangents, str | bytes | dict) or not isinstance(cotangents, Iterable):
         fix = "for a single example, pass a list of one"
         raise ExampleTypeError("cotangents", expected, describe_value(cotangents), fix)
-    given = list(cotangents)
-    if len(given) != len(results):
-        raise ExampleError("cotangents", expected, str(len(given)), "give None for an example that has none")
+    cotangent_list = list(cotangents)
+    if len(cotangent_list) != len(results):
+        raise ExampleError(
+            "cotangents", expected, str(len(cotangent_list)), "give None for an example that has none"
+        )
     return [
-        list(numbered(type_, iter(held), cotangent, f"cotangents[{i}]"))
-        for i, (held, cotangent) in enumerate(zip(results, given, strict=True))
+        list(numbered(type_, iter(terminals), cotangent, f"cotangents[{i}]"))
+        for i, (terminals, cotangent) in enumerate(zip(results, cotangent_list, strict=True))
     ]
 
 
-def numbered(type_: Type, held: Iterator[Any], cotangent: Any, where: str) -> Iterator[tuple[int, Array]]:
+def numbered(
+    type_: Type, terminals: Iterator[Any], cotangent: Any, where: str
+) -> Iterator[tuple[int, Array]]:
     """Yield the numbers of an example's values that have a cotangent, each with it.
 
     Args:
         type_: the result's type.
-        held: the terminals of the example's result as its trace holds them.
+        terminals: those of the example's result as its trace holds them.
         cotangent: in the form of the result; None for a part, or the whole, that has none.
         where: what errors call it.
 
@@ -61,49 +65,53 @@ def numbered(type_: Type, held: Iterator[Any], cotangent: Any, where: str) -> It
         case VoidType():
             _refuse(cotangent, where, "nothing")
         case ObjectType():
-            next(held)
+            next(terminals)
             _refuse(cotangent, where, "an object")
         case BroadcastType(element):
-            yield from numbered(element, held, cotangent, where)
+            yield from numbered(element, terminals, cotangent, where)
         case TensorType():
-            number = next(held)
+            number = next(terminals)
             if cotangent is not None:
                 yield number, _array(type_, cotangent, where)
         case NestType(items, kind, keys) if cotangent is not None and not issubclass(kind, tuple):
-            own = cotangent if isinstance(cotangent, dict) else dict.fromkeys(keys)
-            if type(cotangent) is not kind or own.keys() != {*keys}:
-                found, fix = describe_value(cotangent), "give it the form of the result"
-                raise ExampleTypeError(where, f"a {type_} of cotangents, or None", found, fix)
+            by_key = cotangent if isinstance(cotangent, dict) else dict.fromkeys(keys)
+            if type(cotangent) is not kind or by_key.keys() != {*keys}:
+                actual, fix = describe_value(cotangent), "give it the form of the result"
+                raise ExampleTypeError(where, f"a {type_} of cotangents, or None", actual, fix)
             for key, item in zip(keys, items, strict=True):
                 part, path = (
-                    (own[key], f"[{key!r}]") if kind is dict else (getattr(cotangent, key), f".{key}")
+                    (by_key[key], f"[{key!r}]") if kind is dict else (getattr(cotangent, key), f".{key}")
                 )
-                yield from numbered(item, held, part, where + path)
+                yield from numbered(item, terminals, part, where + path)
         case TupleType(items):
             parts = _parts(cotangent, len(items), where, "a tuple")
             for i, (item, part) in enumerate(zip(items, parts, strict=True)):
-                yield from numbered(item, held, part, f"{where}[{i}]")
+                yield from numbered(item, terminals, part, f"{where}[{i}]")
         case SequenceType(element):
-            elements = next(held)
+            elements = next(terminals)
             single = terminal_count(element) == 1  # then an element is that one thing, else a tuple
             parts = _parts(cotangent, len(elements), where, "a sequence")
-            for i, (terminals, part) in enumerate(zip(elements, parts, strict=True)):
+            for i, (element_terminals, part) in enumerate(zip(elements, parts, strict=True)):
                 yield from numbered(
-                    element, iter((terminals,) if single else terminals), part, f"{where}[{i}]"
+                    element,
+                    iter((element_terminals,) if single else element_terminals),
+                    part,
+                    f"{where}[{i}]",
                 )
 
 
-def _refuse(cotangent: Any, where: str, what: str) -> None:
+def _refuse(cotangent: Any, where: str, kind: str) -> None:
+    """Raise an error if there is a cotangent of a part of the result that has no derivative."""
     if cotangent is not None:
-        found = describe_value(cotangent)
-        raise ExampleTypeError(where, f"None, as this part of the result is {what}", found, "leave it out")
+        actual = describe_value(cotangent)
+        raise ExampleTypeError(where, f"None, as this part of the result is {kind}", actual, "leave it out")
 
 
-def _parts(cotangent: Any, count: int, where: str, what: str) -> list[Any]:
+def _parts(cotangent: Any, count: int, where: str, kind: str) -> list[Any]:
     """Return the cotangents of the parts of a tuple or sequence."""
     if cotangent is None:
         return [None] * count
-    expected = f"{what} of {count} cotangents, or None"
+    expected = f"{kind} of {count} cotangents, or None"
     scalar = isinstance(cotangent, np.ndarray) and cotangent.ndim == 0
     if scalar or not isinstance(cotangent, tuple | list | np.ndarray):
         raise ExampleTypeError(where, expected, describe_value(cotangent), "give it the form of the result")
@@ -113,6 +121,7 @@ def _parts(cotangent: Any, count: int, where: str, what: str) -> list[Any]:
 
 
 def _array(type_: TensorType, cotangent: Any, where: str) -> Array:
+    """Return a caller's cotangent as an array of a result's type; errors name the place `where`."""
     if not type_.is_float:
         fix = "give None: only floats have derivatives"
         raise ExampleTypeError(where, f"None for a result of {type_}", describe_value(cotangent), fix)

@@ -35,7 +35,7 @@ class Run(Protocol):
 
     @property
     def within(self) -> Callable[[], AbstractContextManager[Any]]:
-        """What is entered where losses and gradients are read later, may change errors; runners set it."""
+        """Context manager entered when a pending number is read; it adds block names to errors."""
 
     @property
     def launches(self) -> int:
@@ -66,13 +66,13 @@ class Run(Protocol):
 
 
 class Capturing(Protocol):
-    """What runs batches by captured graphs, whose capacities it learns from the batches that it has seen."""
+    """Runs batches by captured graphs, and learns their capacities from the batches that it has seen."""
 
     def learn(self) -> None:
         """Learn capacities from the batches that were made ready."""
 
     def captures(self) -> Captures:
-        """Return what was learned, and how many batches fitted."""
+        """Return the capacity classes so far, and how many batches fitted into them."""
 
 
 class Engine(Protocol):
@@ -88,7 +88,7 @@ class Engine(Protocol):
     updates: Updates | RemoteUpdates | None = None
 
     def sum_copies(self, dtype: str, /) -> Callable[..., None] | None:
-        """Return what sums rows of equal id (see `sums.total`); None for NumPy's way."""
+        """Return a function that sums rows of equal id (see `sums.total`); None for NumPy's way."""
         return None
 
     def memory(self) -> Any:
@@ -96,7 +96,7 @@ class Engine(Protocol):
         return None
 
     def ready(self, batch: ScheduledBatch, *, training: bool) -> Any:
-        """Return what running a batch takes besides parameters, data and memory."""
+        """Return a scheduled batch as the engine runs it: without parameters, data and memory."""
 
     def forward(self, ready: Any, feeds: Sequence[Sequence[Array]], memory: Any) -> Run:
         """Compute all values, losses and metrics of a batch that `ready` has made, in what `memory` made.
@@ -125,16 +125,16 @@ class Engine(Protocol):
         return ""
 
     def watch(self) -> AbstractContextManager[Watch]:
-        """Return what is entered while batches run, and collects when their kernels ran."""
+        """Return a context manager that collects, while batches run, the times of their kernels."""
         return nullcontext(Watch())
 
     def launcher(self, *, training: bool) -> Capturing | None:
-        """Return what captures batches of training or of inference; None where nothing does."""
+        """Return the object that captures batches of a phase as graphs; None if the engine has none."""
         return None
 
 
 class EngineSettings(NamedTuple):
-    """What an engine is asked for."""
+    """Settings that an engine is loaded with."""
 
     debug: bool = False  # whether memory is filled with NaN before each batch
     precision: str = "fp32"  # how matrices of float32 are multiplied, one of its backend's
@@ -236,11 +236,12 @@ def choose_launch(launch: str, name: str) -> str:
     return launch
 
 
-def _refuse_missing(what: str, asked: str, has: Sequence[str], name: str) -> None:
+def _refuse_missing(option: str, asked: str, has: Sequence[str], name: str) -> None:
+    """Raise an error if a backend does not have the value of an option that was asked for."""
     if asked not in has:
-        fix = f"leave {what} out, or take the backend cuda"
+        fix = f"leave {option} out, or take the backend cuda"
         expected = f"{' or '.join(has)}, the only one{'s' * (len(has) > 1)} of the backend {name}"
-        raise BackendError(what, expected, repr(asked), fix)
+        raise BackendError(option, expected, repr(asked), fix)
 
 
 def load_engine(name: str, model: Model, settings: EngineSettings = DEFAULTS) -> Engine:
@@ -250,7 +251,7 @@ def load_engine(name: str, model: Model, settings: EngineSettings = DEFAULTS) ->
 
 
 def planning_arithmetic(name: str) -> Arithmetic:
-    """Return what a backend plans with."""
+    """Return the index arithmetic that a backend plans batches with."""
     return _backend(name).arithmetic()
 
 

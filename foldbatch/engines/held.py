@@ -26,7 +26,7 @@ from foldbatch.system.processes import start_in_each_process
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What the backward pass of a held batch yields."""
+    """The gradients that the backward pass of a held batch yields."""
 
     parameters: BatchGradients[Parameter]
     visits: list[DataGradients]  # per part of the batch, of data, where the runner's cells yield them
@@ -75,8 +75,8 @@ class WaitingBatch:
     ) -> None:
         self.pool, self.parts, self.again = pool, parts, again
         self.memories: list[Any] | None = memories  # None when they have been given back
-        type_, own = pool.runner.model.result, [part.batch for part in parts]
-        self._numbers = [numbers_in(type_, b.results, b.merged.offsets.tolist()) for b in own]
+        type_, batches = pool.runner.model.result, [part.batch for part in parts]
+        self._numbers = [numbers_in(type_, b.results, b.merged.offsets.tolist()) for b in batches]
 
     @cached_property
     def loss(self) -> float:
@@ -94,15 +94,15 @@ class WaitingBatch:
 
     def lengths(self) -> list[int]:
         """Return how many elements each example's result has, where results are sequences."""
-        return [len(next(iter(held))) for part in self.parts for held in part.batch.results]  # type: ignore[call-overload]
+        return [len(next(iter(terminals))) for part in self.parts for terminals in part.batch.results]  # type: ignore[call-overload]
 
     def results(self, tensors: Sequence[Any]) -> list[Any]:
         """Return each example's result, made of other tensors that stand for `values`."""
-        left = iter(tensors)
+        replacements = iter(tensors)
         return [
-            walk(self.pool.runner.model.result, iter(held), lambda _: next(left))  # type: ignore[call-overload]
+            walk(self.pool.runner.model.result, iter(terminals), lambda _: next(replacements))  # type: ignore[call-overload]
             for part in self.parts
-            for held in part.batch.results
+            for terminals in part.batch.results
         ]
 
     def backward(self, cotangents: Sequence[Array | None], *, visited: bool = False) -> Gradients:
@@ -114,9 +114,10 @@ class WaitingBatch:
         memories, self.memories = self.memories, None  # whatever interrupts this: it is spoiled from here on
         if memories is None:
             return self.again().backward(cotangents, visited=visited)
-        left = iter(cotangents or repeat(None))
+        gradients_of_values = iter(cotangents or repeat(None))
         seeds: list[Cotangents] = [
-            [(number, g) for number in numbers if (g := next(left)) is not None] for numbers in self._numbers
+            [(number, g) for number in numbers if (g := next(gradients_of_values)) is not None]
+            for numbers in self._numbers
         ]
         visits, gradients = self.pool.runner.backward(self.parts, seeds, visited=visited)
         self.pool.take_back(memories)

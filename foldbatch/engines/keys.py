@@ -42,10 +42,10 @@ def keyed(
     """
     return tuple(
         tuple(
-            call_keys(seed, step, numbers, column) if i in which else column
+            call_keys(seed, step, numbers, column) if i in numbered else column
             for i, column in enumerate(columns)
         )
-        for columns, which, numbers in zip(feeds, keys, examples, strict=True)
+        for columns, numbered, numbers in zip(feeds, keys, examples, strict=True)
     )
 
 
@@ -57,6 +57,6 @@ def example_numbers(numbers: ArrayLike, count: int) -> NDArray[np.int64]:
     """
     array = np.asarray(numbers)
     if array.shape != (count,) or (count and array.dtype.kind not in "iu"):
-        expected, found = f"{counted(count, 'whole number')}", describe_value(numbers)
-        raise BlockValueError("value_and_grad numbers", expected, found, "give one for each example")
+        expected, actual = f"{counted(count, 'whole number')}", describe_value(numbers)
+        raise BlockValueError("value_and_grad numbers", expected, actual, "give one for each example")
     return array.astype(np.int64)

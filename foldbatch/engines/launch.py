@@ -37,7 +37,7 @@ FIELDS = 7
 
 @dataclass(slots=True)
 class LaunchTable:
-    """What one direction of a batch runs."""
+    """The launches of one direction of a batch, and the rows that they go through."""
 
     launches: Ints  # ``[launches, HEAD + FIELDS * bindings] int64``: kernels with fewer bindings end in -1
     bounds: Ints  # ``[levels, 2] int64``: the first call of each level, by rank, and the one after the last

@@ -17,7 +17,7 @@ from foldbatch.static.statements import Statement, axis_of
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What one call of a function visits of a shape."""
+    """The part of a shape that one call of a function visits."""
 
     offsets: tuple[int, ...]  # of each place, the element where the part begins
     extents: tuple[int, ...]  # turns of the loops, the innermost last
@@ -26,10 +26,10 @@ class Stretch:
 
 def parts(axes: Sequence[tuple[int, tuple[int, ...]]], loops: int, places: int) -> Iterator[Stretch]:
     """Yield the parts into which axes are cut for a function of so many loops; at least one."""
-    unrolled, rest = axes[: max(0, len(axes) - loops)], list(axes[max(0, len(axes) - loops) :])
-    rest = [(1, (0,) * places)] * (loops - len(rest)) + rest
-    extents = tuple(extent for extent, _ in rest)
-    strides = tuple(tuple(stride[p] for _, stride in rest) for p in range(places))
+    unrolled, looped = axes[: max(0, len(axes) - loops)], list(axes[max(0, len(axes) - loops) :])
+    looped = [(1, (0,) * places)] * (loops - len(looped)) + looped
+    extents = tuple(extent for extent, _ in looped)
+    strides = tuple(tuple(stride[p] for _, stride in looped) for p in range(places))
     for turn in product(*(range(extent) for extent, _ in unrolled)):
         offsets = tuple(
             sum(i * stride[p] for i, (_, stride) in zip(turn, unrolled, strict=True)) for p in range(places)
@@ -46,7 +46,7 @@ def by_rows(axes: Sequence[tuple[int, tuple[int, ...]]], rows: Sequence[int]) ->
 
 
 def leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], bool]:
-    """Return all axes but the last of two places; whether their rows and these are one axis together."""
+    """Return the axes of two places without the last one, and whether these and the rows are one axis."""
     axes, rows = merged(x.shape[:-1], [x.strides[:-1], y.strides[:-1]]), (x.row, y.row)
     alone = x.axis is UNBATCHED and y.axis is UNBATCHED and len(axes) == 1
     if alone or by_rows(axes, rows):
@@ -88,22 +88,22 @@ class Product:
 
 def products_of(statement: Statement) -> Iterator[Product]:
     """Yield the products that a ``linear``, ``matmul`` or ``sum_outer`` is, one after the other."""
-    (left, right), write = statement.reads, statement.result
-    axis = axis_of(statement, [left, right, write])
+    (first_operand, second_operand), write = statement.reads, statement.result
+    axis = axis_of(statement, [first_operand, second_operand, write])
     if statement.op == "matmul":
-        (m, k), (_, n) = left.shape, right.shape
-        a, b, c = (_factor(place, place.row) for place in (left, right, write))
+        (m, k), (_, n) = first_operand.shape, second_operand.shape
+        a, b, c = (_factor(place, place.row) for place in (first_operand, second_operand, write))
         yield Product("count", axis, 1, m, k, n, a, b, c)
         return
-    weight, other = (right, write) if statement.op == "linear" else (write, right)
+    weight, second = (second_operand, write) if statement.op == "linear" else (write, second_operand)
     first, last = weight.shape
-    axes, joined = leading(left, other)
+    axes, joined = leading(first_operand, second)
     for number, part in enumerate(parts(axes, 1, 2)):
         (extent,), steps = part.extents, [stride for (stride,) in part.strides]
         count, rows = (1, extent) if joined else (extent, 1)
         x, y = (
             Factor(place, offset, step if joined else place.row, place.strides[-1], 0 if joined else step)
-            for place, offset, step in zip((left, other), part.offsets, steps, strict=True)
+            for place, offset, step in zip((first_operand, second), part.offsets, steps, strict=True)
         )
         if statement.op == "linear":
             yield Product("m", axis, count, rows, first, last, x, _factor(weight), y)

@@ -51,8 +51,8 @@ def find_nonfinite(
             walks[-1].forward()
         losses = (walk.sinks.get("the loss") for walk in walks)
         backward = (walk.backward(gradients) for walk in walks)
-        others = (walk.sinks.get("a metric") or walk.result() for walk in walks)
-        for origin in chain(losses, backward, others):
+        side_outputs = (walk.sinks.get("a metric") or walk.result() for walk in walks)
+        for origin in chain(losses, backward, side_outputs):
             if origin is not None:
                 return origin
     return None
@@ -60,7 +60,7 @@ def find_nonfinite(
 
 @dataclass(slots=True)
 class Reading:
-    """What the calls of one example read, one after the other."""
+    """The values that the calls of one example read, call by call."""
 
     signatures: Sequence[CellSignature]  # the scheduler's view, for how calls are packed
     trace: Trace  # the example
@@ -94,7 +94,7 @@ class Reading:
     def terms(
         self, k: int, target: What, value: Value, read: Sequence[Sequence[int]]
     ) -> list[tuple[Parameter | int, Array]]:
-        """Return what a result of a cell's backward graph adds to a gradient, or to cotangents by number."""
+        """Return the terms that a result of a cell's backward graph adds to a gradient, or to cotangents."""
         _, key = target
         if isinstance(key, Parameter):
             return [(key, value)]
@@ -152,9 +152,9 @@ class _Walk:
         for base, k, i in self.reading.sweep():
             graph = self.model.cells[k].graph
             inputs, read = self.reading.read(k, i)
-            given = self._given(k, i, inputs, read)
-            self.inputs[k, i] = inputs, read, given
-            values, origins = self._evaluate(k, i, self.cells[k].forward, inputs, given)
+            input_origins = self._input_origins(k, i, inputs, read)
+            self.inputs[k, i] = inputs, read, input_origins
+            values, origins = self._evaluate(k, i, self.cells[k].forward, inputs, input_origins)
             for j, (node, value) in enumerate(zip(graph.results, values, strict=True)):
                 if j < len(graph.outputs):
                     self.reading.values[base + j] = value
@@ -171,10 +171,12 @@ class _Walk:
         reached: dict[int, NotFinite] = {}
         for base, k, i in reversed(self.reading.sweep()):
             cell = self.cells[k]
-            inputs, read, given = self.inputs[k, i]
+            inputs, read, input_origins = self.inputs[k, i]
             seeds = [totals.get(base + j, np.zeros(x.shape, x.dtype)) for j, x in cell.seeds.items()]
-            given = given | {x: reached[base + j] for j, x in cell.seeds.items() if base + j in reached}
-            values, origins = self._evaluate(k, i, cell.backward, [*inputs, *seeds], given)
+            input_origins = input_origins | {
+                x: reached[base + j] for j, x in cell.seeds.items() if base + j in reached
+            }
+            values, origins = self._evaluate(k, i, cell.backward, [*inputs, *seeds], input_origins)
             for (target, node), value in zip(cell.targets, values, strict=True):
                 for key, term in self.reading.terms(k, target, value, read):
                     sums: dict[Any, Array] = gradients if isinstance(key, Parameter) else totals
@@ -197,7 +199,9 @@ class _Walk:
         origins = (self.origins[number] for number in numbers if number in self.origins)
         return next((replace(origin, reached="the result") for origin in origins), None)
 
-    def _given(self, k: int, i: int, inputs: Sequence[Value], read: Sequence[Sequence[int]]) -> Origins:
+    def _input_origins(
+        self, k: int, i: int, inputs: Sequence[Value], read: Sequence[Sequence[int]]
+    ) -> Origins:
         """Return the origins of what a call reads: of results of other calls, and of data."""
         graph = self.model.cells[k].graph
         origins: Origins = {}
@@ -212,12 +216,13 @@ class _Walk:
         return origins
 
     def _evaluate(
-        self, k: int, i: int, graph: Graph, inputs: Sequence[Value], given: Origins
+        self, k: int, i: int, graph: Graph, inputs: Sequence[Value], input_origins: Origins
     ) -> tuple[list[Value], Origins]:
         """Return the outputs of a graph, and the origins of its nodes that are not finite."""
-        origins = dict(given)
+        origins = dict(input_origins)
 
         def watch(node: Node, operands: Sequence[Value], value: Value) -> None:
+            """Note the origin of a value that is not finite: that of an operand, or this op."""
             if node.op is CONSTANT or is_finite(value):
                 return
             origin = next((origins[x] for x in node.inputs if x in origins), None)
@@ -242,5 +247,6 @@ class _Walk:
         operands: Sequence[Value] = (),
         direction: str = "forward",
     ) -> NotFinite:
+        """Return an origin at a call: the op, its value and its operands, as text."""
         where = self.model.cells[k].name
         return NotFinite(self.example, where, op, direction, shown(value), tuple(map(shown, operands)), k, i)

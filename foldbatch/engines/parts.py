@@ -59,12 +59,13 @@ class ForwardPart:
 
 
 def collect(model: Model, batch: ScheduledBatch, run: Run, asides: Collection[str]) -> Results:
+    """Return the results of a batch that has run, with the side outputs that were asked for."""
     items = decode(model.result, batch.results, batch.merged.offsets.tolist(), run.fetch)
     metrics = _metrics(model, _by_name(model, batch, run)) if "metrics" in asides else None
     return Results(items, metrics, sum_losses(model, run) if "losses" in asides else None)
 
 
-def nothing(model: Model, asides: Collection[str]) -> Results:
+def empty_results(model: Model, asides: Collection[str]) -> Results:
     """Return the results of a batch of no examples; arguments are those of `collect`."""
     losses = Losses(0.0, dict.fromkeys(_loss_names(model), 0.0))
     return Results(
@@ -73,6 +74,7 @@ def nothing(model: Model, asides: Collection[str]) -> Results:
 
 
 def sum_losses(model: Model, run: Run) -> Losses:
+    """Return the losses of a run, summed over the batch: in all, and by name."""
     by_name = dict.fromkeys(_loss_names(model), 0.0)
     total = 0.0
     for (k, i), loss in run.loss_sums().items():
@@ -86,7 +88,7 @@ def _loss_names(model: Model) -> list[str]:
 
 
 def _by_name(model: Model, batch: ScheduledBatch, run: Run) -> dict[str, list[Any]]:
-    """Return what cells collected under each name: values, places of visits, examples and labels."""
+    """Return the metric values that cells collected, by name: values, places of visits, examples, labels."""
     merged, schedule = batch.merged, batch.schedule
     collected: dict[str, list[Any]] = {}
     for (k, i), values in sorted(run.metrics.items(), key=itemgetter(0)):

@@ -80,7 +80,7 @@ class Pending:
         return float, (float(self),)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what a float has: `hex`, `is_integer` and the like."""
+        """Return a float's attribute, as `hex` or `is_integer`."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(float(self), name)
@@ -90,21 +90,21 @@ def _read(number: Any) -> Any:
     return float(number) if isinstance(number, Pending) else number
 
 
-def _later(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+def _later(function: Callable[[Any, Any], Any], first: Any, second: Any) -> Any:
     """Return a function of two numbers, one of them pending, as a pending number."""
-    if not all(isinstance(x, Pending | int | float | np.integer | np.floating) for x in (left, right)):
-        return function(_read(left), _read(right))  # of an array, or an error
-    length = 1 + max(x._length if isinstance(x, Pending) else 0 for x in (left, right))
+    if not all(isinstance(x, Pending | int | float | np.integer | np.floating) for x in (first, second)):
+        return function(_read(first), _read(second))  # of an array, or an error
+    length = 1 + max(x._length if isinstance(x, Pending) else 0 for x in (first, second))
     if length > LONG:  # else reading the sum of a whole epoch would recur too deeply
-        left, right, length = _read(left), _read(right), 1
-    return Pending(lambda: function(_read(left), _read(right)), length)
+        first, second, length = _read(first), _read(second), 1
+    return Pending(lambda: function(_read(first), _read(second)), length)
 
 
 def _define(name: str) -> None:
     """Give pending numbers an operator, where it can be applied later; and its reflection."""
     function = getattr(operator, name)
-    setattr(Pending, f"__{name}__", lambda self, other: _later(function, self, other))
-    setattr(Pending, f"__r{name}__", lambda self, other: _later(function, other, self))
+    setattr(Pending, f"__{name}__", lambda self, operand: _later(function, self, operand))
+    setattr(Pending, f"__r{name}__", lambda self, operand: _later(function, operand, self))
 
 
 def _define_read(name: str) -> None:

@@ -64,6 +64,7 @@ class Evaluation(Reading):
                 self.metrics.setdefault((k, m), []).append(next(results))
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Array]:
+        """Evaluate the backward graph of every call, last call first; return the gradients of parameters."""
         assert self.training, "forward must have run for training"
         total: dict[int, Array] = {}
         for number, g in cotangents:
@@ -73,8 +74,8 @@ class Evaluation(Reading):
         for base, k, i in reversed(self.sweep()):
             cell = cells[k]
             inputs, read = self._inputs[k, i]
-            given = [total.get(base + j, np.zeros(node.shape)) for j, node in cell.seeds.items()]
-            values = evaluate(cell.backward, [*inputs, *given])
+            seeds = [total.get(base + j, np.zeros(node.shape)) for j, node in cell.seeds.items()]
+            values = evaluate(cell.backward, [*inputs, *seeds])
             for (target, _), value in zip(cell.targets, values, strict=True):
                 kind, feed = target
                 if kind == "feed":

@@ -47,7 +47,7 @@ class CellReport:
 
 
 class Captures(NamedTuple):
-    """What batches of one kind were run by graphs that a GPU has captured, each by one launch."""
+    """The counts of batches of one kind that a GPU ran as captured graphs, each by one launch."""
 
     # of each class of batches, the slots of its graph, each for one kernel; without the update of parameters
     launches: tuple[int, ...]
@@ -73,7 +73,7 @@ class Shared(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report(Printed):
-    """What a batch costs; prints itself."""
+    """The costs of a batch; prints itself."""
 
     examples: int
     calls: int  # cell calls of all examples
@@ -208,6 +208,7 @@ def text_of(report: Report, *, whole: bool) -> str:
 
 
 def _counts(report: Report) -> Iterator[str]:
+    """Yield the lines on examples, calls and steps."""
     cells = sum(cell.calls > 0 for cell in report.cells)
     steps = f"{counted(report.steps, 'step')} of {report.mean_rows:.1f} calls on average"
     yield (
@@ -228,6 +229,7 @@ def _counts(report: Report) -> Iterator[str]:
 
 
 def _costs(report: Report) -> Iterator[str]:
+    """Yield the lines on time, memory and kernels."""
     total = sum(report.phases.values())
     if total:
         parts = [(name, sum(report.phases.get(p, 0.0) for p in phases)) for name, phases in TIMES.items()]
@@ -245,6 +247,7 @@ def _costs(report: Report) -> Iterator[str]:
 
 
 def _captures(captures: Captures) -> Iterator[str]:
+    """Yield the lines on captured graphs."""
     for reason in captures.reasons:
         yield from wrap(reason, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     batches = captures.hits + sum(captures.misses.values())
@@ -258,8 +261,8 @@ def _captures(captures: Captures) -> Iterator[str]:
     for reason, count in captures.misses.items():
         yield f"{count:,} did not: {reason}"
     if captures.milliseconds:
-        count, most = len(captures.milliseconds), max(captures.milliseconds)
-        yield f"{counted(count, 'graph')} captured while others ran, in {most:.1f} ms at most"
+        count, longest = len(captures.milliseconds), max(captures.milliseconds)
+        yield f"{counted(count, 'graph')} captured while others ran, in {longest:.1f} ms at most"
 
 
 def _cells(report: Report, shown: Sequence[CellReport]) -> Iterator[str]:
@@ -277,21 +280,21 @@ def _cells(report: Report, shown: Sequence[CellReport]) -> Iterator[str]:
         columns["rows copied"] = [f"{cell.gathered_rows:,}" for cell in shown]
     title = "Cells, those with most small steps first"
     yield from table(tuple(columns), zip(*columns.values(), strict=True), title=title).splitlines()
-    rest = by_cost(report.cells)[len(shown) :]
-    if rest:
-        ran, took = sum(cell.distinct for cell in rest), sum(len(cell.rows) for cell in rest)
+    unlisted = by_cost(report.cells)[len(shown) :]
+    if unlisted:
+        ran, took = sum(cell.distinct for cell in unlisted), sum(len(cell.rows) for cell in unlisted)
         mean = f", {ran / took:.1f} calls a step" if took else ""
         steps = f"{counted(ran, 'call')} in {counted(took, 'step')}{mean}"
-        yield f"and {counted(len(rest), 'more cell')}: {steps}"
+        yield f"and {counted(len(unlisted), 'more cell')}: {steps}"
 
 
 # -- advice
 
 
-FEW = 16  # calls in a step: with fewer, a matrix product takes about as long as reading its weights
-MUCH = 0.3  # of the time of a batch
-LESS = 0.8  # of the time that a batch takes: an option that needs more than that is not worth trying
-SMALL = 0.1  # a cell with a smaller share of all steps, or calls, is not worth a sentence
+SHORT_STEP = 16  # calls in a step: with fewer, a matrix product takes about as long as reading its weights
+LARGE_SHARE = 0.3  # of the time of a batch
+WORTH_TRYING = 0.8  # of the time that a batch takes: an option that needs more than that is not worth trying
+SMALL_SHARE = 0.1  # a cell with a smaller share of all steps, or calls, is not worth a sentence
 MANY_ALIKE = 4  # cells that differ in nothing but their parameters
 SENTENCES = 4  # at most; the first ones matter most
 
@@ -304,7 +307,7 @@ def advice(report: Report) -> tuple[str, ...]:
 
 def by_cost(cells: Iterable[CellReport]) -> list[CellReport]:
     """Return cells in order of what they cost: those with most steps of few calls first, then most steps."""
-    return sorted(cells, key=lambda cell: (_few(cell), len(cell.rows), cell.distinct), reverse=True)
+    return sorted(cells, key=lambda cell: (_short_steps(cell), len(cell.rows), cell.distinct), reverse=True)
 
 
 def may_share(report: Report, share: str | None) -> bool:
@@ -317,21 +320,21 @@ def _share(report: Report, *phases: str) -> float:
     return sum(report.phases.get(name, 0.0) for name in phases) / total if total else 0.0
 
 
-def _few(cell: CellReport) -> int:
-    return sum(rows < FEW for rows in cell.rows)
+def _short_steps(cell: CellReport) -> int:
+    return sum(rows < SHORT_STEP for rows in cell.rows)
 
 
 def _quicker(report: Report) -> Iterator[str]:
     """Name the sharing of more calls, if it saves enough time."""
     shared, before = report.shared, report.distinct
-    if shared is not None and shared.distinct < before and shared.seconds < LESS * shared.instead:
+    if shared is not None and shared.distinct < before and shared.seconds < WORTH_TRYING * shared.instead:
         took = f"{duration(shared.seconds)} instead of {duration(shared.instead)} for this batch"
         calls = f"{shared.distinct:,} calls that run instead of {before:,}"
         yield f"try share='subtrees': it took {took}, with {calls}"
 
 
 def _planning(report: Report) -> Iterator[str]:
-    if _share(report, *PLANNING) > MUCH:
+    if _share(report, *PLANNING) > LARGE_SHARE:
         yield (
             f"planning is {_share(report, *PLANNING):.0%} of the time: program.plan(examples) plans a batch "
             "that runs often only once, foldbatch.train.prefetched plans the next batch while one runs"
@@ -339,7 +342,7 @@ def _planning(report: Report) -> Iterator[str]:
 
 
 def _tracing(report: Report) -> Iterator[str]:
-    if _share(report, "trace") > MUCH:
+    if _share(report, "trace") > LARGE_SHARE:
         yield (
             f"tracing the examples is {_share(report, 'trace'):.0%} of the time: a foldbatch.trees.Tree is "
             "traced only once, other examples if you prepare them (Program.prepare)"
@@ -347,7 +350,7 @@ def _tracing(report: Report) -> Iterator[str]:
 
 
 def _alike(report: Report) -> Iterator[str]:
-    """Say that many cells do the same with other parameters, in steps of few calls."""
+    """Advise where many cells differ in parameters only, and run in steps of few calls."""
     alike: dict[int, list[CellReport]] = {}
     for cell in report.cells:
         if cell.rows and cell.form is not None:
@@ -355,7 +358,7 @@ def _alike(report: Report) -> Iterator[str]:
     for cells in alike.values():
         steps = sum(len(cell.rows) for cell in cells)
         mean = sum(cell.distinct for cell in cells) / steps
-        if len(cells) >= MANY_ALIKE and steps >= SMALL * report.steps and mean < FEW:
+        if len(cells) >= MANY_ALIKE and steps >= SMALL_SHARE * report.steps and mean < SHORT_STEP:
             yield (
                 f"{len(cells)} cells, as {cells[0].name}, differ in parameters only and run {mean:.1f} "
                 "calls a step: with one table of weights, read by ops.gather, they would be one cell"
@@ -363,17 +366,22 @@ def _alike(report: Report) -> Iterator[str]:
 
 
 def _narrow(report: Report) -> Iterator[str]:
-    """Say that most steps of some cells have few calls, and what makes them larger."""
-    cells = [cell for cell in by_cost(report.cells) if len(cell.rows) > 1 and 2 * _few(cell) > len(cell.rows)]
+    """Advise where most steps of some cells have few calls: larger batches, or batches of like examples."""
+    cells = [
+        cell
+        for cell in by_cost(report.cells)
+        if len(cell.rows) > 1 and 2 * _short_steps(cell) > len(cell.rows)
+    ]
     steps = sum(len(cell.rows) for cell in cells)
-    if not cells or steps < SMALL * report.steps:
+    if not cells or steps < SMALL_SHARE * report.steps:
         return
     fix = "batches of more examples make them larger"
-    if report.examples >= FEW:
+    if report.examples >= SHORT_STEP:
         fix += ", and so may batches of like ones (foldbatch.train.bucketed)"
     first = cells[0]
     if len(cells) == 1:
-        yield f"{first.name}: {_few(first)} of its {steps} steps run fewer than {FEW} calls; {fix}"
+        count = _short_steps(first)
+        yield f"{first.name}: {count} of its {steps} steps run fewer than {SHORT_STEP} calls; {fix}"
     else:
         mean = sum(cell.distinct for cell in cells) / steps
         yield f"{len(cells)} cells, most of all {first.name}, run {mean:.1f} calls a step; {fix}"

@@ -133,7 +133,7 @@ class Results(Sequence[Any]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StepResult:
-    """What one training pass over a batch yields."""
+    """The loss, gradients, results and metrics of one training pass over a batch."""
 
     loss: float  # the float sum of all losses
     losses: dict[str, float]  # the float sum of the losses of each name
@@ -147,10 +147,10 @@ class StepResult:
         return f"Step(loss {self.loss:g}, losses {self.losses}, {gradients}, {results}, {self.metrics})"
 
 
-def _not_asked(what: str, option: str) -> NotAskedError:
-    expected, found = f"run(..., {option}=True)", f"a run without {option}"
+def _not_asked(attribute: str, option: str) -> NotAskedError:
+    expected, actual = f"run(..., {option}=True)", f"a run without {option}"
     fix = f"ask for them: program.run(examples, {option}=True), or program.step(examples)"
-    return NotAskedError(f"results.{what}", expected, found, fix)
+    return NotAskedError(f"results.{attribute}", expected, actual, fix)
 
 
 def collect_metric(
@@ -182,49 +182,49 @@ def no_values(type_: TensorType, *, labelled: bool) -> MetricValues:
 
 
 def decode(
-    type_: Type, held: Sequence[Any], offsets: Sequence[int], fetch: Callable[[list[int]], list[Array]]
+    type_: Type, results: Sequence[Any], offsets: Sequence[int], fetch: Callable[[list[int]], list[Array]]
 ) -> list[Any]:
     """Return each example's result, from its terminals as its trace holds them.
 
     Offsets are what merging added to value numbers. `fetch` returns the arrays of some; it is called once.
     """
     if isinstance(type_, TensorType):  # of which there is one
-        return fetch([number + offset for (number,), offset in zip(held, offsets, strict=True)])
+        return fetch([number + offset for (number,), offset in zip(results, offsets, strict=True)])
     if isinstance(type_, SequenceType) and isinstance(type_.element, TensorType):
-        sequences = [sequence for (sequence,) in held]
+        sequences = [sequence for (sequence,) in results]
         ends = list(itertools.accumulate(map(len, sequences), initial=0))
         raised = np.repeat(np.array(offsets, np.int64), np.diff(ends))
         every = np.fromiter(itertools.chain.from_iterable(sequences), np.int64, ends[-1]) + raised
-        found = fetch(every.tolist())
-        return [found[start:stop] for start, stop in itertools.pairwise(ends)]
-    arrays = iter(fetch(numbers_in(type_, held, offsets)))
-    return [walk(type_, iter(terminals), lambda _: next(arrays)) for terminals in held]
+        tensors = fetch(every.tolist())
+        return [tensors[start:stop] for start, stop in itertools.pairwise(ends)]
+    arrays = iter(fetch(numbers_in(type_, results, offsets)))
+    return [walk(type_, iter(terminals), lambda _: next(arrays)) for terminals in results]
 
 
-def numbers_in(type_: Type, held: Sequence[Any], offsets: Sequence[int]) -> list[int]:
+def numbers_in(type_: Type, results: Sequence[Any], offsets: Sequence[int]) -> list[int]:
     """Return the numbers of the tensors of results in the batch; arguments are those of `decode`."""
     numbers: list[int] = []
-    for terminals, offset in zip(held, offsets, strict=True):
+    for terminals, offset in zip(results, offsets, strict=True):
         walk(type_, iter(terminals), lambda number, offset=offset: numbers.append(number + offset))  # type: ignore[misc]
     return numbers
 
 
-def walk(type_: Type, held: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
+def walk(type_: Type, terminals: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
     """Return a value of a type, with `tensor` applied to every value number in it."""
     match type_:
         case VoidType():
             return None
         case TupleType(items):
-            return type_.made([walk(item, held, tensor) for item in items])
+            return type_.value_of([walk(item, terminals, tensor) for item in items])
         case BroadcastType(element):
-            return itertools.repeat(walk(element, held, tensor))
+            return itertools.repeat(walk(element, terminals, tensor))
         case TensorType():
-            return tensor(next(held))
+            return tensor(next(terminals))
         case SequenceType(element):
             single = terminal_count(element) == 1  # then an element is held as it is, else as a tuple
-            return [walk(element, iter((part,) if single else part), tensor) for part in next(held)]
+            return [walk(element, iter((part,) if single else part), tensor) for part in next(terminals)]
         case ObjectType():
-            return next(held)
+            return next(terminals)
 
 
 def terminal_count(type_: Type) -> int:
@@ -258,14 +258,17 @@ def join(parts: Sequence[Results]) -> Results:
 
 
 def _join_metrics(parts: Sequence[Metrics], sizes: Sequence[int]) -> Metrics:
+    """Return the metrics of consecutive parts of a batch as one; `sizes` are the parts' examples."""
     collected: dict[str, MetricValues] = {}
     firsts = list(itertools.accumulate(sizes, initial=0))
     for name in dict.fromkeys(itertools.chain.from_iterable(parts)):
-        own = [(part[name], first) for part, first in zip(parts, firsts, strict=False) if name in part]
-        arrays = [(m.values, m.examples + first, m.nodes) for m, first in own]
+        metric_parts = [
+            (part[name], first) for part, first in zip(parts, firsts, strict=False) if name in part
+        ]
+        arrays = [(m.values, m.examples + first, m.nodes) for m, first in metric_parts]
         labels: list[Any] | None = None
-        if any(m.labels is not None for m, _ in own):
-            labels = [label for m, _ in own for label in m.labels or [None] * len(m)]
+        if any(m.labels is not None for m, _ in metric_parts):
+            labels = [label for m, _ in metric_parts for label in m.labels or [None] * len(m)]
         values, examples, nodes = map(np.concatenate, zip(*arrays, strict=True))
         collected[name] = MetricValues(values, examples, nodes, labels)
     return Metrics(collected)

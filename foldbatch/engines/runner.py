@@ -23,7 +23,7 @@ from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
 from foldbatch.engines.engine import Cotangents, EngineSettings, Run, choose_engine, load_engine
 from foldbatch.engines.keys import example_numbers, keyed
-from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, nothing, sum_losses
+from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, empty_results, sum_losses
 from foldbatch.engines.report import Report, Shared, may_share, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, decode, join
 from foldbatch.engines.sums import total
@@ -69,21 +69,22 @@ class Options:
 
 
 class Locked(Protocol):
-    """Whose methods run one after the other."""
+    """An object whose `alone` methods run one after the other."""
 
     _lock: Any  # an RLock: it stays taken where a signal handler raises just then
     _busy: bool
 
 
 def alone(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:
-    """Let a method, which uses memory of its object, run in one thread after the other, and in no other."""
+    """Serialise a method on its object's lock; refuse re-entry, as from a signal handler."""
 
     @wraps(method)
     def run_alone(self: L, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the method while the object's lock is held."""
         with self._lock:
             if self._busy:
-                expected, found = "one run after the other", "one within another, as of a signal handler"
-                raise BackendError("Program", expected, found, "run it when the other one has ended")
+                expected, actual = "one run after the other", "one within another, as of a signal handler"
+                raise BackendError("Program", expected, actual, "run it when the other one has ended")
             try:
                 try:
                     self._busy = True
@@ -122,9 +123,15 @@ class Runner:
 
     def plan(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
-        return tuple([SubBatch(first, own, self.scheduled(own)) for first, own in self._cut(traces)])
+        return tuple(
+            [
+                SubBatch(first, part_traces, self.scheduled(part_traces))
+                for first, part_traces in self._cut(traces)
+            ]
+        )
 
     def scheduled(self, traces: Sequence[Trace], options: Options | None = None) -> ScheduledBatch:
+        """Return traces merged and scheduled, by the runner's options or by those given."""
         model, options = self.model, options or self.options
         batch = schedule_batch(
             traces,
@@ -141,8 +148,8 @@ class Runner:
 
     def run(self, batch: Work, step: int = 0, asides: Collection[str] = ASIDES) -> Results:
         """Return one result per trace, of inference, with those of ``losses`` and ``metrics`` asked for."""
-        parts = self._each(partial(self._run, step, asides), batch, training=False)
-        return join(parts) if parts else nothing(self.model, asides)
+        parts = self._map_parts(partial(self._run, step, asides), batch, training=False)
+        return join(parts) if parts else empty_results(self.model, asides)
 
     @alone
     @np.errstate(all="ignore")
@@ -155,14 +162,15 @@ class Runner:
         return Results(decode(self.model.result, noted.results, noted.offsets[:-1], self._few.fetch))
 
     def _ready_for_few(self) -> Any:
+        """Return the engine's runner of small batches, with memory of its own; False if there is none."""
         engine, model, options = self.engine, self.model, self.options
         if not isinstance(engine, ArrayEngine) or not model.cells or any(model.keys):
             return False
         kernels = engine.inference
-        memory = engine.held(kernels.bound, engine.memory())  # of their own
+        memory = engine.phase_memory(kernels.bound, engine.memory())  # of their own
         memory.helped = options.threads > 1
-        given = find_policy(options.policy), find_layout(options.layout), memory, model.form.integers
-        return (kernels.rounds and kernels.rounds.ready(*given)) or False
+        arguments = find_policy(options.policy), find_layout(options.layout), memory, model.form.integers
+        return (kernels.rounds and kernels.rounds.ready(*arguments)) or False
 
     def value_and_grad(
         self, batch: Work, step: int, numbers: Sequence[int] = ()
@@ -173,15 +181,17 @@ class Runner:
         """
         count = len(batch) if isinstance(batch, list) else sum(len(part.traces) for part in batch)
         none = (type(numbers) is tuple and not numbers) or np.shape(numbers) == (0,)
-        given = None if none else example_numbers(numbers, count)
-        parts = self._each(partial(self._differentiate, step, None, numbers=given), batch, training=True)
+        example_of = None if none else example_numbers(numbers, count)
+        parts = self._map_parts(
+            partial(self._differentiate, step, None, numbers=example_of), batch, training=True
+        )
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 
     def step(self, batch: Work, step: int) -> tuple[Results, BatchGradients[Parameter]]:
-        """Return what `value_and_grad` returns, with results and metrics of the same training pass."""
-        parts = self._each(partial(self._differentiate, step, None, asides=ASIDES), batch, training=True)
+        """Run a batch for training; return results and metrics beside the gradients of `value_and_grad`."""
+        parts = self._map_parts(partial(self._differentiate, step, None, asides=ASIDES), batch, training=True)
         results = [part.results for part in parts if part.results is not None]
-        return join(results) if results else nothing(self.model, ASIDES), self._summed(parts)
+        return join(results) if results else empty_results(self.model, ASIDES), self._summed(parts)
 
     def vjp(
         self, traces: list[Trace], step: int, seeds: Seeds | None, gather: Callable[[DataGradients], Metrics]
@@ -194,7 +204,9 @@ class Runner:
         The results are None for each trace; their metrics are the gradients of data, their loss the summed
         loss.
         """
-        parts = self._each(partial(self._differentiate, step, seeds, visited=True), traces, training=True)
+        parts = self._map_parts(
+            partial(self._differentiate, step, seeds, visited=True), traces, training=True
+        )
         calls = [np.zeros(0, np.int64)] * len(self.model.cells)
         results = [Results([None] * part.size, gather(part.visits), part.losses) for part in parts]
         joined = (
@@ -212,7 +224,7 @@ class Runner:
         What is missing of memories is made and added. Without training, there is no backward pass.
         """
         work = partial(self.begin, step, seeded_results)
-        return self._each(work, batch, training=training, memories=memories)
+        return self._map_parts(work, batch, training=training, memories=memories)
 
     @alone
     def backward(
@@ -223,9 +235,9 @@ class Runner:
         Returns the gradients of data per part, where `visited` with their calls, and those of parameters.
         """
         finish = partial(self.finish, visited=visited)
-        tasks = [partial(finish, *both) for both in zip(parts, cotangents, strict=True)]
-        done = self._side_by_side(tasks) if tasks else []
-        return [part.visits for part in done], self._summed(done)
+        tasks = [partial(finish, *part_and_seeds) for part_and_seeds in zip(parts, cotangents, strict=True)]
+        derived = self._side_by_side(tasks) if tasks else []
+        return [part.visits for part in derived], self._summed(derived)
 
     @alone
     def report(self, traces: list[Trace], phases: Phases, *, compare: bool) -> Report:
@@ -244,16 +256,19 @@ class Runner:
             tries = [partial(self._timed, traces, options)]
             if not self._one_by_one and may_share(report, options.share):
                 tries.append(partial(self._timed, traces, replace(options, share="subtrees")))
-            own, *others = _in_turn(tries)
-        instead, shared = median(sum(each.values()) for each in own[1]), None
-        for other, seconds in others:
-            distinct = sum(len(table.order) for table in other.schedule.cells)
-            shared = Shared(distinct, median(sum(each.values()) for each in seconds), instead)
+            baseline, *alternatives = _in_turn(tries)
+        instead, shared = median(sum(seconds_by_phase.values()) for seconds_by_phase in baseline[1]), None
+        for alternative, seconds in alternatives:
+            distinct = sum(len(table.order) for table in alternative.schedule.cells)
+            shared = Shared(
+                distinct, median(sum(seconds_by_phase.values()) for seconds_by_phase in seconds), instead
+            )
         return replace(
             report,
-            phases=phases | {name: median(each[name] for each in own[1]) for name in timed},
+            phases=phases
+            | {name: median(seconds_by_phase[name] for seconds_by_phase in baseline[1]) for name in timed},
             shared=shared,
-            runs=len(own[1]),
+            runs=len(baseline[1]),
         )
 
     def _timed(self, traces: list[Trace], options: Options) -> tuple[ScheduledBatch, Any, Phases]:
@@ -294,9 +309,9 @@ class Runner:
             if parameter.trainable:
                 if parameter in self._frozen:  # its gradient is nowhere computed
                     fix = "compile the block or the function again; layers keep their parameters"
-                    found = "one that was frozen then"
+                    actual = "one that was frozen then"
                     expected = "a parameter that was compiled to be trained"
-                    raise ParameterError(parameter.path, expected, found, fix)
+                    raise ParameterError(parameter.path, expected, actual, fix)
                 terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
                 sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
                 gradients[parameter] = total(terms, sums) if terms else self._no_gradient(parameter)
@@ -313,7 +328,7 @@ class Runner:
             return SparseRows(np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype), shape)
         return np.zeros(shape, dtype)
 
-    def _each(
+    def _map_parts(
         self,
         work: Callable[[SubBatch, Any, Any], R],
         batch: Work,
@@ -339,6 +354,7 @@ class Runner:
         *,
         training: bool,
     ) -> list[R]:
+        """Make parts ready in this thread, and do their work side by side, each in a memory of its own."""
         self.engine.helped = len(parts) == 1 and self.options.threads > 1
         if self._one_by_one and memories is None:
             memory = self._memories[0]
@@ -364,6 +380,7 @@ class Runner:
         return split(traces, threads, self._weights, self.engine.splits) if traces else []
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[ScheduledBatch, Any]:
+        """Return a part scheduled and ready for the engine; a planned part keeps what was made."""
         if part.batch is None:
             batch = self.scheduled(part.traces)
             return batch, self.engine.ready(batch, training=training)
@@ -379,14 +396,15 @@ class Runner:
         step: int,
         numbers: NDArray[np.int64] | None = None,
     ) -> Run:
-        batch, made = ready
+        """Run a part forward, with keys of random numbers in place of call numbers."""
+        batch, engine_batch = ready
         feeds = batch.feeds
         if any(self.model.keys):
             examples = [table.examples + part.first for table in batch.schedule.cells]
             if numbers is not None:
                 examples = [numbers[places] for places in examples]
             feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
-        run = self.engine.forward(made, feeds, memory)
+        run = self.engine.forward(engine_batch, feeds, memory)
         run.within = Naming(self.model, batch, part.first)  # type: ignore[misc] # mypy takes it for a method
         return run
 
@@ -399,6 +417,7 @@ class Runner:
         ready: tuple[ScheduledBatch, Any],
         memory: Any,
     ) -> Results:
+        """Run a part in inference, and collect its results."""
         with Naming(self.model, ready[0], part.first):
             return collect(self.model, ready[0], self._forward(part, ready, memory, step), asides)
 
@@ -425,8 +444,8 @@ class Runner:
                 results = collect(self.model, begun.batch, begun.run, asides)
         cotangents: Cotangents = ()
         if seeds is not None:
-            own = begun.batch_seeds(seeds[part.first : part.first + len(part.traces)])
-            cotangents = [pair for pairs in own for pair in pairs]
+            seeds_of_examples = begun.batch_seeds(seeds[part.first : part.first + len(part.traces)])
+            cotangents = [pair for pairs in seeds_of_examples for pair in pairs]
         derived = self.finish(begun, cotangents, visited=visited)
         return derived if results is None else replace(derived, results=results)
 

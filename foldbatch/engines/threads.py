@@ -77,6 +77,7 @@ class _ThreadLimit:
         self._per_thread = per_thread
 
     def enter(self) -> None:
+        """Set the libraries to one thread, at the first of nested entries."""
         if not self.inside:
             libraries = [x for x in _libraries() if _is_per_thread(x) == self._per_thread]
             counts = [(library, library.get_num_threads()) for library in libraries]
@@ -100,6 +101,7 @@ def _is_per_thread(library: Any) -> bool:
 
 
 def _set_threads(library: Any, count: int) -> None:
+    """Set a library's number of threads, whichever thread asks."""
     # threadpoolctl ignores all threads but the first that ever set the number, unless that is gone round
     set_threads = getattr(library, "_real_set_num_threads", None)
     if set_threads is not None:
@@ -154,24 +156,26 @@ def in_threads(pool: ThreadPoolExecutor, tasks: Sequence[Callable[[], R]]) -> li
     """
     if len(tasks) == 1:
         return [tasks[0]()]
-    this, ended = threading.get_ident(), [threading.Event() for _ in tasks]
+    caller, ended = threading.get_ident(), [threading.Event() for _ in tasks]
     takers = dict[int, int]()  # by the place of a task, the thread that has taken it
-    made, failed = dict[int, R](), dict[int, BaseException]()
+    results, failed = dict[int, R](), dict[int, BaseException]()
 
     def at(place: int) -> None:
+        """Do a task, unless another thread has taken it."""
         if takers.setdefault(place, threading.get_ident()) != threading.get_ident():
             return
         try:
             with on_node(place):
-                made[place] = tasks[place]()
+                results[place] = tasks[place]()
         except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
             failed[place] = error
         ended[place].set()
 
     def wait() -> None:  # buffers must not be in use when we leave
+        """Wait until every task has ended that another thread has taken."""
         try:
             for place, event in enumerate(ended):
-                if takers.setdefault(place, this) != this:
+                if takers.setdefault(place, caller) != caller:
                     event.wait()
         except BaseException:  # of a handler of signals
             wait()
@@ -190,4 +194,4 @@ def in_threads(pool: ThreadPoolExecutor, tasks: Sequence[Callable[[], R]]) -> li
             raise failed[min(failed)]
     finally:
         failed.clear()  # whose tracebacks lead here
-    return [made[place] for place in range(len(tasks))]
+    return [results[place] for place in range(len(tasks))]

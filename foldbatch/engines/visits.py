@@ -68,7 +68,7 @@ def _datum(
 def matched(
     opening: NDArray[np.int64], closing: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return which brackets belong together, as places in both arrays.
+    """Return pairs of brackets that belong together, as places in both arrays.
 
     Args:
         opening: ``[n]``, growing: where brackets open.
@@ -82,5 +82,5 @@ def matched(
     if np.array_equal(opening, closing):
         return count, count
     inside = count - np.searchsorted(closing, opening)
-    left = np.searchsorted(opening, closing) - count - 1
-    return np.argsort(inside, kind="stable"), np.argsort(left, kind="stable")
+    closed = np.searchsorted(opening, closing) - count - 1
+    return np.argsort(inside, kind="stable"), np.argsort(closed, kind="stable")

@@ -9,12 +9,12 @@ from foldbatch.timelines import Span
 
 
 class Watch:
-    """What collects spans while batches run; this one is for engines that have no kernels."""
+    """Collects spans of time while batches run; this one is for engines that have no kernels."""
 
     note = "of the host"  # where the times come from
 
     def watched(self, ready: Any, part: int) -> Any:
-        """Return what an engine made ready of a part of a batch, so that its kernels are timed."""
+        """Return a ready part of a batch in a form that times its kernels."""
         return ready
 
     def spans(self) -> Sequence[Span]:

@@ -461,4 +461,4 @@ def replaced(x: Any, part: Callable[[Any], Any]) -> Any:
     if not is_named(x):
         return x
     keys, parts = opened(x)
-    return NestType(type(x), keys, ()).made(map(part, parts))
+    return NestType(type(x), keys, ()).value_of(map(part, parts))

@@ -97,7 +97,7 @@ class NestSpec:
         key = self.keys[number]
         return f".{key}" if dataclasses.is_dataclass(self.kind) else f"[{key!r}]"
 
-    def made(self, items: Sequence[Any]) -> Any:
+    def value_of(self, items: Sequence[Any]) -> Any:
         """Return a nest of this kind with other items."""
         kind: Any = self.kind
         if kind.__new__ is tuple.__new__:  # also of classes that are made of one iterable, as tuples are
@@ -402,7 +402,7 @@ def with_values(x: Any, value_of: Callable[[Parameter], Any], levels: int = DEEP
     made = [with_values(item, value_of, levels - 1) for item in items]
     if all(one is item for one, item in zip(made, items, strict=True)):
         return x
-    return made if isinstance(x, list) else NestSpec(type(x), keys, ()).made(made)
+    return made if isinstance(x, list) else NestSpec(type(x), keys, ()).value_of(made)
 
 
 def _list_of(items: list[Any], where: str, hint: Any, levels: int) -> ListSpec:
@@ -486,7 +486,7 @@ def leaves(spec: Spec, path: Path = "") -> Iterator[tuple[Path, Spec]]:
 def rebuilt(spec: Spec, parts: Iterator[Any]) -> Any:
     """Return the like of an argument, with other things in the place of its leaves."""
     if isinstance(spec, NestSpec):
-        return spec.made([rebuilt(item, parts) for item in spec.items])
+        return spec.value_of([rebuilt(item, parts) for item in spec.items])
     part = next(parts)
     return spec.value if isinstance(spec, StaticSpec) else part
 

@@ -22,20 +22,20 @@ def as_now(data: Any, axes: int) -> Any:
     if isinstance(data, int | float):
         return data
     if isinstance(data, list | tuple):
-        several = axes > 1 or any(isinstance(item, np.ndarray) for item in data[:1])
-        return [as_now(item, axes - 1) for item in data] if several else data[:]
+        nested = axes > 1 or any(isinstance(item, np.ndarray) for item in data[:1])
+        return [as_now(item, axes - 1) for item in data] if nested else data[:]
     if hasattr(data, "detach"):  # of PyTorch, which itself watches what has a gradient
         return data if data.requires_grad else data.detach().clone()
     if isinstance(data, memoryview):
         return np.array(data)
     with suppress(Exception):  # what cannot be copied is read, or refused, as it is
-        own = hasattr(data, "__array__") and not isinstance(data, np.ndarray | np.generic)
-        return np.asarray(data).copy() if own else copy(data)
+        foreign = hasattr(data, "__array__") and not isinstance(data, np.ndarray | np.generic)
+        return np.asarray(data).copy() if foreign else copy(data)
     return data
 
 
 def of_now(append: Callable[[Any], None], axes: int) -> Callable[[Any], None]:
-    """Return what appends data of so many axes as they are now."""
+    """Wrap `append` so that data of so many axes are copied before they are appended."""
     return (lambda data: append(as_now(data, axes))) if axes else append
 
 
@@ -48,7 +48,7 @@ _ENDED: deque[Any] = deque(maxlen=64)  # iterators that were read to their end l
 
 
 def items_of(data: Any) -> Any:
-    """Return what is gone through; of what makes its items, as a generator does, each as it is now.
+    """Return the items of an iterable; those of a generator are copied one by one as they come.
 
     What holds its items yields these themselves: a part that stands in two places stays one object.
     """
@@ -70,9 +70,10 @@ def items_once(data: Any) -> Any:
 
 
 def _ending(data: Iterator[Any]) -> Iterator[Any]:
-    if any(one is data for one in _ENDED):
-        found = f"{describe_value(data)}, which has been read to its end"
-        raise BadDataError("what can be read again", found, "give a list of its items", ExampleTypeError)
+    """Yield the items of an iterator; refuse one that has been read to its end before."""
+    if any(ended is data for ended in _ENDED):
+        actual = f"{describe_value(data)}, which has been read to its end"
+        raise BadDataError("what can be read again", actual, "give a list of its items", ExampleTypeError)
     empty = True
     for item in data:
         empty = False
@@ -145,20 +146,22 @@ def _plain(kind: type, dtype: str, bound: int | None, declared: str) -> tuple[fl
         low, high = limits(declared or dtype)
         return (low, high) if bound is None else (0, min(bound - 1, high))
     if dtype in ("float32", "float64"):
-        most = 2.0**24 if kind is int else float(np.finfo(dtype).max)
-        return -most, most
+        greatest = 2.0**24 if kind is int else float(np.finfo(dtype).max)
+        return -greatest, greatest
     return 1, 0
 
 
 def _column(
     items: list[Any] | NDArray[Any], type_: TensorType, bound: int | None, declared: str
 ) -> NDArray[Any]:
+    """Return items as an array of a type; refuse what does not fit, with the way out."""
+
     def bad(fix: str, kind: type[ExampleError] = ExampleError, of_shape: str = "") -> BadDataError:
         expected = str(type_).replace(type_.dtype, declared or type_.dtype)
         if bound is not None:
             expected += f" from 0 to {min(bound - 1, limits(declared or type_.dtype)[1])}"
-        found = _datum(items[0]) if len(items) == 1 else f"{len(items)} items that do not fit together"
-        return BadDataError(expected, found + of_shape, fix, kind)
+        actual = _datum(items[0]) if len(items) == 1 else f"{len(items)} items that do not fit together"
+        return BadDataError(expected, actual + of_shape, fix, kind)
 
     if is_masked(items):
         raise bad("fill what is masked first, as in x.filled(0)", ExampleTypeError)
@@ -186,10 +189,10 @@ def _column(
         low, high = int(array.min()), int(array.max())
         if bound is not None and (low < 0 or high >= bound):
             raise bad("count from 0, and give what is unknown an id of its own")
-        least, most = limits(declared or type_.dtype)
-        if low < least or high > most:
-            held = low >= -(2**63) and high < 2**63
-            raise bad(f"declare {WIDER.get(declared, 'int64') if held else 'float64, which rounds it'}")
+        least, largest = limits(declared or type_.dtype)
+        if low < least or high > largest:
+            fits_int64 = low >= -(2**63) and high < 2**63
+            raise bad(f"declare {WIDER.get(declared, 'int64') if fits_int64 else 'float64, which rounds it'}")
     if not type_.is_float or array.dtype.kind == "b" or _survives(array, _digits(type_.dtype)):
         return array.astype(type_.dtype, copy=False)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -244,8 +247,8 @@ def _kinds(dtype: str) -> str:
 
 @cache
 def limits(dtype: str) -> tuple[int, int]:
-    found = np.iinfo(dtype)
-    return int(found.min), int(found.max)
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
 
 
 def _datum(item: Any) -> str:
@@ -254,6 +257,6 @@ def _datum(item: Any) -> str:
     return describe_value(item)
 
 
-def refuse(expected: str, found: object, fix: str) -> NoReturn:
+def refuse(expected: str, value: object, fix: str) -> NoReturn:
     """Raise the error for a value that no case is written for."""
-    raise BadDataError(expected, describe_value(found), fix, ExampleKeyError)
+    raise BadDataError(expected, describe_value(value), fix, ExampleKeyError)

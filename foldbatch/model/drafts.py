@@ -48,7 +48,7 @@ class Draft:
 
     @property
     def reads(self) -> list[Flow]:
-        members = [wire for _, several in self.sequences for _, wire in several]
+        members = [wire for _, pairs in self.sequences for _, wire in pairs]
         return [*(wire for _, wire in self.operands), *members]
 
     @property
@@ -73,9 +73,9 @@ class Flow:
     def __init__(self) -> None:
         self.flows_to: list[Flow] = []
 
-    def feed(self, other: Flow) -> None:
-        """Say that this wire's values may come to be `other`'s."""
-        self.flows_to.append(other)
+    def feed(self, target: Flow) -> None:
+        """Connect this wire to a target, which its values may reach."""
+        self.flows_to.append(target)
 
 
 def connected(pairs: Iterable[tuple[K, K]], items: Iterable[K]) -> dict[K, int]:
@@ -148,7 +148,7 @@ def components(nodes: Sequence[K], edges: dict[K, list[K]]) -> dict[K, int]:
 
 @dataclass(frozen=True, slots=True)
 class PrunedDraft:
-    """What is left of a cell."""
+    """A cell after pruning, and the old numbers of what it kept."""
 
     draft: Draft  # the cell that is left, with its new number
     # which arguments of a call are left: operands first, then one for each sequence
@@ -159,7 +159,7 @@ class PrunedDraft:
 
 
 def needed(drafts: Sequence[Draft], results: Iterable[Flow]) -> dict[int, PrunedDraft]:
-    """Return what is left of each cell, by its old number; of cells that nobody needs, nothing."""
+    """Return the pruned draft of each cell that results or side outputs need, by its old number."""
     read: dict[int, set[Node]] = {draft.number: set() for draft in drafts}
     wanted: list[tuple[Draft, Node]] = []
     for draft in drafts:
@@ -179,9 +179,7 @@ def needed(drafts: Sequence[Draft], results: Iterable[Flow]) -> dict[int, Pruned
             draft, node = wanted.pop()
             new = _inputs(draft, node) - read[draft.number]
             read[draft.number] |= new
-            members = [
-                m for _, several in draft.sequences if any(n in new for n, _ in several) for m in several
-            ]
+            members = [m for _, pairs in draft.sequences if any(n in new for n, _ in pairs) for m in pairs]
             waiting += [wire for n, wire in draft.operands if n in new] + [wire for _, wire in members]
     kept: dict[int, PrunedDraft] = {}
     for draft in drafts:
@@ -192,6 +190,7 @@ def needed(drafts: Sequence[Draft], results: Iterable[Flow]) -> dict[int, Pruned
 
 
 def _sources(drafts: Sequence[Draft]) -> dict[Flow, list[Flow]]:
+    """Return, for each wire, the wires whose values reach it directly."""
     sources: dict[Flow, list[Flow]] = {}
     seen: set[Flow] = set()
     stack = [wire for draft in drafts for wire in draft.outputs.values()]
@@ -215,12 +214,13 @@ def _inputs(draft: Draft, node: Node) -> set[Node]:
 
 
 def _kept(draft: Draft, number: int, outputs: dict[Node, Flow], read: set[Node]) -> PrunedDraft:
+    """Return a draft without the operands, feeds and outputs that no reader needs."""
     marks = {feed for _, feed in draft.marks}
     operands = [i for i, (node, _) in enumerate(draft.operands) if node in read]
     feeds = [i for i, (node, _) in enumerate(draft.feeds) if node in read or i in marks]
     lists = [i for i, (_, members) in enumerate(draft.sequences) if any(n in read for n, _ in members)]
     new_feed = {old: new for new, old in enumerate(feeds)}
-    left = replace(
+    pruned = replace(
         draft,
         number=number,
         operands=[draft.operands[i] for i in operands],
@@ -232,7 +232,7 @@ def _kept(draft: Draft, number: int, outputs: dict[Node, Flow], read: set[Node])
     )
     old = list(draft.outputs)
     return PrunedDraft(
-        left,
+        pruned,
         (*operands, *(len(draft.operands) + i for i in lists)),
         {old.index(node): new for new, node in enumerate(outputs)},
         new_feed,

@@ -26,21 +26,21 @@ Nodes = tuple[Node, ...]
 
 @dataclass(slots=True)
 class StagedBefore:
-    """What was made of cells when they were linked before, by all that decides it."""
+    """A cache of cells that earlier links of a model have staged, by all that decides how."""
 
-    made: dict[Hashable, Any] = field(default_factory=dict)
+    cached: dict[Hashable, Any] = field(default_factory=dict)
     used: dict[Hashable, Any] = field(default_factory=dict)  # by the link under way
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what a key stands for, made if it is new."""
+        """Return the cached object of a key; make it if it is new."""
         if key not in self.used:
-            self.used[key] = self.made[key] if key in self.made else make()
-        found: T = self.used[key]
-        return found
+            self.used[key] = self.cached[key] if key in self.cached else make()
+        cached: T = self.used[key]
+        return cached
 
     def forget(self) -> None:
         """Forget what the link that ends did not use."""
-        self.made, self.used = self.used, {}
+        self.cached, self.used = self.used, {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def link(
     result: Type,
     results: Iterable[Flow],
     parameters: Sequence[Parameter],
-    known: StagedBefore | None = None,
+    staged: StagedBefore | None = None,
 ) -> Model:
     """Return the model of connected cells, and of the wires whose values are tensors of results.
 
@@ -67,21 +67,21 @@ def link(
     Cells that are as before, when a model has grown and is linked again, are not staged anew; `known` has
     these.
     """
-    results, known = list(results), StagedBefore() if known is None else known
+    results, staged = list(results), StagedBefore() if staged is None else staged
     wires = _all_wires(drafts, results)
     component = _components(drafts, wires)
     drafts = moved_upstream(map(closed, drafts), wires, component, results)
-    packed = [_packed(draft, component, known) for draft in drafts]
+    packed = [_packed(draft, component, staged) for draft in drafts]
     arena_of, arenas = _arenas(packed, wires)
     reads = [[arena_of[group[0]] for group in p.wires] for p in packed]
     writes = [[arena_of[wire] for wire in p.outputs] for p in packed]
     trained = [tuple([x for x in p.graph.learning if x.attrs["parameter"].trainable]) for p in packed]
     ends = _ends(packed, component, reads, writes, [*map(bool, trained)])
     cells = tuple(
-        known.get((p.graph, end, nodes), partial(stage_cell, p.graph, end)).named(p.draft.name)
+        staged.get((p.graph, end, nodes), partial(stage_cell, p.graph, end)).named(p.draft.name)
         for p, end, nodes in zip(packed, ends, trained, strict=True)
     )
-    known.forget()
+    staged.forget()
     signatures = tuple(
         _signature(p, cell, component[k], reads[k], writes[k])
         for k, (p, cell) in enumerate(zip(packed, cells, strict=True))
@@ -103,21 +103,20 @@ def link(
     )
 
 
-def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> _PackedDraft:
+def _packed(draft: Draft, component: dict[object, int], staged: StagedBefore) -> _PackedDraft:
+    """Return a draft as it is staged: values that are read side by side are one operand."""
     recursive = frozenset(
         i for i, (_, wire) in enumerate(draft.operands) if component[wire] == component[draft.number]
     )
     singles = tuple([node for node, _ in draft.operands])
-    members = [
-        (n, m, *one) for n, (_, several) in enumerate(draft.sequences) for m, one in enumerate(several)
-    ]
+    members = [(n, m, *pair) for n, (_, pairs) in enumerate(draft.sequences) for m, pair in enumerate(pairs)]
     nodes = singles, tuple([node for _, _, node, _ in members]), tuple([node for node, _ in draft.feeds])
     ends = tuple(draft.outputs), tuple([x for _, x in draft.losses]), tuple([x for _, x in draft.metrics])
-    graph, held = known.get(
+    graph, groups = staged.get(
         (*nodes, *ends, recursive), lambda: _graph_of(draft.name, *nodes, ends, recursive)
     )
-    wires = [tuple([draft.operands[i][1] for i in group]) for group in held]
-    operands = [Operand(-1, group) for group in held] + [Operand(-1, (), n, m) for n, m, _, _ in members]
+    wires = [tuple([draft.operands[i][1] for i in group]) for group in groups]
+    operands = [Operand(-1, group) for group in groups] + [Operand(-1, (), n, m) for n, m, _, _ in members]
     wires += [(wire,) for *_, wire in members]
     return _PackedDraft(
         draft, graph.named(draft.name), tuple(wires), tuple(operands), tuple(draft.outputs.values())
@@ -128,11 +127,11 @@ def _graph_of(
     name: str, singles: Nodes, members: Nodes, feeds: Nodes, ends: Sequence[Nodes], recursive: frozenset[int]
 ) -> tuple[CellGraph, list[tuple[int, ...]]]:
     """Return the graph of a cell with its operands packed, and the numbers of those in each pack."""
-    groups, new = pack(singles, numbered_sites([node for some in ends for node in some]), recursive)
-    left = iter(new)
-    parts = [tuple([next(left) for _ in some]) for some in ends]
+    groups, new = pack(singles, numbered_sites([node for nodes in ends for node in nodes]), recursive)
+    packed = iter(new)
+    parts = [tuple([next(packed) for _ in nodes]) for nodes in ends]
     graph = CellGraph(name, (*(node for node, _ in groups), *members), feeds, *parts)
-    return graph, [held for _, held in groups]
+    return graph, [members_of for _, members_of in groups]
 
 
 def numbered_sites(results: Sequence[Node]) -> list[Node]:
@@ -149,6 +148,7 @@ def numbered_sites(results: Sequence[Node]) -> list[Node]:
 
 
 def _all_wires(drafts: Sequence[Draft], results: Sequence[Flow]) -> list[Flow]:
+    """Return every wire of a model, from those that cells write to those that results read."""
     wires: dict[Flow, None] = {}
     stack = [wire for draft in drafts for wire in draft.outputs.values()]
     stack += [wire for draft in drafts for wire in draft.reads]
@@ -161,6 +161,7 @@ def _all_wires(drafts: Sequence[Draft], results: Sequence[Flow]) -> list[Flow]:
 
 
 def _components(drafts: Sequence[Draft], wires: Sequence[Flow]) -> dict[object, int]:
+    """Return the number of the strongly connected component of each cell and wire."""
     edges: dict[object, list[object]] = {wire: list(wire.flows_to) for wire in wires}
     for draft in drafts:
         edges[draft.number] = list(draft.outputs.values())
@@ -173,8 +174,8 @@ def _arenas(
     packed: Sequence[_PackedDraft], wires: Sequence[Flow]
 ) -> tuple[dict[Flow, int], tuple[TensorType, ...]]:
     """Give connected wires one arena; an operand that reads several at once connects them."""
-    pairs = [(wire, other) for wire in wires for other in wire.flows_to]
-    pairs += [(group[0], other) for p in packed for group in p.wires for other in group[1:]]
+    pairs = [(wire, target) for wire in wires for target in wire.flows_to]
+    pairs += [(group[0], target) for p in packed for group in p.wires for target in group[1:]]
     arena_of = connected(pairs, wires)
     types: dict[int, TensorType] = {}
     for p in packed:
@@ -199,10 +200,14 @@ def _ends(
     graphs = [p.graph for p in packed]
     ends = []
     for k, (p, active) in enumerate(zip(packed, active_ends(graphs, reads, writes, weighted), strict=True)):
-        own = component[k]
+        cell_component = component[k]
         recursive = (
-            frozenset(i for i, group in enumerate(p.wires) if any(component[wire] == own for wire in group)),
-            frozenset(j for j, wire in enumerate(p.outputs) if component[wire] == own),
+            frozenset(
+                i
+                for i, group in enumerate(p.wires)
+                if any(component[wire] == cell_component for wire in group)
+            ),
+            frozenset(j for j, wire in enumerate(p.outputs) if component[wire] == cell_component),
         )
         ends.append(Ends(*recursive, *active))
     return ends
@@ -211,6 +216,7 @@ def _ends(
 def _signature(
     p: _PackedDraft, cell: Cell, component: int, reads: Sequence[int], writes: Sequence[int]
 ) -> CellSignature:
+    """Return the scheduler's view of a cell: operands, arenas, and whether calls may be shared."""
     wanted, draft = cell.differentiated, p.draft
     operands = tuple(
         replace(operand, arena=arena, differentiable=i in wanted)
@@ -261,9 +267,9 @@ def moved_upstream(
     directions of a sequence are. Cells of one recursion may be alternatives, which read some words each.
     """
     drafts = list(drafts)
-    part_of = connected(((wire, other) for wire in wires for other in wire.flows_to), wires)
+    part_of = connected(((wire, target) for wire in wires for target in wire.flows_to), wires)
     refused = {part_of[wire] for wire in results}
-    refused |= {part_of[wire] for draft in drafts for _, several in draft.sequences for _, wire in several}
+    refused |= {part_of[wire] for draft in drafts for _, pairs in draft.sequences for _, wire in pairs}
     readers, writers = defaultdict[int, list[tuple[int, int]]](list), defaultdict[int, list[int]](list)
     for at, draft in enumerate(drafts):
         for number, (_, wire) in enumerate(draft.operands):
@@ -272,21 +278,25 @@ def moved_upstream(
             writers[part_of[wire]].append(at)
     for part, places in readers.items():
         words = {source: drafts[source] for source in writers[part]}
-        own = [component[drafts[at].number] for at, _ in places]
-        if part in refused or len(set(own)) < len(own) or not all(map(_is_word, words.values())):
+        components_read = [component[drafts[at].number] for at, _ in places]
+        if (
+            part in refused
+            or len(set(components_read)) < len(components_read)
+            or not all(map(_is_word, words.values()))
+        ):
             continue
         cuts = [_cut(drafts[at], number, _ends_of(drafts[at], component)) for at, number in places]
-        found = [cut for cut in cuts if cut is not None]
-        types = [cut.product.type for cut in found]
+        products = [cut for cut in cuts if cut is not None]
+        types = [cut.product.type for cut in products]
         vectors = all(len(x.shape) == 1 and x.dtype == types[0].dtype for x in types)
-        if len(found) < len(cuts) or (len(found) > 1 and not vectors):
+        if len(products) < len(cuts) or (len(products) > 1 and not vectors):
             continue  # products of several cells, as of a sequence read both ways, are one vector
-        new = {source: _yielding(draft, part, part_of, found) for source, draft in words.items()}
+        new = {source: _yielding(draft, part, part_of, products) for source, draft in words.items()}
         if any(len(draft.outputs) < len(words[source].outputs) for source, draft in new.items()):
             continue  # a cell of words yields that very product already: its two outputs would be one
-        starts = accumulate((cut.product.type.size for cut in found[:-1]), initial=0)
-        for (at, _), cut, start in zip(places, found, starts, strict=True):
-            drafts[at] = _reading(cut, found, start)
+        starts = accumulate((cut.product.type.size for cut in products[:-1]), initial=0)
+        for (at, _), cut, start in zip(places, products, starts, strict=True):
+            drafts[at] = _reading(cut, products, start)
         for source, draft in new.items():
             drafts[source] = draft
     return drafts
@@ -314,6 +324,7 @@ def closed(draft: Draft) -> Draft:
 
 
 def _with_results(draft: Draft, operands: list[tuple[Node, Flow]], results: Iterable[Node]) -> Draft:
+    """Return a draft with other operands, and with these results in place of its own."""
     new = iter(results)
     return replace(
         draft,
@@ -332,9 +343,12 @@ def _is_word(draft: Draft) -> bool:
 
 
 def _ends_of(draft: Draft, component: Mapping[object, int]) -> Ends:
-    own = component[draft.number]
-    operands = frozenset(i for i, (_, wire) in enumerate(draft.operands) if component[wire] == own)
-    outputs = frozenset(i for i, wire in enumerate(draft.outputs.values()) if component[wire] == own)
+    """Return the operands and outputs of a cell that lie in its own component."""
+    cell_component = component[draft.number]
+    operands = frozenset(i for i, (_, wire) in enumerate(draft.operands) if component[wire] == cell_component)
+    outputs = frozenset(
+        i for i, wire in enumerate(draft.outputs.values()) if component[wire] == cell_component
+    )
     return Ends(operands, outputs)
 
 
@@ -343,16 +357,16 @@ def _cut(draft: Draft, number: int, ends: Ends) -> _WordProduct | None:
     if not ends.recursive_operands:
         return None
     operands = tuple(node for node, _ in draft.operands)
-    members = (node for _, several in draft.sequences for node, _ in several)
+    members = (node for _, pairs in draft.sequences for node, _ in pairs)
     feeds = tuple(node for node, _ in draft.feeds)
     graph = CellGraph(draft.name, (*operands, *members), feeds, tuple(draft.results))
     if not any(node.op.name == "when_training" for node in reachable(graph.results, graph.inputs)):
         graph = optimized(graph, ends, training=True).graph  # in it a product of x and h is one of each
     word = operands[number]
-    made = _made_of(word, graph)
-    if len(made) != 1 or len(set(graph.outputs[: len(draft.outputs)])) < len(draft.outputs):
+    computed = _made_of(word, graph)
+    if len(computed) != 1 or len(set(graph.outputs[: len(draft.outputs)])) < len(draft.outputs):
         return None
-    (product,) = made
+    (product,) = computed
     sizes = [x.type.size for x in reachable([product], [word]) if x.op.name in PRODUCTS and x.axis is CALL]
     return (
         _WordProduct(draft, number, graph.results, word, product) if product.type.size <= sum(sizes) else None
@@ -360,31 +374,36 @@ def _cut(draft: Draft, number: int, ends: Ends) -> _WordProduct | None:
 
 
 def _made_of(word: Node, graph: CellGraph) -> set[Node]:
-    """Return what a cell makes of an operand alone and reads elsewhere, or yields; views are made again."""
+    """Return the nodes that a cell computes of one operand alone and uses elsewhere, or yields."""
     alone, read = {word}, set(graph.results)
     for node in reachable(graph.results, graph.inputs):
-        others = [x for x in node.inputs if x not in alone]
+        remaining = [x for x in node.inputs if x not in alone]
         if node in graph.inputs:
             continue
-        if node.axis is CALL and len(others) < len(node.inputs) and all(x.axis is UNBATCHED for x in others):
+        if (
+            node.axis is CALL
+            and len(remaining) < len(node.inputs)
+            and all(x.axis is UNBATCHED for x in remaining)
+        ):
             alone.add(node)
         else:
             read.update(node.inputs)
-    made = set[Node]()
+    computed = set[Node]()
     for node in alone & read:
         behind = node
         while is_view(behind):
             (behind,) = behind.inputs
-        made.add(behind)
-    return made
+        computed.add(behind)
+    return computed
 
 
 def _reading(cut: _WordProduct, cuts: Sequence[_WordProduct], start: int) -> Draft:
-    product = given = input_node(_joined([each.product for each in cuts]).type)
+    """Return the draft of a recursive cell that reads its product from the cell of the words."""
+    product = operand = input_node(_joined([part.product for part in cuts]).type)
     if len(cuts) > 1:
-        product = apply("slice", given, axis=0, start=start, stop=start + cut.product.type.size)
+        product = apply("slice", operand, axis=0, start=start, stop=start + cut.product.type.size)
     operands = [*cut.draft.operands]
-    operands[cut.number] = given, operands[cut.number][1]
+    operands[cut.number] = operand, operands[cut.number][1]
     return _with_results(cut.draft, operands, substitute(cut.results, {cut.product: product}))
 
 

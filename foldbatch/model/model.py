@@ -54,7 +54,7 @@ def acted_on(
         arena = waiting.pop()
         if arena not in reached:
             reached.add(arena)
-            waiting += [other for cell in readers[arena] for other in writes[cell]]
+            waiting += [target for cell in readers[arena] for target in writes[cell]]
     return reached
 
 
@@ -166,7 +166,7 @@ def differentiated(signature: CellSignature, cell: Cell) -> CellSignature:
 
 
 def asides_of(model: Model) -> frozenset[str]:
-    """Return which of ``losses`` and ``metrics`` a model has."""
+    """Return the kinds of side outputs that a model has: of ``losses`` and ``metrics``."""
     has = {"losses": any(model.losses), "metrics": any(model.metrics)}
     return frozenset(name for name, there in has.items() if there)
 
@@ -196,5 +196,5 @@ def find_cells(cells: Sequence[Cell], name: str, where: str) -> list[int]:
         if exact or part or not (name or cells):
             return exact or part
     listed = ", ".join(cell.name for cell in cells[:LISTED]) or "none"
-    more = f", and {len(cells) - LISTED} more" if len(cells) > LISTED else ""
-    raise UnknownNameError(where, f"a part of the name of a cell ({listed}{more})", repr(name))
+    ending = f", and {len(cells) - LISTED} more" if len(cells) > LISTED else ""
+    raise UnknownNameError(where, f"a part of the name of a cell ({listed}{ending})", repr(name))

@@ -31,7 +31,7 @@ MAX_CALLS = 10_000_000  # calls of one example, by default
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a user's description of a model is in a file."""
+    """A user's description of a model, as a file holds it."""
 
     plain: Any  # as plain data
     arrays: dict[str, Array] = field(default_factory=dict)  # those that are no parameters, by name
@@ -40,7 +40,7 @@ class Written:
 
 
 class Tracer(Protocol):
-    """What turns examples into traces, and the model that these fit.
+    """Turns examples into traces, and has the model that these fit.
 
     The model may grow while examples are traced; then it is another object. The traces that a call returns
     fit the model that the tracer has when the call returns.
@@ -48,7 +48,7 @@ class Tracer(Protocol):
 
     @property
     def origin(self) -> Any:
-        """What the user gave: a block, or a function."""
+        """The user's object: a block, or a function."""
 
     @property
     def name(self) -> str:
@@ -129,7 +129,7 @@ class Tracer(Protocol):
         """Return the part of an example that a call is for, as Python would index it, or an empty text."""
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
-        """Return what else a report on a batch says, in sentences; `calls` are those of each cell."""
+        """Return sentences for a report on a batch; `calls` are the counts of each cell's calls."""
 
     def lengths(self, fewest: int) -> tuple[str, str] | None:
         """Describe the arrays that have a cell for each length, and how to do with one cell.

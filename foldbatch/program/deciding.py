@@ -173,7 +173,7 @@ class RoundEngine:
         if own.options.debug or not isinstance(engine, ArrayEngine):
             return None
         kernels = engine.training if self.training and own.phased else engine.inference
-        memory = engine.held(kernels.bound, own.memory)
+        memory = engine.phase_memory(kernels.bound, own.memory)
         memory.helped = own.options.threads > 1
         return kernels.rounds and kernels.rounds.ready(own.policy, own.layout, memory)
 

@@ -60,8 +60,8 @@ def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
     for section in range(numbered):
         start, stop = stop, stop + int(lengths[section].sum())
         if form.numbers[section] < form.widths[section]:  # the rest of a row is no value numbers
-            whole = body[start:stop].reshape(-1, int(form.widths[section]))
-            whole[:, form.numbers[section] :] -= np.repeat(offsets, rows[section])[:, None]
+            section_rows = body[start:stop].reshape(-1, int(form.widths[section]))
+            section_rows[:, form.numbers[section] :] -= np.repeat(offsets, rows[section])[:, None]
     return packed, heads
 
 
@@ -166,13 +166,13 @@ def number_results(rows: Index, calls: Ints, order: Index, output: int, used: in
     """
     values = calls[:, 0].take(order).astype(np.int64)
     values += output
-    found = rows.take(values)
-    without = np.flatnonzero(found < 0)
+    result_rows = rows.take(values)
+    without = np.flatnonzero(result_rows < 0)
     if len(without):
         taken = np.arange(used, used + len(without))
-        found[without] = taken
+        result_rows[without] = taken
         rows[values[without]] = taken
-    return found, used + len(without)
+    return result_rows, used + len(without)
 
 
 def ranks(rows: Index, calls: Ints, column: int, size: int) -> tuple[Index, int | None]:
@@ -195,11 +195,11 @@ def ranks(rows: Index, calls: Ints, column: int, size: int) -> tuple[Index, int 
     keys = rows.take(calls[:, column])
     place = np.full(size, -1, np.int64)
     place[keys] = np.arange(len(keys))
-    found = np.flatnonzero(place >= 0)
-    if len(found) < len(keys):
+    present = np.flatnonzero(place >= 0)
+    if len(present) < len(keys):
         return np.argsort(keys, kind="stable"), None
-    follow = len(found) > 0 and int(found[-1] - found[0]) == len(found) - 1
-    return place.take(found), int(found[0]) if follow else None
+    follow = len(present) > 0 and int(present[-1] - present[0]) == len(present) - 1
+    return place.take(present), int(present[0]) if follow else None
 
 
 def consecutive(rows: Index) -> bool:
@@ -250,7 +250,7 @@ def drain(
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What planning costs with some functions, in microseconds, and what a step costs that goes with them.
+    """Constants that weigh the time of planning, in microseconds, against that of the steps it saves.
 
     They are constants, measured once (`benchmarks/NOTES.md`, row "auto"), so that a batch is always planned
     alike: were they timed in each process, the same batch might be planned differently, and its sums rounded

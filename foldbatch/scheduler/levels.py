@@ -33,14 +33,14 @@ def levels_in(
     >>> levels_in([cell], [(0,)], [np.array([[1, 0], [2, 1]], np.int32)], [()], 3)
     [array([0, 1], dtype=int32)]
     """
-    found = [np.zeros(len(rows), np.int32) for rows in calls]
+    levels = [np.zeros(len(rows), np.int32) for rows in calls]
     for members in scopes:
         if sum(len(calls[k]) for k in members) <= FEW:
             for k, chains in longest_chains(cells, calls, elements, values, members, members).items():
-                found[k] += np.array(chains, np.int32) - 1
+                levels[k] += np.array(chains, np.int32) - 1
         else:
-            _level(members, cells, calls, elements, values, found)
-    return found
+            _level(members, cells, calls, elements, values, levels)
+    return levels
 
 
 def longest_chains(
@@ -104,20 +104,20 @@ def _level(
     for k, size, stop in zip(members, sizes, stops, strict=True):
         for output in range(len(cells[k].outputs)):
             maker[calls[k][:, 0] + output] = np.arange(stop - size, stop, dtype=np.int32)
-    readers, made = [], []
+    readers, read_calls = [], []
     for k, size, stop in zip(members, sizes, stops, strict=True):
         for numbers, values_read in _pairs(cells[k], calls[k], elements[k]):
             makers = maker.take(values_read)
             inside = np.flatnonzero(makers >= 0)
-            made.append(makers[inside])
+            read_calls.append(makers[inside])
             readers.append((stop - size + numbers)[inside])
-    reader, read = np.concatenate([np.zeros(0, np.int64), *readers]), np.concatenate([maker[:0], *made])
+    reader, read = np.concatenate([np.zeros(0, np.int64), *readers]), np.concatenate([maker[:0], *read_calls])
     level = np.zeros(stops[-1], np.int32)
     for turn in range(HIGH):
         level[reader] = turn + 1
-        left = np.flatnonzero(level.take(read) == turn + 1)
-        reader, read = reader.take(left), read.take(left)
-        if not len(left):
+        unsettled = np.flatnonzero(level.take(read) == turn + 1)
+        reader, read = reader.take(unsettled), read.take(unsettled)
+        if not len(unsettled):
             break
     else:
         bases = np.concatenate([calls[k][:, 0] for k in members])
@@ -129,14 +129,14 @@ def _level(
 def _finish(level: Ints, reader: Index, read: Ints, bases: Ints) -> None:
     """Raise the levels of calls that read others of the same level or a higher one, in the order of calls."""
     order = np.argsort(bases.take(reader), kind="stable")
-    known = level.tolist()
+    levels = level.tolist()
     for above, below in zip(reader.take(order).tolist(), read.take(order).tolist(), strict=True):
-        known[above] = max(known[above], known[below] + 1)
-    level[:] = known
+        levels[above] = max(levels[above], levels[below] + 1)
+    level[:] = levels
 
 
 def _pairs(cell: CellSignature, rows: Ints, elements: Sequence[Ints]) -> list[tuple[Index, Ints]]:
-    """Return which call reads which value: numbers of calls and of values, ``[*]`` each, in some parts."""
+    """Return the reads of a cell's calls as pairs of arrays ``[*]``: the reading call, and the value read."""
     numbers = np.arange(len(rows))
     pairs = [(numbers, rows[:, 1 + column]) for column in range(cell.arguments)]
     for sequence, part in enumerate(elements):

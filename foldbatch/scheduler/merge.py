@@ -69,8 +69,8 @@ def _noted_together(traces: Sequence[Trace]) -> Merged | None:
 def _check_size(*integers: int) -> None:
     """Raise an ExampleError where numbers of values, or places of integers, do not fit into 32 bits."""
     if max(integers) > MOST:
-        found, fix = f"one of {max(integers):,}", "make smaller batches"
-        raise ExampleError("batch", f"one of at most {MOST:,} values, and as many integers", found, fix)
+        actual, fix = f"one of {max(integers):,}", "make smaller batches"
+        raise ExampleError("batch", f"one of at most {MOST:,} values, and as many integers", actual, fix)
 
 
 def _alone(trace: Trace) -> Merged:
@@ -101,6 +101,7 @@ def _loose_feeds(traces: Sequence[Trace], form: Form) -> list[list[NDArray[Any]]
 
 
 def _labels(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> tuple[tuple[list[Any], ...], ...]:
+    """Return, per cell and metric, the labels of all examples in one list."""
     if not traces:
         return tuple([() for _ in cells])
     if not any(traces[0].labels):

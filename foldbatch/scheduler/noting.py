@@ -1,7 +1,7 @@
-"""Noting: what walks have noted, checked and made a model's columns of in one compiled call.
+"""Wire tables: integers by which one compiled call checks the calls that walks noted, and packs them.
 
-Everything is told as integers: which outputs may be read where, and what a model has left of each cell.
-`foldbatch.engines.llvm.integer_loops.noted` reads the tables.
+The tables say which outputs each operand may read (the wires that are known), and which arguments of each
+cell the model has kept. `foldbatch.engines.llvm.integer_loops.noted` reads them.
 """
 
 from __future__ import annotations
@@ -16,23 +16,26 @@ from numpy.typing import NDArray
 
 from foldbatch.scheduler.trace import Index, Ints
 
-# what is told of a run: how many examples, its first number, and how many values are in results; then come
-# the first number of each example, and the end; of each cell its calls, and how many numbers are in each of
-# its lists; the values in results; and of each cell the rows of its calls, and its lists
+# The header of a run: the number of examples, the first value number, and the number of values in results.
+# Behind it: the first value number of each example, and the end; per cell the number of its calls, and of the
+# numbers in each of its lists; the values in results; per cell the rows of its calls, and its lists.
 EXAMPLES, START, SEEN, ENDS = range(4)
-# the head of what is known; then come the cells that walks call, those of the model, and what they tell of
+# The header of the tables; behind it: a record for each cell that walks call, one for each cell of the model,
+# and the arrays that the records point to.
 CALLED, PARTS, OUTPUTS, IN_RESULTS, KEPT, KEPT_LISTS, CELLS = range(7)
-# of a cell: how much it reads and yields; the number of its first part and of its first output; where wires
-# are told, for each operand and each output of all; where lists are, two numbers each: members, and where
-# their wires are; how many numbers a call takes in the model; where the places of outputs are
+# The record of a called cell: how many operands and lists it reads, and outputs it yields; the number of its
+# first part and of its first output; offsets of its wires (a flag for each operand and output of all cells)
+# and of its lists (two numbers each: members, and the offset of their wires); the width of a call in the
+# model; and the offset of the places of its outputs.
 OPERANDS, LISTS, YIELDS, PART, OUTPUT, WIRES, LIST, WIDTH, PLACES, CELL = range(10)
-# of a cell of the model: its number, arguments that are left, how many are operands, and where they are told
+# The record of a cell of the model: its number, the arguments that it has, how many of these are operands,
+# and the offset of their numbers.
 NUMBER, ARGUMENTS, NUMBERED, ARGUMENT, LEFT = range(5)
 
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """What was noted as a record for a model, but for its data; see `Trace` and `Together`."""
+    """The integers of a batch's calls as a model's columns: all of a record but its data; see `Trace`."""
 
     calls: tuple[Ints, ...]
     elements: tuple[tuple[Ints, ...], ...]
@@ -57,31 +60,34 @@ class CalledCell:
 
 
 class Noting:
-    """What is known of a walk that calls these cells, and a model's own in order, by number.
+    """Integer tables for the compiled check of a walk's calls: known wires, and the columns a model keeps.
 
-    Results are the outputs that may be part of a result.
+    Args:
+        called: the cells that the walk calls.
+        kept: the numbers of those that the model has, in its order.
+        results: the outputs that may be part of a result.
     """
 
     def __init__(self, called: Sequence[CalledCell], kept: Sequence[int], results: Sequence[int]) -> None:
-        table, rest = list[int](), list[int]()
+        table, tail = list[int](), list[int]()
         head = CELLS + CELL * len(called) + LEFT * len(kept)
 
-        def told(numbers: Iterable[int]) -> int:
-            """Add numbers to the rest; return where they are."""
-            place = head + len(rest)
-            rest.extend(numbers)
+        def append(numbers: Iterable[int]) -> int:
+            """Append numbers behind the records; return their offset."""
+            place = head + len(tail)
+            tail.extend(numbers)
             return place
 
         outputs = sum(len(cell.places) for cell in called)
 
         def wired(slots: Sequence[Sequence[int]]) -> int:
-            """Tell which outputs may be read in some places; return where that is."""
-            begin = told(())
+            """Append a row of flags for each slot: the outputs that it may read; return their offset."""
+            begin = append(())
             for sources in slots:
                 row = [0] * outputs
                 for source in sources:
                     row[source] = 1
-                rest.extend(row)
+                tail.extend(row)
             return begin
 
         part = output = 0
@@ -93,7 +99,15 @@ class Noting:
             lists = [(len(members), wired(members)) for members in cell.lists]
             sizes = len(cell.operands), len(lists), len(cell.places)
             width = 0 if cell.arguments is None else max(1, sum(place >= 0 for place in cell.places))
-            table += [*sizes, part, output, wires, told(chain.from_iterable(lists)), width, told(cell.places)]
+            table += [
+                *sizes,
+                part,
+                output,
+                wires,
+                append(chain.from_iterable(lists)),
+                width,
+                append(cell.places),
+            ]
             firsts.append(part)
             self.members |= {part + 1 + i: count for i, (count, _) in enumerate(lists)}
             self.widths.append(1 + len(cell.operands) + len(lists))
@@ -102,14 +116,14 @@ class Noting:
         for number in kept:
             cell = called[number]
             arguments = cell.arguments or ()
-            left = [i - len(cell.operands) for i in arguments if i >= len(cell.operands)]
-            numbered = len(arguments) - len(left)
-            table += [number, len(arguments), numbered, told(arguments)]
+            sequences = [i - len(cell.operands) for i in arguments if i >= len(cell.operands)]
+            numbered = len(arguments) - len(sequences)
+            table += [number, len(arguments), numbered, append(arguments)]
             first = firsts[number]
-            self.kept.append((first, 1 + len(arguments), [first + 1 + i for i in left]))
+            self.kept.append((first, 1 + len(arguments), [first + 1 + i for i in sequences]))
         self.lists = sum(len(parts) for _, _, parts in self.kept)
-        given = len(called), part, output, wired([results]), len(kept), self.lists
-        self.table = np.array([*given, *table, *rest], np.int64)
+        header = len(called), part, output, wired([results]), len(kept), self.lists
+        self.table = np.array([*header, *table, *tail], np.int64)
 
     def columns(
         self,
@@ -120,19 +134,22 @@ class Noting:
         # of each cell that the walk calls, the rows of its calls, and its lists, flat
         noted: Sequence[Sequence[array[int] | Index]],
     ) -> Integers | None:
-        """Return what was noted as columns; None where a wire is new, or a value is not the example's own."""
+        """Return the noted calls as columns; None if a wire is new, or a value belongs to another example."""
         examples, cells = len(ends), len(self.kept)
         sizes, in_results = list[int](), [*seen]
         arrays: list[array[int] | Index] = []
-        for held, width in zip(noted, self.widths, strict=True):
-            sizes += [len(held[0]) // width, *map(len, held[1:])]
-            arrays += held
+        for cell_parts, width in zip(noted, self.widths, strict=True):
+            sizes += [len(cell_parts[0]) // width, *map(len, cell_parts[1:])]
+            arrays += cell_parts
         head = [examples, start, len(in_results), start, *ends, *sizes]
-        total, told = ends[-1] - start, len(head)
-        given = np.concatenate([np.array(head + in_results, np.int64), *arrays])
-        work, packed = np.empty(2 * total + 1 + len(sizes), np.int32), np.empty(len(given) - told, np.int32)
+        total, header_size = ends[-1] - start, len(head)
+        input_table = np.concatenate([np.array(head + in_results, np.int64), *arrays])
+        work, packed = (
+            np.empty(2 * total + 1 + len(sizes), np.int32),
+            np.empty(len(input_table) - header_size, np.int32),
+        )
         counts = np.empty(examples * (cells + self.lists + 1) + 1, np.int64)
-        if not check(given, self.table, work, packed, counts):
+        if not check(input_table, self.table, work, packed, counts):
             return None
         calls, at = list[Ints](), 0
         for part, width, _ in self.kept:

@@ -99,10 +99,14 @@ def scopes(
     scope: Callable[[CellSignature], int], cells: tuple[CellSignature, ...]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the cells of each scope in which calls may need others, by number."""
-    found: dict[int, list[int]] = {}
+    members: dict[int, list[int]] = {}
     for k, cell in enumerate(cells):
-        found.setdefault(scope(cell), []).append(k)
-    needing = [own for own in found.values() if len(own) > 1 or cells[own[0]].recursive]
+        members.setdefault(scope(cell), []).append(k)
+    needing = [
+        cells_of_scope
+        for cells_of_scope in members.values()
+        if len(cells_of_scope) > 1 or cells[cells_of_scope[0]].recursive
+    ]
     return tuple(map(tuple, needing))
 
 
@@ -165,8 +169,8 @@ def _cheaper(
     costs = arithmetic.costs
     weights = sum(cells[k].weights for k in members) / len(members)
     # any schedule has a step for each cell, and one for each call of the longest path
-    most = levels - max(strata.height, present)
-    saved = SAVED * most * (costs.step + weights * costs.weight)
+    most_steps = levels - max(strata.height, present)
+    saved = SAVED * most_steps * (costs.step + weights * costs.weight)
     taken = costs.plan + numbers * costs.number
     subject = f"{present} cells that call each other run"
     why = f"other orders might save {saved:.0f} us of steps and take {taken:.0f} us to find"
@@ -183,13 +187,13 @@ def _cheaper(
 def _by_component(
     trace: Trace,
     cells: Sequence[CellSignature],
-    several: Callable[[tuple[int, ...]], tuple[list[Ints], Turns, str]],
+    plan_component: Callable[[tuple[int, ...]], tuple[list[Ints], Turns, str]],
     alone: str,
 ) -> RunOrder:
     """Plan one component after the other, that of one cell by its levels.
 
-    `several` plans one of several cells: it returns the group of each call per cell, the turns, and what
-    was chosen and why, if anything was; `alone` is said where nothing was.
+    `plan_component` plans a component of several cells: it returns the group of each call per cell, the
+    turns, and the choice with its reason, if there was one; `alone` is the reason where there was none.
     """
     groups, sizes = list(trace.levels), [0] * len(cells)
     phases, reasons = [], []
@@ -197,11 +201,13 @@ def _by_component(
         if len(members) == 1:
             (k,) = members
             # without recursion they need nothing of their scope, and all have level 0
-            own = trace.levels[k]
-            sizes[k] = int(own.max(initial=-1)) + 1 if cells[k].recursive else min(1, len(own))
+            cell_levels = trace.levels[k]
+            sizes[k] = (
+                int(cell_levels.max(initial=-1)) + 1 if cells[k].recursive else min(1, len(cell_levels))
+            )
             turns = list(zip(repeat(k), range(sizes[k]), strict=False))
         else:
-            groups_of_members, turns, reason = several(members)
+            groups_of_members, turns, reason = plan_component(members)
             for k, group, size in zip(members, groups_of_members, _sizes(members, turns), strict=True):
                 groups[k], sizes[k] = group, size
             reasons += [reason] * bool(reason)
@@ -270,6 +276,7 @@ class CallGraph:
 def call_graph(
     trace: Trace, signatures: Sequence[CellSignature], cells: Sequence[int], arithmetic: Arithmetic = NUMPY
 ) -> CallGraph:
+    """Return the graph of the calls of some cells: an edge from each call to every reader of its results."""
     members = tuple([signatures[k] for k in cells])
     outputs, arguments, alike = _columns(members)
     rows = [trace.calls[k] for k in cells]
@@ -281,8 +288,8 @@ def call_graph(
     bases = np.concatenate([part[:, 0] for part in rows]) if joined is None else joined[:, 0]
     maker = np.full(trace.values, -1, np.int32)
     for output in range(int(outputs.max())):
-        some = calls if (outputs > output).all() else np.flatnonzero(np.repeat(outputs > output, counts))
-        maker[bases[some] + output] = some
+        callers = calls if (outputs > output).all() else np.flatnonzero(np.repeat(outputs > output, counts))
+        maker[bases[callers] + output] = callers
     if joined is not None:
         values, readers = [joined[:, 1:].ravel()], [np.repeat(calls, joined.shape[1] - 1)]
     else:
@@ -290,9 +297,9 @@ def call_graph(
         readers = [np.repeat(calls, np.repeat(arguments, counts))]
     for place, (k, cell) in enumerate(zip(cells, members, strict=True)):
         for s, width in enumerate(cell.sequences):
-            own = calls[starts[place] : starts[place + 1]]
+            cell_calls = calls[starts[place] : starts[place + 1]]
             values.append(trace.elements[k][s].ravel())
-            readers.append(np.repeat(own, lengths_of(trace, signatures, k, s) * width))
+            readers.append(np.repeat(cell_calls, lengths_of(trace, signatures, k, s) * width))
     source, reader = maker.take(np.concatenate(values)), np.concatenate(readers)
     inside = np.flatnonzero(source >= 0)
     source, reader = source.take(inside), reader.take(inside)

@@ -22,7 +22,7 @@ Columns: TypeAlias = "Sequence[Sequence[NDArray[Any]]]"  # by cell
 
 @dataclass(eq=False, slots=True)
 class Few:
-    """What a few examples noted, before it becomes a trace: in lists, or packed."""
+    """The calls of a small batch before they become a trace, in lists or packed."""
 
     packed: Ints | None  # the packed trace, in the place of lists
     lists: Sequence[list[Any]]  # rows of each cell, number by number, and elements of each sequence argument
@@ -59,7 +59,10 @@ def _ends(sizes: Index) -> list[list[int]]:
 
 @dataclass(eq=False, slots=True)
 class Together:
-    """Examples that were noted together: one trace of all, in which numbers count on, and what is whose."""
+    """One trace of several examples with continuous value numbers, and each example's counts and offsets.
+
+    Traces of single examples are cut out of it when they are asked for.
+    """
 
     whole: Trace | None  # until the examples have arrays of their own
     counts: Index  # ``[examples, cells] int64``: how many calls of each cell an example makes
@@ -77,39 +80,39 @@ class Together:
         return [late_trace(form, (self, e), counts[e], results[e]) for e in range(len(results))]
 
     def few(self) -> Few:
-        """Return what was noted for whom may run it as it is."""
+        """Return the calls as a small batch, which an engine may run without a schedule."""
         assert self.whole is not None, "it is asked for before traces"
-        whole, flags = self.whole, self.whole.form.integers
+        trace, flags = self.whole, self.whole.form.integers
         return Few(
-            whole.packed,
+            trace.packed,
             (),
             [],
             self.offsets.tolist(),
             (),
-            lambda k, i: whole.loose[k][i - sum(flags[k][:i])],
+            lambda k, i: trace.loose[k][i - sum(flags[k][:i])],
             self.results,
         )
 
     def apart(self, example: int) -> tuple[Columns, tuple[tuple[list[Any], ...], ...]]:
         """Return an example's feeds that are not packed, and its labels; those of all are made at once."""
-        apart, whole = self._apart, self.whole
-        if apart is None and whole is not None:
-            loose, labels, ends = loose_of(whole), whole.labels, _ends(self.counts)
+        apart, trace = self._apart, self.whole
+        if apart is None and trace is not None:
+            loose, labels, ends = loose_of(trace), trace.labels, _ends(self.counts)
             apart = [(loose, labels)] * len(self.results)
             if any(loose) or any(labels):
-                cuts = [[slice(*own[e : e + 2]) for own in ends] for e in range(len(self.results))]
-                apart = [(_cut(loose, own), _cut(labels, own)) for own in cuts]
+                cuts = [[slice(*bounds[e : e + 2]) for bounds in ends] for e in range(len(self.results))]
+                apart = [(_cut(loose, slices), _cut(labels, slices)) for slices in cuts]
             self._apart = apart
-        found: list[Any] = apart or self._apart  # another thread may be a step ahead
-        return found[example]  # type: ignore[no-any-return]
+        parts: list[Any] = apart or self._apart  # another thread may be a step ahead
+        return parts[example]  # type: ignore[no-any-return]
 
     def packed(self, example: int) -> Ints:
         """Return the packed integers of an example; those of all examples are made at once."""
         if self._packed is None:
-            whole = self.whole
-            if whole is not None:  # else another thread is a step ahead
+            trace = self.whole
+            if trace is not None:  # else another thread is a step ahead
                 self.apart(example)
-                self._packed = _by_example(whole, self.counts, self.lengths, self.offsets)
+                self._packed = _by_example(trace, self.counts, self.lengths, self.offsets)
             self.whole = None
         assert self._packed is not None
         packed, bounds = self._packed
@@ -122,34 +125,39 @@ class Together:
             Their joined trace, per cell how many of its calls each example makes, and what was added to the
             value numbers of each example.
         """
-        whole, counts, offsets = self.whole, self.counts[first:last], self.offsets[first : last + 1]
-        if whole is None:
+        joined, counts, offsets = self.whole, self.counts[first:last], self.offsets[first : last + 1]
+        if joined is None:
             return None
         if last - first == len(self.results):
-            return whole, counts.T, offsets[:-1]
-        form, cuts, start = whole.form, _between(self.counts, first, last), np.int32(offsets[0])
-        calls = tuple([rows[cut].copy() for rows, cut in zip(whole.calls, cuts, strict=True)])
+            return joined, counts.T, offsets[:-1]
+        form, cuts, start = joined.form, _between(self.counts, first, last), np.int32(offsets[0])
+        calls = tuple([rows[cut].copy() for rows, cut in zip(joined.calls, cuts, strict=True)])
         for rows, arguments in zip(calls, form.arguments, strict=True):
             rows[:, : 1 + arguments] -= start
         parts = iter(_between(self.lengths, first, last))
-        elements = tuple([tuple([part[next(parts)] - start for part in own]) for own in whole.elements])
-        own = offsets - offsets[0]
-        levels = tuple([part[cut] for part, cut in zip(whole.levels, cuts, strict=True)])
-        data = _cut(whole.feeds, cuts), _cut(whole.labels, cuts)
-        trace = batch_trace(form, None, calls, elements, levels, *data, int(own[-1]))
-        return trace, counts.T, own[:-1]
+        elements = tuple(
+            [
+                tuple([part[next(parts)] - start for part in cell_elements])
+                for cell_elements in joined.elements
+            ]
+        )
+        relative = offsets - offsets[0]
+        levels = tuple([part[cut] for part, cut in zip(joined.levels, cuts, strict=True)])
+        data = _cut(joined.feeds, cuts), _cut(joined.labels, cuts)
+        trace = batch_trace(form, None, calls, elements, levels, *data, int(relative[-1]))
+        return trace, counts.T, relative[:-1]
 
 
-def _by_example(whole: Trace, counts: Index, lengths: Index, offsets: Index) -> tuple[Ints, list[int]]:
+def _by_example(trace: Trace, counts: Index, lengths: Index, offsets: Index) -> tuple[Ints, list[int]]:
     """Return the packed integers of all examples, one after the other, and where each begins."""
-    form, values = whole.form, np.diff(offsets)
+    form, values = trace.form, np.diff(offsets)
     heads = np.concatenate([values[:, None], counts, lengths], axis=1).astype(np.int32)
-    flags, feeds = chain.from_iterable(form.integers), chain.from_iterable(whole.feeds)
+    flags, feeds = chain.from_iterable(form.integers), chain.from_iterable(trace.feeds)
     integers = [feed for feed, integer in zip(feeds, flags, strict=True) if integer]
-    calls = [rows.copy() for rows in whole.calls]
-    elements = [[part.copy() for part in parts] for parts in whole.elements]
+    calls = [rows.copy() for rows in trace.calls]
+    elements = [[part.copy() for part in parts] for parts in trace.elements]
     shift(form, calls, elements, counts, lengths, -offsets[:-1])
-    sections = [*calls, *chain.from_iterable(elements), *whole.levels, *integers]
+    sections = [*calls, *chain.from_iterable(elements), *trace.levels, *integers]
     source = np.concatenate([heads, *sections], axis=None)
     if len(heads) == 1:
         return source, [0, len(source)]
@@ -173,5 +181,7 @@ def _between(sizes: Index, first: int, last: int) -> list[slice]:
 
 
 def _cut(columns: Sequence[Sequence[Any]], cuts: Sequence[slice]) -> tuple[tuple[Any, ...], ...]:
-    """Return part of columns, a slice for all of a cell's."""
-    return tuple([tuple([x[cut] for x in own]) for own, cut in zip(columns, cuts, strict=True)])
+    """Return a part of the columns of each cell: the same slice of all columns of a cell."""
+    return tuple(
+        [tuple([x[cut] for x in cell_columns]) for cell_columns, cut in zip(columns, cuts, strict=True)]
+    )

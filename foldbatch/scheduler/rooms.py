@@ -38,7 +38,7 @@ class Item(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What decides whether a batch has room."""
+    """The sizes that decide whether a batch fits into a capacity class."""
 
     items: tuple[Item, ...]  # its steps
     # the operands whose rows follow each other, and are read so by no operand that comes first
@@ -52,11 +52,11 @@ class Shape(NamedTuple):
 
     def rest_beside(self, slices: Collection[Reader]) -> tuple[int, ...]:
         """Return, per arena, the rows that are in none of some slices, which are among `slices`."""
-        rest = list(self.rest)
+        unsliced = list(self.rest)
         for reader, arena, rows in self.runs:
             if reader not in slices:
-                rest[arena] += rows
-        return tuple(rest)
+                unsliced[arena] += rows
+        return tuple(unsliced)
 
 
 def is_level(stages: Sequence[str]) -> bool:
@@ -70,29 +70,33 @@ def wholes_of(schedule: Schedule) -> set[int]:
 
 
 def shape_of(schedule: Schedule, cells: Sequence[CellSignature]) -> Shape:
+    """Return the shape of a scheduled batch: its steps, operands read as slices, and rows beside these."""
     items = []
     for k, stages, start, stop in schedule.steps:
-        own = schedule.cells[k].segments if is_level(stages) else ()
-        elements = tuple([int(part[stop]) - int(part[start]) for part in own])
+        segments = schedule.cells[k].segments if is_level(stages) else ()
+        elements = tuple([int(part[stop]) - int(part[start]) for part in segments])
         items.append(Item(k, stages, stop - start if is_level(stages) else 0, elements))
-    slices, runs, rest = set(), [], list(schedule.arena_rows)
+    slices, runs, unsliced = set(), [], list(schedule.arena_rows)
     taken: list[list[tuple[int, int]]] = [[] for _ in schedule.arena_rows]
     for k in priority(tuple(cells)):
         for number, span in enumerate(schedule.cells[k].operands):
             if span.start is None:
                 continue
             start, stop = span.start, span.start + span.size
-            if all(stop <= other or start >= end for other, end in taken[span.arena]) or not span.size:
+            if (
+                all(stop <= taken_start or start >= end for taken_start, end in taken[span.arena])
+                or not span.size
+            ):
                 slices.add((k, number))
-                rest[span.arena] -= span.size
+                unsliced[span.arena] -= span.size
                 if span.size:
                     taken[span.arena].append((start, stop))
                     runs.append(((k, number), span.arena, span.size))
     first = [(k, i) for k, i in slices if schedule.cells[k].operands[i].first]
     copies = [k for k, table in enumerate(schedule.cells) if table.copies is not None]
     listed = [len(table.order) if table.copies is None else int(table.copies[-1]) for table in schedule.cells]
-    told = frozenset(slices), frozenset(first), frozenset(copies), tuple(listed), tuple(rest), tuple(runs)
-    return Shape(tuple(items), *told)
+    sets = frozenset(slices), frozenset(first), frozenset(copies), tuple(listed), tuple(unsliced), tuple(runs)
+    return Shape(tuple(items), *sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class Placed:
     @property
     def ranks(self) -> tuple[Index, ...]:
         """Per cell ``[n] int64``: the new rank of each rank."""
-        return tuple([own[0] for own in self.axes])
+        return tuple([cell_axes[0] for cell_axes in self.axes])
 
 
 class Rooms:
@@ -130,7 +134,7 @@ class Rooms:
                 starts[slot] = rooms[k][0]
                 levels[k].append((slot, rooms[k], (calls, *elements)))
                 rooms[k] = tuple(a + b for a, b in zip(rooms[k], (calls, *elements), strict=True))
-        self.sizes = tuple(own[0] for own in rooms)  # per cell, the ranks of all its levels
+        self.sizes = tuple(cell_rooms[0] for cell_rooms in rooms)  # per cell, the ranks of all its levels
         self._number(levels, rooms)
         heights = [0] * len(shape.rest)
         self._runs: dict[Reader, int] = {}
@@ -163,7 +167,7 @@ class Rooms:
                 )
             )
         self._ends = heights.copy()  # where the rows begin that are in no run
-        heights = [rows + more for rows, more in zip(heights, shape.rest, strict=True)]
+        heights = [rows + unsliced for rows, unsliced in zip(heights, shape.rest, strict=True)]
         steps = [
             Step(k, stages, start, start + calls if is_level(stages) else rooms[k][0])
             for (k, stages, calls, _), start in zip(shape.items, starts, strict=True)
@@ -178,7 +182,7 @@ class Rooms:
     def _number(self, levels: Sequence[Sequence[_Level]], rooms: Sequence[Sequence[int]]) -> None:
         """Number the levels along each axis of each cell."""
         begins: list[int] = []
-        most, order, end = [], [], 0
+        capacities, order, end = [], [], 0
         # per cell, where in `Placed.places` its ranks and the elements of each sequence begin; the end
         self.starts: list[list[int]] = []
         # per slot, where its calls and the elements of each sequence stand in `Placed.counts`; `totals`: the
@@ -187,15 +191,15 @@ class Rooms:
         self.counted: list[list[int]] = [[] for _ in self.shape.items]
         self._levels: list[list[slice]] = []  # per cell and axis, its levels
         total = axes = sum(1 + len(item.elements) for item in self.shape.items if is_level(item.stages))
-        for own, sizes in zip(levels, rooms, strict=True):
+        for cell_levels, sizes in zip(levels, rooms, strict=True):
             self.starts.append([end])
             self._levels.append([])
             for axis, size in enumerate(sizes):
                 first = len(begins)
-                for slot, firsts, room in own:
+                for slot, firsts, room in cell_levels:
                     self.counted[slot].append(len(begins))
                     begins.append(firsts[axis])
-                    most.append(room[axis])
+                    capacities.append(room[axis])
                 self._levels[-1].append(slice(first, len(begins)))
                 order += [*range(first, len(begins)), *range(total + first, total + len(begins))]
                 end += size
@@ -204,15 +208,17 @@ class Rooms:
             axes += len(sizes)
         for slot, item in enumerate(self.shape.items):
             self.counted[slot] += () if is_level(item.stages) else self.totals[item.cell]
-        self._begins, self._room, self._order = (np.array(each, np.int64) for each in (begins, most, order))
+        self._begins, self._room, self._order = (
+            np.array(numbers, np.int64) for numbers in (begins, capacities, order)
+        )
         self._all = np.arange(end)
 
     def _bounds(self, k: int, s: int, elements: int) -> Index:
         """Return segments by which each level's elements begin at their place: ``[ranks + 1]``."""
         ranks, places = (self._begins[self._levels[k][axis]] for axis in (0, 1 + s))
-        made = np.full(self.sizes[k] + 1, elements, np.int64)
-        made[ranks[::-1]] = places[::-1]  # of levels without room for calls, the first one's stays
-        return made
+        bounds = np.full(self.sizes[k] + 1, elements, np.int64)
+        bounds[ranks[::-1]] = places[::-1]  # of levels without room for calls, the first one's stays
+        return bounds
 
     def place(self, schedule: Schedule, taken: Mapping[int, Item], index: IndexArrays) -> Placed:
         """Return a batch numbered anew, and write its index arrays.
@@ -226,42 +232,44 @@ class Rooms:
         levels = {slot: (item.calls, *item.elements) for slot, item in taken.items() if is_level(item.stages)}
         counts = np.zeros(len(self._begins), np.int64)
         where = [n for slot in levels for n in self.counted[slot]]
-        counts[where] = [n for own in levels.values() for n in own]
+        counts[where] = [n for sizes_of_level in levels.values() for n in sizes_of_level]
         # of each axis the places that are taken, and then those that are free
         sizes = np.concatenate([counts, self._room - counts]).take(self._order)
         begins = np.concatenate([self._begins, self._begins + counts]).take(self._order)
         places = np.repeat(begins - np.cumsum(sizes) + sizes, sizes)
         places += self._all
-        lengths = [(len(each.order), *[int(part[-1]) for part in each.segments]) for each in schedule.cells]
+        lengths = [
+            (len(table.order), *[int(part[-1]) for part in table.segments]) for table in schedule.cells
+        ]
         axes = tuple(
-            tuple([places[start : start + n] for start, n in zip(own, each, strict=False)])
-            for own, each in zip(self.starts, lengths, strict=True)
+            tuple([places[start : start + n] for start, n in zip(cell_starts, cell_lengths, strict=False)])
+            for cell_starts, cell_lengths in zip(self.starts, lengths, strict=True)
         )
         rows, zero_rows = self._rows(schedule, axes)
         for k, table in enumerate(schedule.cells):
             if lengths[k][0]:
                 self._write(k, table, axes[k], rows, counts, index)
-        counts = np.concatenate([counts, [n for own in lengths for n in own]])
+        counts = np.concatenate([counts, [n for cell_lengths in lengths for n in cell_lengths]])
         return Placed(axes, rows, zero_rows, counts, places)
 
     def _rows(self, schedule: Schedule, axes: Sequence[Sequence[Index]]) -> tuple[list[Rows], list[Rows]]:
         """Return the new row of each row, per arena; and those that no operand of the rooms stores."""
-        made = [np.full(rows, -1, np.int32) for rows in schedule.arena_rows]
-        left, cuts = list(schedule.arena_rows), [[0, rows] for rows in schedule.arena_rows]
+        new_rows = [np.full(rows, -1, np.int32) for rows in schedule.arena_rows]
+        counts, cuts = list(schedule.arena_rows), [[0, rows] for rows in schedule.arena_rows]
         for (k, number), start in self._runs.items():
             span = schedule.cells[k].operands[number]
             if span.size:
                 assert span.start is not None
                 stop = span.start + span.size
-                made[span.arena][span.start : stop] = start + _spots(span, axes[k])
-                left[span.arena] -= span.size
+                new_rows[span.arena][span.start : stop] = start + _spots(span, axes[k])
+                counts[span.arena] -= span.size
                 cuts[span.arena] += (span.start, stop) if (k, number) in self.shape.first else ()
         zeros = []
-        for rows, end, more, cut in zip(made, self._ends, left, map(sorted, cuts), strict=True):
-            if more:
-                rows[rows < 0] = np.arange(end, end + more)
+        for rows, end, count, cut in zip(new_rows, self._ends, counts, map(sorted, cuts), strict=True):
+            if count:
+                rows[rows < 0] = np.arange(end, end + count)
             zeros.append(np.concatenate([rows[a:b] for a, b in zip(cut[::2], cut[1::2], strict=True)]))
-        return made, zeros
+        return new_rows, zeros
 
     def _write(
         self,
@@ -272,11 +280,12 @@ class Rooms:
         counts: Index,
         index: IndexArrays,
     ) -> None:
+        """Write the index arrays of a cell: rows of operands and results, shared calls, and segments."""
         full, (ranks, *_) = self.full.cells[k], axes
         for number, (span, old) in enumerate(zip(full.operands, table.operands, strict=True)):
             if span.rows is not None:
-                own, start = rows[span.arena], old.start or 0
-                read = own[start : start + old.size] if old.rows is None else own.take(old.rows)
+                new_rows, start = rows[span.arena], old.start or 0
+                read = new_rows[start : start + old.size] if old.rows is None else new_rows.take(old.rows)
                 index["rows", k, number][_spots(span, axes)] = read
         spots: Any = ranks
         if full.copies is not None:
@@ -285,7 +294,7 @@ class Rooms:
             spots = slice(int(copies[-1]))
         for number, (arena, old_rows) in enumerate(zip(self._cells[k].outputs, table.outputs, strict=True)):
             index["output", k, number][spots] = rows[arena].take(old_rows)
-        calls, *elements = [counts[own] for own in self._levels[k]]
+        calls, *elements = [counts[level] for level in self._levels[k]]
         for s, (bounds, sizes) in enumerate(zip(table.segments, elements, strict=True)):
             shifts = self._begins[self._levels[k][1 + s]] - np.cumsum(sizes) + sizes
             firsts = bounds[:-1] + np.repeat(shifts, calls)
@@ -301,10 +310,10 @@ def beside(spots: Index, width: int) -> Index:
     """
     if width == 1:
         return spots
-    made = np.empty((len(spots), width), np.int64)
+    places = np.empty((len(spots), width), np.int64)
     for column in range(width):  # quicker than sums of short rows
-        np.add(spots * width, column, out=made[:, column])
-    return made.reshape(-1)
+        np.add(spots * width, column, out=places[:, column])
+    return places.reshape(-1)
 
 
 def _spots(span: RowSpan, axes: Sequence[Index]) -> Index:

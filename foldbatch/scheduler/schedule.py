@@ -63,8 +63,8 @@ class CellTable:
     @property
     def examples(self) -> Index:
         """The example of each rank: ``[n] int64``; made when asked for, as few batches need it."""
-        found: Index = np.repeat(np.arange(len(self.counts)), self.counts)[self.order]
-        return found
+        examples: Index = np.repeat(np.arange(len(self.counts)), self.counts)[self.order]
+        return examples
 
     def written(self, output: int, start: int, stop: int) -> Index:
         """Return the arena rows that ranks start to stop write an output to."""
@@ -85,8 +85,8 @@ class Step(NamedTuple):
 class Flat(NamedTuple):
     """A schedule in one array, as launches are made of it."""
 
-    memory: Index  # ``[*] int64``: the array; its head says where all lies in it
-    told: Sequence[int]  # the head
+    memory: Index  # ``[*] int64``: the array; its header has the offsets of its parts
+    told: Sequence[int]  # the header
     orders: tuple[Index, ...]  # per cell, `CellTable.order`
     feeds: tuple[tuple[NDArray[Any], ...], ...]  # per cell and feed, the data in these orders
 
@@ -129,7 +129,9 @@ class Schedule:
         if self.flat is not None:
             return self.flat.feeds
         columns = zip(trace.feeds, self.orders, strict=True)
-        return tuple([tuple([data.take(order, axis=0) for data in own]) for own, order in columns])
+        return tuple(
+            [tuple([data.take(order, axis=0) for data in cell_data]) for cell_data, order in columns]
+        )
 
     @property
     def groups(self) -> int:
@@ -203,31 +205,36 @@ def verify(schedule: Schedule, outputs: tuple[tuple[int, ...], ...]) -> None:
         assert fits, f"cell {number}: order is no permutation"
     for step in schedule.steps:
         table = schedule.cells[step.cell]
-        done = stages_done[step.cell][step.start : step.stop]
+        stages_run = stages_done[step.cell][step.start : step.stop]
         for stage in step.stages:
-            assert (done == ALL.index(stage)).all(), f"cell {step.cell}: {stage} runs twice or out of turn"
-            done += 1
+            assert (stages_run == ALL.index(stage)).all(), (
+                f"cell {step.cell}: {stage} runs twice or out of turn"
+            )
+            stages_run += 1
         if not _is_group(step):
             continue
         for span, rows in ((span, _rows(span, table, step)) for span in table.operands):
             ready = written[span.arena][rows].all()
             assert ready, f"cell {step.cell}: ranks {step.start}.. read a value too early"
         for output, arena in enumerate(outputs[step.cell]):
-            mine = table.written(output, step.start, step.stop)
-            assert not written[arena][mine].any(), f"cell {step.cell}: two values share a row"
-            assert len(np.unique(mine)) == len(mine), f"cell {step.cell}: two values share a row"
-            written[arena][mine] = True
-    for number, done in enumerate(stages_done):
-        assert (done == len(ALL)).all(), f"cell {number}: a call does not run all stages"
+            result_rows = table.written(output, step.start, step.stop)
+            assert not written[arena][result_rows].any(), f"cell {step.cell}: two values share a row"
+            assert len(np.unique(result_rows)) == len(result_rows), (
+                f"cell {step.cell}: two values share a row"
+            )
+            written[arena][result_rows] = True
+    for number, stages_run in enumerate(stages_done):
+        assert (stages_run == len(ALL)).all(), f"cell {number}: a call does not run all stages"
     for arena, mask in enumerate(written):
         assert mask.all(), f"arena {arena}: a row is never written"
     _verify_cotangents(schedule)
 
 
 def _verify_cotangents(schedule: Schedule) -> None:
+    """Assert that each row's cotangent is either stored by one operand, or begins at zero."""
     times = [np.zeros(rows, int) for rows in schedule.arena_rows]
-    for mine, rows in zip(times, schedule.zero_rows, strict=True):
-        np.add.at(mine, rows, 1)
+    for counts, rows in zip(times, schedule.zero_rows, strict=True):
+        np.add.at(counts, rows, 1)
     for number, table in enumerate(schedule.cells):
         for span in (span for span in table.operands if span.first):
             assert span.start is not None, f"cell {number}: an operand stores cotangents of scattered rows"

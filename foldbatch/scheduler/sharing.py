@@ -102,9 +102,9 @@ def _childless(trace: Trace, k: int, groups: Ints, arithmetic: Arithmetic) -> Sh
     alike = share([feed[empty] for feed in feeds], len(empty), arithmetic)
     if alike is None:
         return None
-    same = np.arange(len(rows))
-    same[empty[alike.order]] = np.repeat(empty[alike.representatives], np.diff(alike.copies))
-    return _runs(same, groups)
+    first_alike = np.arange(len(rows))
+    first_alike[empty[alike.order]] = np.repeat(empty[alike.representatives], np.diff(alike.copies))
+    return _runs(first_alike, groups)
 
 
 def nothing(
@@ -120,9 +120,9 @@ def subtrees(
 
     Shapes: ``groups``, per cell ``[n] int32``: the group of each call.
     """
-    same = stand_ins(trace, cells)
+    first_alike = stand_ins(trace, cells)
     shared = [
-        _runs(same[trace.calls[k][:, 0]], groups[k]) if cell.repeatable else None
+        _runs(first_alike[trace.calls[k][:, 0]], groups[k]) if cell.repeatable else None
         for k, cell in enumerate(cells)
     ]
     read = np.zeros(trace.values, bool)
@@ -145,7 +145,7 @@ def stand_ins(trace: Trace, cells: Sequence[CellSignature]) -> Index:
     Values are the same if they are the same output of calls of one `repeatable` cell whose data are
     identical and whose arguments are the same.
     """
-    same = np.arange(trace.values)
+    first_alike = np.arange(trace.values)
     every = {k: _candidates(trace, cells, k) for k, cell in enumerate(cells) if cell.repeatable}
     for component in sorted({cells[k].component for k in every}):
         members = [candidates for k, candidates in every.items() if cells[k].component == component]
@@ -153,8 +153,8 @@ def stand_ins(trace: Trace, cells: Sequence[CellSignature]) -> Index:
         for level in range(height):  # arguments lie in lower levels
             for candidates in members:
                 if level < len(candidates.levels) and len(candidates.levels[level]) > 1:
-                    _number(same, candidates, candidates.levels[level])
-    return same
+                    _number(first_alike, candidates, candidates.levels[level])
+    return first_alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +172,7 @@ class _Candidates:
 
 
 def _candidates(trace: Trace, cells: Sequence[CellSignature], k: int) -> _Candidates:
+    """Return the calls of a repeatable cell with all that decides whether two of them are identical."""
     rows, levels, count = trace.calls[k].astype(np.int64), trace.levels[k], len(trace.calls[k])
     lengths = rows[:, 1 + cells[k].arguments :]
     columns = [column.reshape(count, -1) for column in trace.feeds[k]] if count else []
@@ -187,23 +188,23 @@ def _candidates(trace: Trace, cells: Sequence[CellSignature], k: int) -> _Candid
     )
 
 
-def _number(same: Index, candidates: _Candidates, calls: Index) -> None:
+def _number(first_alike: Index, candidates: _Candidates, calls: Index) -> None:
     """Let the first of identical calls stand for all; the values that they read are numbered already.
 
-    Shapes: ``same: [values]``, changed in place; ``calls: [n]``.
+    Shapes: ``first_alike: [values]``, changed in place; ``calls: [n]``.
     """
-    fixed = np.hstack([same[candidates.arguments[calls]], candidates.data[calls]])
+    fixed = np.hstack([first_alike[candidates.arguments[calls]], candidates.data[calls]])
     kinds = _firsts(candidates.lengths[calls])
     for kind in np.flatnonzero(np.bincount(kinds) > 1):  # sequences of equal lengths are a matrix
-        some = np.flatnonzero(kinds == kind)
-        parts = [fixed[some]]
+        members = np.flatnonzero(kinds == kind)
+        parts = [fixed[members]]
         for s, elements in enumerate(candidates.elements):
-            starts, length = candidates.starts[calls[some], s], candidates.lengths[calls[kind], s]
+            starts, length = candidates.starts[calls[members], s], candidates.lengths[calls[kind], s]
             places = starts[:, None] + np.arange(length)
-            parts.append(same[elements[places]].reshape(len(some), -1))
-        first = some[_firsts(np.hstack(parts))]
+            parts.append(first_alike[elements[places]].reshape(len(members), -1))
+        first = members[_firsts(np.hstack(parts))]
         for output in range(candidates.outputs):
-            same[candidates.bases[calls[some]] + output] = candidates.bases[calls[first]] + output
+            first_alike[candidates.bases[calls[members]] + output] = candidates.bases[calls[first]] + output
 
 
 def _firsts(rows: Index) -> Index:
@@ -218,21 +219,21 @@ def _firsts(rows: Index) -> Index:
     return first
 
 
-def _runs(same: Index, groups: Ints) -> Sharing | None:
+def _runs(first_alike: Index, groups: Ints) -> Sharing | None:
     """Put calls with the same results into one group, within the groups in which they run.
 
-    Shapes: ``same: [n]``, the value that stands for each call's first result; ``groups: [n]``.
+    Shapes: ``first_alike: [n]``, the value that stands for each call's first result; ``groups: [n]``.
     """
-    order = np.lexsort((same, groups))
-    same, groups = same[order], groups[order]
-    differs = (same[1:] != same[:-1]) | (groups[1:] != groups[:-1])
+    order = np.lexsort((first_alike, groups))
+    first_alike, groups = first_alike[order], groups[order]
+    differs = (first_alike[1:] != first_alike[:-1]) | (groups[1:] != groups[:-1])
     if differs.all():
         return None
     return Sharing(order, np.concatenate([[0], np.flatnonzero(differs) + 1, [len(order)]]))
 
 
 def _thinned(sharing: Sharing, read: NDArray[np.bool_], bases: Ints, outputs: int) -> Sharing:
-    """Leave out the copies that nobody reads. Shapes: ``read: [values]``, ``bases: [n]``, first values."""
+    """Leave out the copies that no call reads. Shapes: ``read: [values]``, ``bases: [n]``, first values."""
     owner = np.repeat(np.arange(len(sharing.copies) - 1), np.diff(sharing.copies))
     kept = read[bases[sharing.order, None] + np.arange(outputs)].any(1)
     kept[sharing.copies[:-1]] = True

@@ -46,8 +46,8 @@ def planned(
 ) -> tuple[RunOrder, list[Sharing | None]]:
     """Return when calls run, and which are shared; see `build`."""
     if len(trace.levels) < len(cells):
-        own = trace.calls, trace.elements, trace.values
-        trace = replace(trace, levels=levels(policy, cells, *own, arithmetic))
+        levels_of_calls = levels(policy, cells, trace.calls, trace.elements, trace.values, arithmetic)
+        trace = replace(trace, levels=levels_of_calls)
     plan = policy.plan(trace, cells, arithmetic)
     return plan, share(trace, cells, plan.groups, arithmetic)
 
@@ -125,6 +125,7 @@ def _stand_in(
 
 
 def _steps(cells: tuple[CellSignature, ...], bounds: Sequence[list[int]], plan: RunOrder) -> list[Step]:
+    """Return the steps of a plan; `bounds` has, per cell, the first rank of each turn, and the end."""
     steps: list[Step] = []
     for phase in plan.phases:
         members = phase.cells
@@ -190,6 +191,7 @@ def _place(
     order: Index | None,
     rows: RowNumbering,
 ) -> _ReadRows:
+    """Return the rows that an operand reads, in rank order: a run of consecutive ones, or all of them."""
     if (cell, number) in rows.runs:
         return _ReadRows(*rows.runs[cell, number])
     operand = cells[cell].operands[number]
@@ -212,10 +214,10 @@ def _first(
     first = set()
     readers: list[list[tuple[_ReadRows, tuple[int, int] | None]]] = [[] for _ in range(arenas)]
     for phase in reversed(plan.phases):
-        own: dict[int, list[tuple[_ReadRows, tuple[int, int] | None]]] = {}
+        operands: dict[int, list[tuple[_ReadRows, tuple[int, int] | None]]] = {}
         for arena, key in _differentiable(cells, phase.cells):
-            own.setdefault(arena, []).append((places[key], key))
-        for arena, candidates in own.items():
+            operands.setdefault(arena, []).append((places[key], key))
+        for arena, candidates in operands.items():
             first |= _alone([*candidates, *readers[arena]])
             readers[arena] += [(place, None) for place, _ in candidates]
     return first

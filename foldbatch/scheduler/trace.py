@@ -46,7 +46,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellSignature:
-    """What the scheduler knows of a cell. A signature equals itself alone: caches are keyed by it."""
+    """A cell as the scheduler sees it: operands, outputs, recursion. Compared by identity: it keys caches."""
 
     name: str  # for reports
     component: int  # its strongly connected component's place in topological order
@@ -181,7 +181,11 @@ def pack(trace: Trace) -> Ints:
     elements = [part for parts in trace.elements for part in parts]
     head = np.array([trace.values, *map(len, trace.calls), *map(len, elements)], np.int32)
     flags = trace.form.integers
-    feeds = [x for columns, own in zip(trace.feeds, flags, strict=True) for x in compress(columns, own)]
+    feeds = [
+        x
+        for columns, cell_elements in zip(trace.feeds, flags, strict=True)
+        for x in compress(columns, cell_elements)
+    ]
     return np.concatenate([head, *trace.calls, *elements, *trace.levels, *feeds], axis=None)
 
 
@@ -295,8 +299,8 @@ def _unpack(trace: Trace, form: Form, packed: Ints) -> None:
     _set(trace, "elements", tuple([tuple([next(cut) for _ in widths]) for widths in form.sequences]))
     _set(trace, "levels", tuple([next(cut) for _ in form.arguments]))
     feeds = [
-        tuple([next(cut if integer else rest) for integer in integers])
-        for integers, rest in zip(form.integers, map(iter, trace.loose), strict=True)
+        tuple([next(cut if integer else body) for integer in integers])
+        for integers, body in zip(form.integers, map(iter, trace.loose), strict=True)
     ]
     _set(trace, "feeds", tuple(feeds))
     _set(trace, "values", head[0])

@@ -25,10 +25,10 @@ INVOKE, RETURN = 14, 15  # place frame count slot.. count slot.. | count (slot m
 NUMBER, CALL = 16, 17
 LONGEST = 6  # words that are read of each instruction before it is known
 
-# what is told of a batch: how many trees, numbers a call takes, calls an example may make, values after which
-# no further tree is read, slots of the first function, cells, lists that cells read, results, the length of
-# tables by arity, the nodes, visits, values and numbers in lists that there is room for, and the end of the
-# stack. Then come where the nodes of each tree begin, and the end, and the nodes to begin with
+# The header of a batch: the number of trees, numbers a call takes, calls an example may make, values after
+# which no further tree is read, slots of the first function, cells, lists that cells read, results, the
+# length of tables by arity, the capacities for nodes, visits, values and numbers in lists, and the end of the
+# stack. Behind it: the first node of each tree, and the end; and the node at which each tree's walk begins.
 (
     TREES,
     WIDTH,
@@ -46,20 +46,21 @@ LONGEST = 6  # words that are read of each instruction before it is known
     STACK,
     STARTS,
 ) = range(15)
-# of a cell: how many calls there are and may be, where rows, levels and data lie and how long a row is, the
-# cells that take turns with it, -1 for none, its first list, how many feeds are single integers, and how many
-# data are noted; of a list: how many elements there are and may be, where they lie, and how wide they are
+# The record of a cell: the count and capacity of its calls, offset and length of its rows, offsets of levels
+# and data, its component (-1 for none), its first list, the number of feeds that are single integers, and of
+# data that are noted. The record of a list: count and capacity of its elements, their offset, and their
+# width.
 COUNT, LIMITED, ROWS, ROW, LEVELS, DATA, SCOPE, LIST, FEEDS, NOTED, CELL = range(11)
 ELEMENTS, ELEMENTS_LIMITED, ELEMENTS_AT, ELEMENT, SEQUENCE = range(5)
-REFUSED = -1  # what is returned where the program itself must run; below that, ``-2 - arity`` has no table
+REFUSED = -1  # the result where the Python program must run instead; below it, ``-2 - arity`` has no table
 
 i4 = i8 = int  # compiled: conversions
 
 
-def linked(given: Index, parents: Ints, first: Ints, following: Ints, arity: Ints) -> None:
+def linked(batch: Index, parents: Ints, first: Ints, following: Ints, arity: Ints) -> None:
     """Write the first child of each node, the next child of the same parent, and how many children it has."""
-    for t in range(given[TREES]):
-        start, end = given[STARTS + t], given[STARTS + t + 1]
+    for t in range(batch[TREES]):
+        start, end = batch[STARTS + t], batch[STARTS + t + 1]
         for i in range(start, end):
             first[i], following[i], arity[i] = i4(-1), i4(-1), i4(0)
         for i in range(end - 2, start - 1, -1):
@@ -70,39 +71,39 @@ def linked(given: Index, parents: Ints, first: Ints, following: Ints, arity: Int
 
 def traced(
     code: Index,
-    given: Index,
+    batch: Index,
     parents: Ints,
     tables: Ints,
     tests: Ints,
-    known: Index,
+    cell_table: Index,
     memory: Ints,
     stack: Index,
     out: Ints,
-    told: Index,
+    report: Index,
 ) -> int:
     """Run the code on the trees of a batch; return how many were read, or why the program must run.
 
-    `tables` are the cases by arity, `tests` those by node. `known` tells of cells, then of their lists, and
-    counts. `memory` and `stack` are to work in; `out` gets what `joined` writes, and `told` where the values
-    of each example begin, and the end, how many calls and elements there are at the end of each example,
-    and results.
+    `tables` are the cases by arity, `tests` those by node. `cell_table` has the records of cells and lists,
+    whose counts grow. `memory` and `stack` are scratch; `out` gets the packed trace (`joined`), and `report`
+    the first value of each example, and the end, the number of calls and elements after each example, and
+    results.
     """
-    total, examples = given[NODES], given[TREES]
-    cells, lists, results = given[CELLS], given[LISTS], given[RESULTS]
+    total, examples = batch[NODES], batch[TREES]
+    cells, lists, results = batch[CELLS], batch[LISTS], batch[RESULTS]
     first, following, arity = memory, moved(memory, total), moved(memory, 2 * total)
     level_of = moved(memory, 3 * total)
-    scope_of, pool = moved(level_of, given[VALUES]), moved(level_of, 2 * given[VALUES])
-    whole, out = out, moved(pool, given[POOL])
-    linked(given, parents, first, following, arity)
-    sequences = moved(known, cells * CELL)
-    counts, lengths = moved(told, examples + 1), moved(told, examples + 1 + examples * cells)
-    found = moved(told, examples + 1 + examples * (cells + lists))
+    scope_of, pool = moved(level_of, batch[VALUES]), moved(level_of, 2 * batch[VALUES])
+    packed, out = out, moved(pool, batch[POOL])
+    linked(batch, parents, first, following, arity)
+    sequences = moved(cell_table, cells * CELL)
+    counts, lengths = moved(report, examples + 1), moved(report, examples + 1 + examples * cells)
+    result_table = moved(report, examples + 1 + examples * (cells + lists))
     value, top, visits, example = i8(0), i8(0), i8(0), i8(0)
-    told[0] = 0
-    while example < examples and value <= given[FULL]:
-        offset, last = value, min(value + given[MOST] * given[WIDTH], given[VALUES])
+    report[0] = 0
+    while example < examples and value <= batch[FULL]:
+        offset, last = value, min(value + batch[MOST] * batch[WIDTH], batch[VALUES])
         pc, fp, running = i8(0), i8(2), True
-        stack[fp] = given[STARTS + 1 + examples + example]
+        stack[fp] = batch[STARTS + 1 + examples + example]
         while running:
             op = code[pc]
             a, b, c = code[pc + 1], code[pc + 2], code[pc + 3]
@@ -122,9 +123,9 @@ def traced(
                 pc += 4
             elif op == OF_ARITY:
                 number = i8(arity[stack[fp + a]])
-                if number >= given[ARITIES]:
+                if number >= batch[ARITIES]:
                     return REFUSED - 1 - number
-                number = i8(tables[b * given[ARITIES] + number])
+                number = i8(tables[b * batch[ARITIES] + number])
                 if number < 0 or number >= c:
                     return REFUSED
                 pc = code[pc + 4 + number]
@@ -134,7 +135,7 @@ def traced(
                     return REFUSED
                 pc = code[pc + 4 + number]
             elif op == CALL:
-                call, to = moved(known, a * CELL), i8(0)
+                call, to = moved(cell_table, a * CELL), i8(0)
                 count = call[COUNT]
                 if count >= call[LIMITED] or value >= last:
                     return REFUSED
@@ -171,17 +172,17 @@ def traced(
                     to += call[LIMITED]
                     pc += 2
                 pc += 1
-                for i in range(given[WIDTH]):
+                for i in range(batch[WIDTH]):
                     level_of[value + i], scope_of[value + i] = level, scope
                 if call[SCOPE] < 0:
                     level = i4(0)
                 out[call[LEVELS] + count] = level
                 call[COUNT] = count + 1
-                value += given[WIDTH]
+                value += batch[WIDTH]
             elif op == INVOKE:
                 visits += 1
                 inner = fp + b + 2
-                if inner + given[FRAME] > given[STACK] or visits > given[VISITS]:
+                if inner + batch[FRAME] > batch[STACK] or visits > batch[VISITS]:
                     return REFUSED
                 for i in range(c):
                     stack[inner + i] = stack[fp + code[pc + 4 + i]]
@@ -190,7 +191,9 @@ def traced(
             elif op == RETURN:
                 if fp == 2:
                     for i in range(a):
-                        found[example * results + i] = stack[fp + code[pc + 2 + 2 * i]] + code[pc + 3 + 2 * i]
+                        result_table[example * results + i] = (
+                            stack[fp + code[pc + 2 + 2 * i]] + code[pc + 3 + 2 * i]
+                        )
                     running = False
                 else:
                     to, outer = stack[fp - 2], stack[fp - 1]
@@ -216,7 +219,7 @@ def traced(
             elif op == ROOM or op == ROOMS:
                 stack[fp + a], stack[fp + a + 1] = top, 0
                 top += c * (i8(arity[stack[fp + b]]) if op == ROOM else stack[fp + b + 1])
-                if top > given[POOL]:
+                if top > batch[POOL]:
                     return REFUSED
                 pc += 4
             elif op == APPEND:
@@ -238,53 +241,53 @@ def traced(
             elif op == NUMBER:
                 if value >= last:
                     return REFUSED
-                for i in range(given[WIDTH]):
+                for i in range(batch[WIDTH]):
                     level_of[value + i], scope_of[value + i] = i4(0), i4(-1)
                 stack[fp + a] = value
-                value += given[WIDTH]
+                value += batch[WIDTH]
                 pc += 2
             else:
                 return REFUSED
         for k in range(cells):
-            counts[example * cells + k] = known[k * CELL + COUNT]
+            counts[example * cells + k] = cell_table[k * CELL + COUNT]
         for j in range(lists):
             lengths[example * lists + j] = sequences[j * SEQUENCE + ELEMENTS]
         example += 1
-        told[example] = value
-    whole[0] = i4(value)
-    joined(given, known, out, whole)
+        report[example] = value
+    packed[0] = i4(value)
+    joined(batch, cell_table, out, packed)
     return example
 
 
-def joined(given: Index, known: Index, noted: Ints, out: Ints) -> None:
+def joined(batch: Index, cell_table: Index, noted: Ints, out: Ints) -> None:
     """Write a packed trace of all trees, but for the number of values and data, which what follows is for.
 
     Of each cell, `ROWS` becomes where its feeds go, and `DATA` where it lies that they are made of.
     """
-    cells, to = given[CELLS], 1 + given[CELLS] + given[LISTS]
+    cells, to = batch[CELLS], 1 + batch[CELLS] + batch[LISTS]
     for k in range(cells):
-        call = moved(known, k * CELL)
+        call = moved(cell_table, k * CELL)
         out[1 + k] = i4(call[COUNT])
         for i in range(call[COUNT] * call[ROW]):
             out[to + i] = noted[call[ROWS] + i]
         to += call[COUNT] * call[ROW]
-    for j in range(given[LISTS]):
-        sequence = moved(known, cells * CELL + j * SEQUENCE)
+    for j in range(batch[LISTS]):
+        sequence = moved(cell_table, cells * CELL + j * SEQUENCE)
         out[1 + cells + j] = i4(sequence[ELEMENTS])
         for i in range(sequence[ELEMENTS] * sequence[ELEMENT]):
             out[to + i] = noted[sequence[ELEMENTS_AT] + i]
         to += sequence[ELEMENTS] * sequence[ELEMENT]
     for k in range(cells):
-        call = moved(known, k * CELL)
+        call = moved(cell_table, k * CELL)
         for i in range(call[COUNT]):
             out[to + i] = noted[call[LEVELS] + i]
         to += call[COUNT]
     for k in range(cells):
-        call = moved(known, k * CELL)
+        call = moved(cell_table, k * CELL)
         call[ROWS] = to
         to += call[COUNT] * call[FEEDS]
     for k in range(cells):
-        call, begin = moved(known, k * CELL), to
+        call, begin = moved(cell_table, k * CELL), to
         for d in range(call[NOTED]):
             for i in range(call[COUNT]):
                 out[to + i] = noted[call[DATA] + d * call[LIMITED] + i]

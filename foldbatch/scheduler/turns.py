@@ -41,7 +41,7 @@ def drain(
     preference: Sequence[float],
     waits: Written,  # how many results each call still waits for
     ready: Figures,  # zeros, one a cell: what its ready calls weigh
-    left: Figures,  # zeros, one a cell: what its calls weigh that have not run
+    remaining: Figures,  # zeros, one a cell: what its calls weigh that have not run
     scores: Figures,  # -1, one a cell: its score; -1 where no call is ready
     first: Written,  # -1, one a cell: a ready call
     following: Written,  # one a call: the next ready call of its cell, or -1
@@ -55,7 +55,7 @@ def drain(
     """
     cells, count, preferred = len(first), 0, len(preference) > 0
     for call in range(len(places)):
-        left[places[call]] += weights[call]
+        remaining[places[call]] += weights[call]
     for call in range(len(places)):
         if waits[call] == 0:
             place = places[call]
@@ -63,12 +63,12 @@ def drain(
             first[place] = call
             weight = ready[place] + weights[call]
             ready[place] = weight
-            scores[place] = preference[place] if preferred else weight * weight / left[place]
+            scores[place] = preference[place] if preferred else weight * weight / remaining[place]
     while True:
-        best, most = -1, -1.0
+        best, best_score = -1, -1.0
         for place in range(cells):
-            if scores[place] > most:
-                best, most = place, scores[place]
+            if scores[place] > best_score:
+                best, best_score = place, scores[place]
         if best < 0:
             return count
         call, group = first[best], taken[best]
@@ -76,7 +76,7 @@ def drain(
         count += 1
         taken[best] += 1
         first[best], scores[best] = -1, -1.0
-        left[best] -= ready[best]
+        remaining[best] -= ready[best]
         ready[best] = 0.0
         while call >= 0:
             groups[call] = group
@@ -89,5 +89,5 @@ def drain(
                     first[place] = reader
                     weight = ready[place] + weights[reader]
                     ready[place] = weight
-                    scores[place] = preference[place] if preferred else weight * weight / left[place]
+                    scores[place] = preference[place] if preferred else weight * weight / remaining[place]
             call = following[call]

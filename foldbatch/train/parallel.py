@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.communicators import Communicator, find, share, together
-from foldbatch.communicators.communicator import Bytes, told
+from foldbatch.communicators.communicator import Bytes, mark_as_shared
 from foldbatch.engines.batch import Planned
 from foldbatch.engines.sums import total
 from foldbatch.errors import DecidingError, ExampleTypeError, ProcessError, TrainingError
@@ -56,7 +56,7 @@ def check_alike(communicator: Communicator, record: Record) -> None:
     places = [f"at rank {rank}" for rank in range(communicator.size)]
     found = differences(share(communicator, odd), places)  # all ranks come here
     error = TrainingError("training", "all ranks to have the same", found, ALIKE)
-    told(error)
+    mark_as_shared(error)
     raise error
 
 
@@ -290,7 +290,7 @@ class DataParallel(Closed):
             found = f"others at rank {number} than at rank 0"
             fix = "on all ranks, call program.warm(examples) with examples that reach all of the model"
             error = TrainingError("training", "all ranks to have learnt the same parameters", found, fix)
-            told(error)
+            mark_as_shared(error)
             raise error
         try:
             sums, sent = summed(self.communicator, gradients, counts, program.engine.sum_copies)

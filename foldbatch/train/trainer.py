@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from foldbatch.communicators import Alone, from_first, together
-from foldbatch.communicators.communicator import told
+from foldbatch.communicators.communicator import mark_as_shared
 from foldbatch.errors import ProcessError, TrainingError, UnknownNameError, counted
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
@@ -412,7 +412,7 @@ class Trainer(Closed):
                     self._look()
             except (KeyboardInterrupt, SystemExit) as error:
                 if self._interrupts.raised:  # so between two steps
-                    told(error)
+                    mark_as_shared(error)
                     self._call("on_interrupt")
                 raise
             finally:

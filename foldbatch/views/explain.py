@@ -66,8 +66,8 @@ def planned(parts: StageParts) -> dict[str, int]:
     """Return the bytes of one row of every buffer, by axis."""
     scratch = dict.fromkeys(slot for part in parts for slot in part.buffers.slots)
     # nodes with buffers of their own, for the whole batch or in an arena
-    own = [node for part in parts for node in {*part.stage.kept, *part.stage.stores}]
-    return _sizes([*scratch, *own])
+    unshared = [node for part in parts for node in {*part.stage.kept, *part.stage.stores}]
+    return _sizes([*scratch, *unshared])
 
 
 def unplanned(parts: StageParts) -> dict[str, int]:
@@ -167,7 +167,7 @@ class CellExplanation:
 
     @property
     def routines(self) -> dict[str, Routine]:
-        """What trains the cell, by name, in the order in which it runs."""
+        """The routines that train the cell, by name, in the order in which they run."""
         return {part.name: part.routine for part in self.parts}
 
     @property
@@ -251,8 +251,8 @@ def _stages(explanation: CellExplanation) -> Iterator[str]:
         for part in of_side:
             reasons = [_reason(x, part.when, reads[x], needed[x], words) for x in part.computed]
             lines.append(f"{part.when}, {'per level' if part.when == STEP else 'once per batch'}")
-            for reason, same in groupby(zip(reasons, part.computed, strict=True), key=lambda pair: pair[0]):
-                computed = [f"    {names[node]} = {expression(node, names)}" for _, node in same]
+            for reason, group in groupby(zip(reasons, part.computed, strict=True), key=lambda pair: pair[0]):
+                computed = [f"    {names[node]} = {expression(node, names)}" for _, node in group]
                 lines += [f"  {reason}:", *computed]
         yield from _titled(f"stages {direction}", lines or ["nothing is computed"])
 
@@ -287,6 +287,7 @@ def _spread(reads: Reached, needed: Reached, nodes: Sequence[Node]) -> None:
 
 
 def _reason(node: Node, stage: str, reads: set[str], needed: set[str], words: tuple[str, str]) -> str:
+    """Return the reason why a node runs in a stage, in words."""
     due = BEFORE if not reads else STEP if needed else AFTER
     if due != stage:
         return (
@@ -319,14 +320,15 @@ def _memory(explanation: CellExplanation) -> Iterator[str]:
     """
     names, parts, lines = explanation.names, explanation.parts, list[str]()
 
-    def add(name: str, part: StagePart, rows: Slot | Node, held: Sequence[Node]) -> None:
+    def add(name: str, part: StagePart, rows: Slot | Node, nodes: Sequence[Node]) -> None:
+        """Add the lines of a buffer: its size, the nodes that live in it, and which overwrite which."""
         size = f"{rows.axis.name} {rows.type}, {rows.type.nbytes} bytes"
-        lines.append(f"{name} of {part.name}: {size}: {', '.join(names[node] for node in held)}")
-        for node in held:
-            over = [names[x] for x in dict.fromkeys(node.inputs) if x in held]
+        lines.append(f"{name} of {part.name}: {size}: {', '.join(names[node] for node in nodes)}")
+        for node in nodes:
+            over = [names[x] for x in dict.fromkeys(node.inputs) if x in nodes]
             lines.extend(f"  {names[node]} overwrites {x} in place" for x in over)
         for node, section in part.buffers.sections.items():
-            if section.whole in held:
+            if section.whole in nodes:
                 elements = f"elements {section.start} to {section.stop}"
                 lines.append(f"  {names[node]} is computed into {elements}")
 
@@ -361,7 +363,7 @@ def _weights(explanation: CellExplanation) -> Iterator[str]:
     lines = []
     for parameter in cell.parameters:
         key = "gradient", parameter
-        makers = [part.name for part in parts if any(made == key for made, _ in part.stage.results)]
+        makers = [part.name for part in parts if any(target == key for target, _ in part.stage.results)]
         sources = [f"from {', '.join(makers)}"] if makers else []
         pairs = [(nodes[x.values], nodes[x.ids]) for x in cell.sums if x.parameter is parameter]
         sources += [f"rows of {names[values]} summed by {names[ids]}" for values, ids in pairs]
@@ -375,6 +377,7 @@ def _weights(explanation: CellExplanation) -> Iterator[str]:
 
 
 def _inference(explanation: CellExplanation) -> Iterator[str]:
+    """Yield the lines on the graph and the routines of inference."""
     graph = explanation.cell.inference.graph
     if graph is not explanation.cell.graph:
         yield from _graph("graph in inference", graph.joined, explanation.names)

@@ -19,7 +19,7 @@ from foldbatch.views.explain import FORWARD, CellExplanation, explain_cell, ops_
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What was made of some cells; prints itself, of many cells a line each.
+    """The explanation of some cells; prints itself, of many cells a line each.
 
     Attributes:
         cells: one `foldbatch.views.explain.CellExplanation` each.
@@ -35,8 +35,8 @@ class Explanation:
 
     def __repr__(self) -> str:
         names = ", ".join(cell.name for cell in self.cells[:FEW_CELLS])
-        more = ", ..." if len(self.cells) > FEW_CELLS else ""
-        return f"Explanation({counted(len(self.cells), 'cell')}: {names}{more}; print it to read it)"
+        ending = ", ..." if len(self.cells) > FEW_CELLS else ""
+        return f"Explanation({counted(len(self.cells), 'cell')}: {names}{ending}; print it to read it)"
 
     def whole(self) -> str:
         """Return the explanations of all cells as text, however many there are."""
@@ -50,7 +50,7 @@ class Explanation:
 
 
 def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
-    """Return what the compiler made of a program's cells, as the program's engine runs them.
+    """Explain what the compiler made of a program's cells, as the program's engine runs them.
 
     Args:
         what: a program, a block (or what stands for one), which is compiled first, or a single cell, which is
@@ -81,6 +81,7 @@ def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
 
 
 def _summary(cells: Sequence[CellExplanation]) -> str:
+    """Return a table of cells: a line each, with counts."""
     rows = []
     for cell in cells:
         steps = [part for part in cell.parts if (part.direction, part.when) == (FORWARD, STEP)]

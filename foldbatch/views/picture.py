@@ -208,9 +208,9 @@ def _add(parent: Element, name: str, words: str = "", /, **attributes: str | flo
         key.strip("_").replace("_", "-"): value if isinstance(value, str) else f"{round(value, 2):.10g}"
         for key, value in attributes.items()
     }
-    made = SubElement(parent, name, written)
-    made.text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in words)
-    return made
+    element = SubElement(parent, name, written)
+    element.text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in words)
+    return element
 
 
 def _captions(drawn: Picture) -> list[str]:
@@ -219,6 +219,6 @@ def _captions(drawn: Picture) -> list[str]:
     for number, of_step in groupby(sorted(drawn.calls, key=lambda call: call.step), lambda call: call.step):
         calls = list(of_step)
         runs, size = sum(call.runs for call in calls), len(calls)
-        told = f"{size} call{'s' * (size != 1)}" if runs == size else f"{runs} of {size} run"
-        captions.append(f"step {number + 1}: {drawn.names[calls[0].cell]}, {told}")
+        count = f"{size} call{'s' * (size != 1)}" if runs == size else f"{runs} of {size} run"
+        captions.append(f"step {number + 1}: {drawn.names[calls[0].cell]}, {count}")
     return captions

@@ -37,7 +37,7 @@ CLASSES = 4  # at most
 SHORTER = 0.8  # steps of the next class, as a part of this one's
 GROWTH = 1.5  # slots of a class, as a multiple of the steps of its longest batch, at most
 DEVIATIONS = 4  # above the mean, for which there is room
-GRAIN = 16  # rooms are multiples of it
+ROOM_GRAIN = 16  # rooms are multiples of it
 
 
 class Fit(NamedTuple):
@@ -59,12 +59,13 @@ def fit(classes: Sequence[Rooms], shape: Shape) -> Fit | str:
     if len(shape.items) > len(ordered[-1].shape.items):
         return "it has more steps than any class"
     kinds = list(map(_kind, shape.items))
-    if any(_found(list(map(_kind, rooms.shape.items)), kinds) for rooms in ordered):
+    if any(_holds_in_order(list(map(_kind, rooms.shape.items)), kinds) for rooms in ordered):
         return "it has more rows than a class has room for, or rows that lie otherwise"
     return "its steps come in an order that no class has"
 
 
 def _holds(room: Shape, shape: Shape) -> bool:
+    """Return whether a class has room for a batch, but for its steps: slices, shared calls, and rows."""
     return (
         room.slices <= shape.slices
         and room.first <= shape.first
@@ -94,8 +95,8 @@ def _slots(slots: Sequence[Item], items: Sequence[Item]) -> list[int] | None:
 def _takes_wholes(room: Shape, shape: Shape, slots: Sequence[int]) -> bool:
     """Whether a batch takes all slots through all calls of its cells: one that it left would run, too."""
     cells, taken = {item.cell for item in shape.items}, set(slots)
-    left = [slot for number, slot in enumerate(room.items) if number not in taken]
-    return all(is_level(slot.stages) or slot.cell not in cells for slot in left)
+    unused = [slot for number, slot in enumerate(room.items) if number not in taken]
+    return all(is_level(slot.stages) or slot.cell not in cells for slot in unused)
 
 
 def _once(kinds: Sequence[tuple[int, tuple[str, ...]]]) -> bool:
@@ -114,10 +115,10 @@ def _fits(slot: Item, item: Item) -> bool:
     )
 
 
-def _found(kinds: Sequence[Hashable], wanted: Sequence[Hashable]) -> bool:
-    """Whether kinds stand in a sequence in their order."""
-    rest = iter(kinds)
-    return all(kind in rest for kind in wanted)
+def _holds_in_order(kinds: Sequence[Hashable], wanted: Sequence[Hashable]) -> bool:
+    """Return whether a sequence has the wanted kinds in their order."""
+    remaining = iter(kinds)
+    return all(kind in remaining for kind in wanted)
 
 
 def learn(shapes: Sequence[Shape], cells: Sequence[CellSignature]) -> list[Rooms]:
@@ -130,37 +131,37 @@ def learn(shapes: Sequence[Shape], cells: Sequence[CellSignature]) -> list[Rooms
     """
     longest = max((len(shape.items) for shape in shapes), default=0)
     groups: dict[int, list[Shape]] = {}
-    for shape in sorted(shapes, key=lambda each: (-len(each.items), each.items)):
+    for shape in sorted(shapes, key=lambda shape: (-len(shape.items), shape.items)):
         if shape.items and _once(list(map(_kind, shape.items))):
             group = min(CLASSES - 1, int(log(len(shape.items) / longest) / log(SHORTER)))
             groups.setdefault(group, []).append(shape)
     rooms: list[Rooms] = []
     waiting = list(groups.values())
     while waiting and len(rooms) < CLASSES:
-        room, left = _together(waiting.pop(0))
+        room, excluded = _together(waiting.pop(0))
         rooms.append(Rooms(room, cells))
-        waiting += [left] if left else []
+        waiting += [excluded] if excluded else []
     return rooms
 
 
 def _together(shapes: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
-    """Return the room that batches need, the longest of which comes first, and those that are left out."""
+    """Return the room for the batches of a class, the longest first, and the batches that are excluded."""
     kinds: list[tuple[int, tuple[str, ...]]] = []
-    most = GROWTH * max(len(shape.items) for shape in shapes)
+    max_length = GROWTH * max(len(shape.items) for shape in shapes)
     for shape in shapes:
-        own = [_kind(item) for item in shape.items]
-        longer = kinds if _found(kinds, own) else list(merged(kinds, own))
-        if len(longer) <= most and _once(longer):
+        shape_kinds = [_kind(item) for item in shape.items]
+        longer = kinds if _holds_in_order(kinds, shape_kinds) else list(merged(kinds, shape_kinds))
+        if len(longer) <= max_length and _once(longer):
             kinds = longer
     seen: list[list[Item]] = [[] for _ in kinds]
-    both: tuple[list[Shape], list[Shape]] = [], []
+    by_fit: tuple[list[Shape], list[Shape]] = [], []
     for shape in shapes:
-        both[_found(kinds, [_kind(item) for item in shape.items])].append(shape)
-    left, shapes = both
+        by_fit[_holds_in_order(kinds, [_kind(item) for item in shape.items])].append(shape)
+    excluded, shapes = by_fit
     for shape in shapes:
-        rest = iter(range(len(kinds)))
+        places = iter(range(len(kinds)))
         for item in shape.items:
-            seen[next(place for place in rest if kinds[place] == _kind(item))].append(item)
+            seen[next(place for place in places if kinds[place] == _kind(item))].append(item)
     slices = frozenset.intersection(*(shape.slices for shape in shapes))
     every = list(zip(*((shape.listed, shape.rest_beside(slices)) for shape in shapes), strict=True))
     listed, rests = (tuple(room_for(numbers) for numbers in zip(*part, strict=True)) for part in every)
@@ -172,7 +173,7 @@ def _together(shapes: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
         listed,
         rests,
     )
-    return room, left
+    return room, excluded
 
 
 def _room(items: Sequence[Item]) -> Item:
@@ -183,18 +184,18 @@ def _room(items: Sequence[Item]) -> Item:
     return Item(cell, stages, room_for(calls, int(bool(elements))) if any(calls) else 0, rooms)
 
 
-def room_for(sizes: Sequence[int], more: int = 0) -> int:
-    """Return a room: the mean and `DEVIATIONS` above it, no less than the largest, and `more`, rounded up.
+def room_for(sizes: Sequence[int], extra: int = 0) -> int:
+    """Return a room: the mean and `DEVIATIONS` above it, or the largest, and `extra`, rounded up.
 
     >>> room_for([10, 12, 14]), room_for([1]), room_for([16], 1), room_for([0, 0])
     (32, 16, 32, 0)
     """
     seen = np.array(sizes, np.float64)
-    most = max(ceil(seen.mean() + DEVIATIONS * seen.std()), int(seen.max())) + more
-    return int(-(-most // GRAIN)) * GRAIN
+    size = max(ceil(seen.mean() + DEVIATIONS * seen.std()), int(seen.max())) + extra
+    return int(-(-size // ROOM_GRAIN)) * ROOM_GRAIN
 
 
-def merged(left: Sequence[K], right: Sequence[K]) -> Iterator[K]:
+def merged(first: Sequence[K], second: Sequence[K]) -> Iterator[K]:
     """Yield a sequence that has both in it: in their order, and what follows each other in both once.
 
     Where they differ, it goes on with the one that comes sooner to what the other has there.
@@ -203,20 +204,20 @@ def merged(left: Sequence[K], right: Sequence[K]) -> Iterator[K]:
     [1, 2, 3, 4]
     """
     i = j = 0
-    while i < len(left) and j < len(right):
-        if left[i] == right[j]:
-            yield left[i]
+    while i < len(first) and j < len(second):
+        if first[i] == second[j]:
+            yield first[i]
             i, j = i + 1, j + 1
             continue
-        in_right, in_left = _ahead(right, left[i], j), _ahead(left, right[j], i)
+        in_right, in_left = _ahead(second, first[i], j), _ahead(first, second[j], i)
         if in_right < in_left:
-            yield right[j]
+            yield second[j]
             j += 1
         else:
-            yield left[i]
+            yield first[i]
             i += 1
-    yield from left[i:]
-    yield from right[j:]
+    yield from first[i:]
+    yield from second[j:]
 
 
 def _ahead(sequence: Sequence[Hashable], kind: Hashable, start: int) -> float:
@@ -227,15 +228,15 @@ def _ahead(sequence: Sequence[Hashable], kind: Hashable, start: int) -> float:
         return inf
 
 
-FIRST = 8  # batches that classes are learned from, where nobody learned them before
-KEPT = 512  # batches that are remembered, to learn classes from
+FIRST_LEARNED = 8  # batches that classes are learned from, where nobody learned them before
+SHAPES_KEPT = 512  # batches that are remembered, to learn classes from
 GRAPHS = 32  # that are kept: of each class one for each block of staging, and for each kind of update
-TRIES = 3  # captures of one graph that may fail
-LONGEST = 2048  # steps of a batch that may have a class: graphs of deeper ones would take long to make
+CAPTURE_TRIES = 3  # captures of one graph that may fail
+MAX_STEPS = 2048  # steps of a batch that may have a class: graphs of deeper ones would take long to make
 
 
 class Key(NamedTuple):
-    """What the arguments of a graph's launches depend on."""
+    """The values that the arguments of a graph's launches depend on."""
 
     rooms: Rooms
     table: int
@@ -252,7 +253,7 @@ class Room(NamedTuple):
 
 
 class Arranged(NamedTuple):
-    """What a batch launches."""
+    """The launches of a batch, as the device is given them."""
 
     tables: Directions  # the launch tables; of a batch in a class, those that all of its batches share
     packed: PackedBatch  # all whole numbers of it
@@ -274,9 +275,9 @@ class Captured:
         self.failed = ""  # the error of the last capture that failed
         self._bound = bound
         self._kernels = kernels
-        self._made: dict[Rooms, Room] = {}
-        self._seen: deque[Shape] = deque(maxlen=KEPT)
-        self._wait = FIRST  # misses until classes are learned
+        self._rooms: dict[Rooms, Room] = {}
+        self._seen: deque[Shape] = deque(maxlen=SHAPES_KEPT)
+        self._wait = FIRST_LEARNED  # misses until classes are learned
         self._missed = 0
         start_in_each_process(self, Captured._start)
 
@@ -289,28 +290,28 @@ class Captured:
 
     def arranged(self, schedule: Schedule, ids: dict[tuple[int, int], Ints]) -> Arranged | None:
         """Return a batch in a class, or None where it fits into none; ids are those of `pack`."""
-        if len(schedule.steps) > LONGEST:
-            self.misses[f"it has more than {LONGEST:,} steps"] += 1
+        if len(schedule.steps) > MAX_STEPS:
+            self.misses[f"it has more than {MAX_STEPS:,} steps"] += 1
             return None
         shape = shape_of(schedule, self._bound.model.signatures)
         with self.device.lock:
             self._seen.append(shape)
-            found = fit(self.classes, shape)
-            if isinstance(found, str):
-                self._miss(found)
+            fitted = fit(self.classes, shape)
+            if isinstance(fitted, str):
+                self._miss(fitted)
                 return None
             self.hits += 1
-            room = self._made.get(found.rooms) or self._room(found.rooms)
-        taken = dict(zip(found.slots, shape.items, strict=True))
+            room = self._rooms.get(fitted.rooms) or self._room(fitted.rooms)
+        taken = dict(zip(fitted.slots, shape.items, strict=True))
         placed, packed = room.table.filled(schedule, taken, ids)
-        return Arranged(room.tables, packed, room.steps, found.rooms, placed)
+        return Arranged(room.tables, packed, room.steps, fitted.rooms, placed)
 
     def _room(self, rooms: Rooms) -> Room:
         """Return a class made ready, by a batch that takes all room."""
         tables = launch_tables(self._bound, rooms.full)
         table = RoomTable(self._bound, self._kernels, tables, rooms)
-        self._made[rooms] = Room(tables, steps_of_both(self._kernels, table.packed, spaced=True), table)
-        return self._made[rooms]
+        self._rooms[rooms] = Room(tables, steps_of_both(self._kernels, table.packed, spaced=True), table)
+        return self._rooms[rooms]
 
     def _miss(self, reason: str) -> None:
         self.misses[reason] += 1
@@ -327,17 +328,18 @@ class Captured:
             self.misses.clear()
 
     def _learn(self) -> None:
+        """Make classes of the batches that were seen last; classes that stay keep their graphs."""
         before = {rooms.shape: rooms for rooms in self.classes}  # they have graphs
         learned = learn(self._seen, self._bound.model.signatures)
         self.classes = [before.get(rooms.shape, rooms) for rooms in learned]
-        self._made = {rooms: room for rooms, room in self._made.items() if rooms in self.classes}
+        self._rooms = {rooms: room for rooms, room in self._rooms.items() if rooms in self.classes}
         self._missed = 0
         self.learned += 1
 
     def captures(self) -> Captures:
         with self.device.lock:
-            made = [self._made[rooms] for rooms in self.classes if rooms in self._made]
-            sizes = tuple(sorted(sum(map(len, room.steps)) for room in made))
+            rooms_in_use = [self._rooms[rooms] for rooms in self.classes if rooms in self._rooms]
+            sizes = tuple(sorted(sum(map(len, room.steps)) for room in rooms_in_use))
             reasons = (f"a graph was not captured: {self.failed}",) if self.failed else ()
             return Captures(sizes, self.hits, dict(self.misses), tuple(self.milliseconds), reasons)
 
@@ -352,7 +354,7 @@ class Captured:
         """
         graph = self._graphs.get(key)
         warm = key.rooms, key.update
-        if graph is None and warm in self._warm and self._failures[key] < TRIES:
+        if graph is None and warm in self._warm and self._failures[key] < CAPTURE_TRIES:
             graph = self._capture(key, enqueue)
         if graph is None:
             self._warm.add(warm)
@@ -363,6 +365,7 @@ class Captured:
         return True
 
     def _capture(self, key: Key, enqueue: Callable[[], None]) -> Graph | None:
+        """Capture the launches that `enqueue` makes as a graph; return None if the driver fails."""
         driver, stream, start = self.device.driver, self.device.stream, time.perf_counter()
         try:
             with no_garbage():

@@ -45,7 +45,9 @@ def check() -> Any:
     try:
         cupy, runtime = import_module("cupy"), import_module("cupy_backends.cuda.api.runtime")
     except ImportError as error:
-        raise _error("CuPy to work", _said(error), f"install CuPy anew: {INSTALL}; {OTHERWISE}") from None
+        raise _error(
+            "CuPy to work", _message_of(error), f"install CuPy anew: {INSTALL}; {OTHERWISE}"
+        ) from None
     if runtime.is_hip:
         fix = f"pip uninstall cupy, then {INSTALL}; {OTHERWISE}"
         raise _error("CuPy for CUDA", "CuPy for ROCm", fix)
@@ -56,14 +58,14 @@ def check() -> Any:
         first = DRIVERS.get(needed // 1000)
         expected = f"a driver for CUDA {needed // 1000}" + (f" ({first} or later)" if first else "")
         fix = f"update the driver, or pip uninstall the CuPy there is, then {INSTALL}"
-        found = f"one for CUDA {there // 1000}.{there % 1000 // 10}"
-        raise _error(f"{expected}, which CuPy is made for", found, fix)
+        actual = f"one for CUDA {there // 1000}.{there % 1000 // 10}"
+        raise _error(f"{expected}, which CuPy is made for", actual, fix)
     try:
         runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        found = str(error) + (f", with CUDA_VISIBLE_DEVICES={visible!r}" if visible is not None else "")
-        raise _error("a GPU", found, f"run nvidia-smi and mend what it says, {OTHERWISE}") from None
+        actual = str(error) + (f", with CUDA_VISIBLE_DEVICES={visible!r}" if visible is not None else "")
+        raise _error("a GPU", actual, f"run nvidia-smi and mend what it says, {OTHERWISE}") from None
     return cupy
 
 
@@ -85,15 +87,15 @@ def cublas(major: int) -> Any:
 
 
 def _missing(library: str, major: int, error: Exception) -> BackendError:
-    return _error(f"{library} of CUDA {major}", _said(error), install(f"cuda{major}"))
+    return _error(f"{library} of CUDA {major}", _message_of(error), install(f"cuda{major}"))
 
 
-def _said(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _error(expected: str, found: str, fix: str) -> BackendError:
-    return BackendError("backend cuda", expected, found, fix)
+def _error(expected: str, actual: str, fix: str) -> BackendError:
+    return BackendError("backend cuda", expected, actual, fix)
 
 
 WORKSPACE = 1 << 25  # bytes, which is what NVIDIA recommends for its largest GPUs
@@ -169,9 +171,9 @@ class Blas:
         across_a, across_b, m, n, k, *places = as_columns(product)
         a.value, lead_a, step_a.value, b.value, lead_b, step_b.value, c.value, lead_c, step_c.value = places
         kind, compute = KINDS[product.dtype], self._compute[product.dtype]
-        zero, one = self._constants[product.dtype]
-        beta = one if product.adds else zero
-        head = (self._handle, across_a, across_b, m, n, k, one)
+        zero, unit = self._constants[product.dtype]
+        beta = unit if product.adds else zero
+        head = (self._handle, across_a, across_b, m, n, k, unit)
         if product.count == 1:
             operands = (a, kind, lead_a, b, kind, lead_b, beta, c, kind, lead_c)
             status = self._library.cublasGemmEx(*head, *operands, compute, DEFAULT_ALGORITHM)
@@ -185,9 +187,9 @@ class Blas:
 
     def _checked(self, status: int) -> None:
         if status:
-            said = self._library.cublasGetStatusString(status).decode()
+            message = self._library.cublasGetStatusString(status).decode()
             fix = "look for an earlier error of the GPU, and whether its memory suffices"
-            raise BackendError("backend cuda", "cuBLAS to multiply matrices", said, fix)
+            raise BackendError("backend cuda", "cuBLAS to multiply matrices", message, fix)
 
     def __del__(self) -> None:
         if self._handle.value and not sys.is_finalizing():
@@ -216,7 +218,7 @@ class CupyFunction(NamedTuple):
     """A kernel; see `driver.Driver.load`."""
 
     ptr: int  # its address
-    held: Any  # CuPy's function, which holds its module
+    source: Any  # CuPy's function, which keeps its module alive
     overlaps: bool  # whether it says OVERLAP, see ``device.h``
 
 
@@ -260,7 +262,7 @@ OVERLAPPING = _Attribute(6, 0, (1,))  # programmatic stream serialisation, which
 
 
 def _overlapping() -> Any:
-    """Return what launches a kernel with attributes; None where the driver has no such."""
+    """Return the driver's function that launches kernels with attributes; None if it has none."""
     try:
         launch = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
     except (OSError, AttributeError):
@@ -274,6 +276,7 @@ def _here(method: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(method)
     def run(*arguments: P.args, **options: P.kwargs) -> R:
+        """Run the method with the driver's GPU as the current one."""
         driver: Any = arguments[0]
         before = driver.current()
         if before == driver.number:
@@ -328,6 +331,7 @@ class CupyDriver:
 
     @_here
     def allocate(self, nbytes: int) -> CupyBuffer:
+        """Return memory of the GPU; an error says how much is free."""
         self._words()
         cupy = self._cupy
         try:
@@ -335,10 +339,10 @@ class CupyDriver:
                 return CupyBuffer(cupy.cuda.alloc(nbytes), nbytes)
         except cupy.cuda.memory.OutOfMemoryError:
             free, total = self._runtime.memGetInfo()
-            found = f"{_size(free)} free of {_size(total)}"
+            actual = f"{_size(free)} free of {_size(total)}"
             fix = "take smaller batches, or end what else uses the GPU"
             expected = f"{_size(nbytes)} more memory on {self.name}"
-            raise BackendError("backend cuda", expected, found, fix) from None
+            raise BackendError("backend cuda", expected, actual, fix) from None
 
     @_here
     def pinned(self, nbytes: int) -> Array:
@@ -350,9 +354,9 @@ class CupyDriver:
     @_here
     def stream(self) -> Any:
         self._words()
-        made = self._cupy.cuda.Stream(non_blocking=True)
-        self._first = self._first or made
-        return made
+        stream = self._cupy.cuda.Stream(non_blocking=True)
+        self._first = self._first or stream
+        return stream
 
     @_here
     def event(self) -> Any:
@@ -396,6 +400,7 @@ class CupyDriver:
 
     @_here
     def load(self, source: str) -> Callable[[str], Any]:
+        """Return a function that finds kernels of a text by name, compiled by NVRTC."""
         self._words()
         text = f'{HEADER.read_text()}\n#line 1 "kernels"\n{source}'
         module = self._cupy.RawModule(code=text, options=OPTIONS).module
@@ -411,6 +416,7 @@ class CupyDriver:
     def launch(
         self, function: Any, blocks: int, threads: tuple[int, int], arguments: Sequence[int], stream: Any
     ) -> None:
+        """Launch a kernel on a stream, overlapping the one before where its text allows it."""
         values, addresses = self._words()
         _PACKED[len(arguments)](values, 0, *arguments)
         if function.overlaps and self._overlap is not None:
@@ -425,6 +431,7 @@ class CupyDriver:
 
     @_here
     def multiply(self, product: MatrixProduct, stream: Any) -> None:
+        """Enqueue a product of matrices; an empty one sets its result to zero, or adds nothing."""
         p = product
         if p.m and p.n and p.k and p.count:
             self._blas(stream).multiply(p)
@@ -433,6 +440,7 @@ class CupyDriver:
                 self.fill(pointer, 0, nbytes, stream)
 
     def _blas(self, stream: Any) -> Blas:
+        """Return the handle of cuBLAS for a stream."""
         blas = self._products.get(stream.ptr)
         if blas is None:
             blas = Blas(self._cublas, stream.ptr, self.allocate(WORKSPACE), self._precision)

@@ -69,7 +69,7 @@ class Faults:
             self.look()
 
     def promised(self, names: Sequence[str], undo: Callable[[], None]) -> int:
-        """Return what the word becomes if the batch of an update is bad; more by 1 + k if gradient k is.
+        """Return the value that the word takes if an update's batch is bad; 1 + k more if gradient k is.
 
         The caller launches what sets the word, before the update's kernels; see `GuardedUpdate`.
         """
@@ -97,9 +97,9 @@ class Faults:
         first = bad[0]
         fix = "nothing was changed from then on; "
         if word == first.code:
-            expected, found = "ids within range in the batch it is of", "one that is not"
+            expected, actual = "ids within range in the batch it is of", "one that is not"
             fix += "read the loss of each batch, which names the example"
-            raise ParameterError("gradients", expected, found, fix)
+            raise ParameterError("gradients", expected, actual, fix)
         where = f"{first.names[word - first.code - 1]} gradient"
         fix += "call program.find_nan(examples), or lower the learning rate"
         raise ParameterError(where, "finite numbers", "a NaN or an infinity", fix)
@@ -183,16 +183,17 @@ class Device:
 
     @_alone
     def zeros(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+        """Return an array of zeros."""
         self.flush()
-        made = self.empty(shape, dtype)
-        if made.nbytes:
-            self.driver.fill(made.pointer, 0, made.nbytes, self.stream)
-        return made
+        array = self.empty(shape, dtype)
+        if array.nbytes:
+            self.driver.fill(array.pointer, 0, array.nbytes, self.stream)
+        return array
 
     def put(self, array: Array) -> DeviceArray:
-        made = self.empty(array.shape, array.dtype.name)
-        self.write(made, array)
-        return made
+        target = self.empty(array.shape, array.dtype.name)
+        self.write(target, array)
+        return target
 
     @_alone
     def write(self, target: DeviceArray, source: Array) -> None:
@@ -245,8 +246,8 @@ class Device:
         """Let go of pinned memory that was kept until an event that has happened, or an earlier one."""
         with self.lock:
             events = [kept for kept, _ in self._in_flight.values()]
-            done = events.index(event) + 1 if event in events else 0
-            for place in list(self._in_flight)[:done]:
+            count = events.index(event) + 1 if event in events else 0
+            for place in list(self._in_flight)[:count]:
                 del self._in_flight[place]
 
     def synchronize(self) -> None:
@@ -262,8 +263,8 @@ class Device:
             self.driver.record(event, self.stream)
         self.driver.synchronize(event)
         with self.lock:  # what is computed waits for copies on the other stream
-            for place, held in kept:
-                if self._in_flight.get(place) is held:
+            for place, memory in kept:
+                if self._in_flight.get(place) is memory:
                     del self._in_flight[place]
 
     @_alone
@@ -281,7 +282,7 @@ class Device:
 
 
 class Guard(Protocol):
-    """What tells whether a batch is bad."""
+    """Knows whether a batch is bad."""
 
     word: DeviceArray  # ``[1] int64`` or more, on the device; the first is not 0 where an id was out of range
 
@@ -341,9 +342,9 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any
     ) -> Any:
         if method == "__call__" and not options and not out:
-            made = computed(ufunc, inputs)
-            if made is not None:
-                return made
+            computed_array = computed(ufunc, inputs)
+            if computed_array is not None:
+                return computed_array
         result = getattr(ufunc, method)(*map(home, inputs), **home(options))
         if not out:
             return result
@@ -361,7 +362,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         return function(*home(arguments), **home(options))
 
     def __getattr__(self, name: str) -> Any:
-        """Return what NumPy's arrays have: ``sum``, ``tolist``, ``T`` and the like, of a copy on the host."""
+        """Return an attribute of NumPy's arrays, as ``sum`` or ``tolist``, of a copy on the host."""
         if name.startswith("_") or not hasattr(np.ndarray, name):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         array = np.asarray(self)
@@ -391,8 +392,8 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
     def native(self) -> Any:
         """The array as one of the device's library, over the same memory: CuPy's on a GPU."""
         self.device.flush()
-        whole = self.device.driver.array(self.buffer, (self.buffer.nbytes,), "uint8")
-        return whole[self.offset : self.offset + self.nbytes].view(self.dtype).reshape(self.shape)
+        buffer = self.device.driver.array(self.buffer, (self.buffer.nbytes,), "uint8")
+        return buffer[self.offset : self.offset + self.nbytes].view(self.dtype).reshape(self.shape)
 
     @property
     def __cuda_array_interface__(self) -> Any:
@@ -412,12 +413,12 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
     def spread(self, gradient: SparseRows) -> DeviceArray:
         """Return a sparse gradient, whose values this is, as an array of its table's shape."""
         device, places = self.device, places_of(self.device, gradient)
-        made = device.zeros(gradient.shape, self.dtype.name)
-        made.guards = self.guards
+        table = device.zeros(gradient.shape, self.dtype.name)
+        table.guards = self.guards
         width = self.size // max(1, len(gradient.rows))
-        told = device.put(np.array([made.pointer, self.pointer, places.pointer, self.size, width]))
-        elementwise(device, f"spread_{self.kind}", self.size, [told.pointer])
-        return made
+        arguments = device.put(np.array([table.pointer, self.pointer, places.pointer, self.size, width]))
+        elementwise(device, f"spread_{self.kind}", self.size, [arguments.pointer])
+        return table
 
     def total(self, parts: Sequence[Any]) -> Any:
         """Return the sum of a parameter's gradients; it is sparse if all of them are."""
@@ -444,16 +445,16 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
 
         return first
 
-    def clipped(self, given: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
+    def clipped(self, gradients: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
         """Return gradients scaled so that their joint norm is at most `max_norm`; and that norm, pending.
 
         All are copies. They are unscaled if the norm is within the limit, or is not finite.
         """
         device = self.device
-        sparse = {name: gradient for name, gradient in given.items() if isinstance(gradient, SparseRows)}
+        sparse = {name: gradient for name, gradient in gradients.items() if isinstance(gradient, SparseRows)}
         arrays = {
             name: on_device(device, sparse[name].values if name in sparse else gradient)
-            for name, gradient in given.items()
+            for name, gradient in gradients.items()
         }
         sums = device.zeros((len(arrays), SUMS), "float64")
         answer = device.empty((2,), "float64")
@@ -464,14 +465,14 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
                 device.launch(f"squares_{array.kind}", blocks, (THREADS, 1), arguments)
         arguments = [answer.pointer, sums.pointer, sums.size, bits(max_norm)]
         device.launch("clip_factor", 1, (THREADS, 1), arguments)
-        made: dict[str, Any] = {}
+        clipped: dict[str, Any] = {}
         for name, array in arrays.items():
             copy = like(array)
             arguments = [copy.pointer, array.pointer, array.size, answer.pointer + 8]
             elementwise(device, f"scale_by_{array.kind}", array.size, arguments)
-            made[name] = replace(sparse[name], values=copy) if name in sparse else copy  # type: ignore[arg-type]
+            clipped[name] = replace(sparse[name], values=copy) if name in sparse else copy  # type: ignore[arg-type]
         answer.guards = guards_of(list(arrays.values()))
-        return made, pending(lambda: float(np.asarray(answer)[0]))
+        return clipped, pending(lambda: float(np.asarray(answer)[0]))
 
 
 def _define(name: str) -> None:
@@ -485,6 +486,7 @@ for _name in ("bool", "float", "format", "int", "iter", "repr", "str"):
 
 
 def home(value: Any) -> Any:
+    """Return a value with all arrays of the device in it copied to the host."""
     if isinstance(value, DeviceArray):
         return np.asarray(value)
     if isinstance(value, tuple | list) and type(value) in {tuple, list}:
@@ -514,11 +516,11 @@ def elementwise(device: Device, name: Any, size: int, arguments: Sequence[int]) 
         device.launch(name, blocks_for(size), (THREADS, 1), arguments)
 
 
-def like(array: DeviceArray, *others: DeviceArray) -> DeviceArray:
+def like(array: DeviceArray, *operands: DeviceArray) -> DeviceArray:
     """Return an array with any content, like another one, with the guards of all."""
-    made = array.device.empty(array.shape, array.dtype.name)
-    made.guards = guards_of([array, *others])
-    return made
+    result = array.device.empty(array.shape, array.dtype.name)
+    result.guards = guards_of([array, *operands])
+    return result
 
 
 def guards_of(arrays: Sequence[DeviceArray]) -> tuple[Any, ...]:
@@ -535,21 +537,21 @@ def on_device(device: Device, array: Any) -> DeviceArray:
 
 def scaled(array: DeviceArray, factor: float, kernel: str = "scale") -> DeviceArray:
     """Return an array times a number, or with the kernel ``divide``, divided by it."""
-    made = like(array)
-    arguments = made.pointer, array.pointer, array.size, bits(factor)
+    result = like(array)
+    arguments = result.pointer, array.pointer, array.size, bits(factor)
     elementwise(array.device, f"{kernel}_{array.kind}", array.size, arguments)
-    return made
+    return result
 
 
-def added(left: DeviceArray, right: DeviceArray) -> DeviceArray:
-    made = like(left, right)
-    arguments = made.pointer, left.pointer, right.pointer, left.size
-    elementwise(left.device, f"add_{left.kind}", left.size, arguments)
-    return made
+def added(first: DeviceArray, second: DeviceArray) -> DeviceArray:
+    result = like(first, second)
+    arguments = result.pointer, first.pointer, second.pointer, first.size
+    elementwise(first.device, f"add_{first.kind}", first.size, arguments)
+    return result
 
 
 def computed(ufunc: np.ufunc, inputs: Sequence[Any]) -> DeviceArray | None:
-    """Return what a function of NumPy makes of its operands, if the device can compute it as NumPy would."""
+    """Compute a function of NumPy on the device; None if the device cannot do it as NumPy would."""
     if len(inputs) != 2:
         return None
     arrays = [x for x in inputs if isinstance(x, Remote)]
@@ -576,6 +578,7 @@ def places_of(device: Device, gradient: SparseRows) -> DeviceArray:
 
 
 def _sparse_total(device: Device, parts: Sequence[SparseRows]) -> DeviceRows:
+    """Return the sum of sparse gradients: rows of equal id are added on the device."""
     device.flush()
     rows = np.concatenate([part.rows for part in parts]).astype(np.int64)
     arrays = [on_device(device, part.values) for part in parts]
@@ -591,14 +594,14 @@ def _sparse_total(device: Device, parts: Sequence[SparseRows]) -> DeviceRows:
     distinct = plan[1 : 1 + plan[0]].astype(np.int64)
     sums = device.empty((len(distinct), *values.shape[1:]), values.dtype.name)
     sums.guards = values.guards
-    width, held = prod(values.shape[1:]), device.put(plan)
-    arguments = [values.pointer, held.pointer, width, sums.pointer, 0]
+    width, plan_on_device = prod(values.shape[1:]), device.put(plan)
+    arguments = [values.pointer, plan_on_device.pointer, width, sums.pointer, 0]
     elementwise(device, f"add_rows_{values.kind}", sums.size, arguments)
     return DeviceRows(distinct, sums, parts[0].shape, device.put(distinct))  # type: ignore[arg-type]
 
 
 def flags_of(device: Device, arrays: Sequence[DeviceArray], factor: float = 1.0) -> DeviceArray:
-    """Return which arrays, times a factor, hold a NaN or an infinity: 1 for each that does, ``[n] int64``."""
+    """Return a flag for each array: 1 if it holds a NaN or an infinity times a factor; ``[n] int64``."""
     flags = device.zeros((len(arrays),), "int64")
     for k, array in enumerate(arrays):
         if array.dtype.name in KINDS:

@@ -100,7 +100,7 @@ class Driver(Protocol):
         """Set bytes of the device, all to one value."""
 
     def load(self, source: str) -> Callable[[str], Function]:
-        """Return what finds the kernels of a text by name, compiled now or read from the disk.
+        """Return a function that finds kernels of a text by name, compiled now or read from the disk.
 
         The text begins after ``device.h``, which the driver puts before it.
 
@@ -129,13 +129,13 @@ class Driver(Protocol):
         """
 
     def end_capture(self, stream: Stream) -> Graph:
-        """Return all that was kept, ready to run. A graph does not hold the memory that it uses."""
+        """Return the launches since `begin_capture` as a graph, which does not hold the memory it uses."""
 
     def replay(self, graph: Graph, stream: Stream) -> None:
         """Run all that a graph kept, in the same order, in one launch; the stream may be any."""
 
     def clock(self, stream: Stream) -> Any:
-        """Return what tells when streams do things; waits for what a stream has to do now.
+        """Return a clock that tells when streams reach a point; waits for the work of a stream until now.
 
         Its ``mark(stream)`` is made when all is done that a stream has to do now; ``seconds(mark)`` is when
         that was, as `time.perf_counter` would have told.

@@ -64,18 +64,19 @@ class TimingDriver:
         return self.driver.end_capture(stream)
 
     def _timed(self, name: str, asked: Any, *arguments: Any, **options: Any) -> Any:
+        """Call the driver, and note when the stream begins and ends it."""
         # a stream may be told by a number, as other arguments are: it is the last one but for a function
-        given = [each for each in arguments if each is not None and not callable(each)]
-        stream = options.get("stream", given[-1])
+        values = [argument for argument in arguments if argument is not None and not callable(argument)]
+        stream = options.get("stream", values[-1])
         if id(stream) not in self._rows or id(stream) in self._kept:
             return asked(*arguments, **options)
         before = self._clock.mark(stream)
         result = asked(*arguments, **options)
         after = self._clock.mark(stream)
-        told, more = self.label or (self._kernels.get(id(arguments[0]), SHOWN.get(name, name)), {})
+        label, details = self.label or (self._kernels.get(id(arguments[0]), SHOWN.get(name, name)), {})
         if name.startswith("copy"):
-            told, more = name, {"bytes": _bytes(arguments)}
-        self.marks.append((self._rows[id(stream)], told, more, before, after))
+            label, details = name, {"bytes": _bytes(arguments)}
+        self.marks.append((self._rows[id(stream)], label, details, before, after))
         return result
 
 
@@ -114,11 +115,11 @@ class StreamsWatched(Watch):
         with self._device.lock:
             self._device.synchronize()
             at = self._clock.seconds
-            made = [
-                Span(row, name, at(before), max(0.0, at(after) - at(before)), more)
-                for row, name, more, before, after in self._timed.marks
+            spans = [
+                Span(row, name, at(before), max(0.0, at(after) - at(before)), details)
+                for row, name, details, before, after in self._timed.marks
             ]
-        return sorted(made, key=lambda span: (span.row != "copies", span.start))
+        return sorted(spans, key=lambda span: (span.row != "copies", span.start))
 
 
 def _without(driver: Any, timed: TimingDriver) -> Any:
@@ -142,6 +143,7 @@ class _Labelled:
                 self._levels |= {place: level for level, place in enumerate(direction.levels)}
 
     def run(self, steps: Sequence[LaunchStep], table: int, addresses: Sequence[int]) -> None:
+        """Run steps one by one, each with the name of its kernel and cell for the timeline."""
         for step in steps:
             at = step.arguments[1]
             name, cell = named(self._phase.bound, step.row[0])
@@ -166,13 +168,13 @@ def _extents(product: Multiplied, step: LaunchStep) -> str:
 
 def _bytes(arguments: Sequence[Any]) -> int:
     """Return how many bytes a copy moves: those of the host's array, or the third argument."""
-    arrays = [each.nbytes for each in arguments if hasattr(each, "nbytes")]
+    arrays = [argument.nbytes for argument in arguments if hasattr(argument, "nbytes")]
     return int(arrays[0] if arrays else arguments[2])
 
 
 @dataclass(slots=True)
 class Memory:
-    """What batches use that run one after the other: buffers by phase, and the way to the device."""
+    """The memory of batches that run one after the other: buffers by phase, and the way to the device."""
 
     staging: Staging
     buffers: dict[bool, DeviceMemory] = field(default_factory=dict)
@@ -213,6 +215,7 @@ class CudaEngine(Engine):
         return self._phase(training=False)
 
     def _phase(self, *, training: bool) -> PhaseKernels:
+        """Make the kernels of a phase: texts, compiled functions, constants on the device."""
         bound = bind(self.model, TARGET, training=training)
         kernels = kernels_of(bound)
         text = "\n".join(kernel.text for kernel in kernels)
@@ -235,6 +238,7 @@ class CudaEngine(Engine):
         return sum(height * type_.nbytes for height, type_ in sizes if type_ is not None)
 
     def source(self, cells: Collection[int]) -> str:
+        """Return the texts of the kernels of some cells."""
         return "\n\n".join(
             f"// {self.model.cells[key.cell].name} {kernel.routine.name}: {_listed(kernel)}\n{kernel.text}"
             for phase in (self.training, self.inference)
@@ -243,6 +247,7 @@ class CudaEngine(Engine):
         )
 
     def ready(self, batch: ScheduledBatch, *, training: bool) -> Ready:
+        """Return a batch ready to be launched: in a capacity class if it fits into one, else straight."""
         phase = self.training if training else self.inference
         bound, ids = phase.bound, self._ids(batch, training=training)
         looks = training and any(
@@ -263,12 +268,12 @@ class CudaEngine(Engine):
         """Make a known batch ready anew if it is in no class, and others have been learned since."""
         captured = self.launcher(training=ready.phase.bound.training)
         if captured is not None and ready.arranged.rooms is None and ready.learned < captured.learned:
-            made = self.ready(ready.batch, training=ready.phase.bound.training)
+            renewed = self.ready(ready.batch, training=ready.phase.bound.training)
             vars(ready).clear()
-            vars(ready).update(vars(made))
+            vars(ready).update(vars(renewed))
 
     def launcher(self, *, training: bool) -> Captured | None:
-        """Return what captures batches of a phase; None where they run straight."""
+        """Return the object that captures batches of a phase; None if they run straight."""
         if self.launch == "straight":
             return None
         if training not in self._captured:
@@ -298,13 +303,14 @@ class CudaEngine(Engine):
         return StreamsWatched(self.device)
 
     def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: Memory) -> CudaRun:
+        """Begin a batch: its launches wait until a result is read or an update is made."""
         phase = ready.phase
         training = phase.bound.training
         if training not in memory.buffers:
-            made = DeviceMemory(self.device, phase.bound.types, poisoned=self.debug)
+            buffers = DeviceMemory(self.device, phase.bound.types, poisoned=self.debug)
             for number, constant in phase.constants.items():
-                made.bring(number, constant)
-            memory.buffers[training] = made
+                buffers.bring(number, constant)
+            memory.buffers[training] = buffers
         with self.device.lock:
             self._renew(ready)
             self.device.flush()  # before its buffers are used again, or made anew
@@ -316,7 +322,7 @@ class CudaEngine(Engine):
 
 
 def _listed(kernel: Kernel) -> str:
-    """Return what a level runs, in order: names of kernels, and extents of products."""
+    """Return the work of a level in order: names of kernels, and extents of products."""
     names = [task.name if (p := task.multiplied) is None else _shown(p) for task in kernel.tasks]
     return ", ".join(names) or "nothing"
 

@@ -125,13 +125,15 @@ TEXT = "".join(f"#define {name} {number}\n" for name, number in _NAMED.items()) 
 )
 
 
-def few(p: MatrixProduct) -> bool:
+def is_small_product(p: MatrixProduct) -> bool:
     """Return whether a kernel of `TEXT` does a product; a library is slower at it."""
-    one = p.count == 1 and not p.a_across and 0 < p.k < 1 << 31 and p.n < 1 << 31
-    return one and 0 < p.m <= MOST_ROWS and 0 < p.m * p.n * p.k <= MOST_WORK
+    single = p.count == 1 and not p.a_across and 0 < p.k < 1 << 31 and p.n < 1 << 31
+    return single and 0 < p.m <= MOST_ROWS and 0 < p.m * p.n * p.k <= MOST_WORK
 
 
-def launch_of(p: MatrixProduct, calls: int, each: int) -> tuple[str, int, tuple[int, int], tuple[int, ...]]:
+def launch_of(
+    p: MatrixProduct, calls: int, rows_a_call: int
+) -> tuple[str, int, tuple[int, int], tuple[int, ...]]:
     """Return the name of a product's kernel, blocks, threads of each, and arguments.
 
     Where `calls` is an address, there are so many calls of `each` rows; else all rows are there.
@@ -139,5 +141,5 @@ def launch_of(p: MatrixProduct, calls: int, each: int) -> tuple[str, int, tuple[
     threads, columns = SHAPES[p.b_across]
     name = f"few_rows_{'across_' if p.b_across else ''}{'f4' if p.dtype == 'float32' else 'f8'}"
     blocks = -(-p.n // columns) * -(-p.m // ROWS)
-    extents = p.m, p.n, p.k, p.a_lead, p.b_lead, p.c_lead, int(p.adds), calls, each
+    extents = p.m, p.n, p.k, p.a_lead, p.b_lead, p.c_lead, int(p.adds), calls, rows_a_call
     return name, blocks, threads, (p.a, p.b, p.c, *extents)

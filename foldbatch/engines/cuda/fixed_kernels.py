@@ -119,8 +119,8 @@ KERNEL fault(i8 at) {
 
 def bits(number: float) -> int:
     """Return the bits of a double as a whole number, which ``as_f8`` turns back."""
-    (whole,) = struct.unpack("<q", struct.pack("<d", number))
-    return int(whole)
+    (word,) = struct.unpack("<q", struct.pack("<d", number))
+    return int(word)
 
 
 # Bytes move in words: ``words`` of 4 bytes a row, or of 1 byte where rows are no multiple of that.

@@ -93,14 +93,14 @@ def term(node: ast.expr, names: Mapping[str, Term]) -> Term:
                 return x._replace(number=-x.number)
             unsigned = UNSIGNED.get(x.kind)
             return Term(f"(({x.kind})-({unsigned}){x.text})" if unsigned else f"(-{x.text})", x.kind)
-        case ast.BinOp(left=left, op=sign, right=right):
-            x, y = _alike(term(left, names), term(right, names))
+        case ast.BinOp(left=lhs, op=sign, right=rhs):
+            x, y = _alike(term(lhs, names), term(rhs, names))
             symbol, unsigned = SYMBOLS[type(sign)], UNSIGNED.get(x.kind)
             if unsigned:
                 return Term(f"(({x.kind})(({unsigned}){x.text} {symbol} ({unsigned}){y.text}))", x.kind)
             return Term(f"({x.text} {symbol} {y.text})", x.kind)
-        case ast.Compare(left=left, ops=[sign], comparators=[right]):
-            x, y = _alike(term(left, names), term(right, names))
+        case ast.Compare(left=lhs, ops=[sign], comparators=[rhs]):
+            x, y = _alike(term(lhs, names), term(rhs, names))
             return Term(f"({x.text} {SYMBOLS[type(sign)]} {y.text})", "b1")
         case ast.IfExp(test=test, body=body, orelse=otherwise):
             x, y = _alike(term(body, names), term(otherwise, names))
@@ -118,8 +118,9 @@ def _alike(*terms: Term) -> list[Term]:
 
 
 def _function(name: str, terms: Sequence[Term]) -> Term:
+    """Return a call of a function of the body language."""
     x, kind = terms[0], terms[0].kind
-    texts = ", ".join(one.text for one in terms)
+    texts = ", ".join(operand.text for operand in terms)
     match name:
         case "sigmoid":
             return Term(f"sigmoid_{kind}({texts})", kind)
@@ -133,6 +134,7 @@ def _function(name: str, terms: Sequence[Term]) -> Term:
 
 
 def converted(x: Term, kind: str) -> Term:
+    """Return a term converted to a kind of number."""
     if kind == x.kind:
         return x
     if not x.kind:
@@ -212,14 +214,14 @@ ELEMENTS = 3  # numbers of each sequence that follow there: how many elements, a
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What kernels of a routine must know besides the routine."""
+    """The facts about a routine's cell that the texts of its kernels need."""
 
     routine: Routine  # the routine
     cell: int  # the number of its cell, which a check of ids tells
     # by slot, how many rows of an arena are one row of the slot; 1 where there is no arena
     widths: Mapping[int, int]
     copied: frozenset[int]  # the slots whose rows are copied together where they do not follow each other
-    whole: bool = False  # whether its level is all calls of a cell, between which there may be room
+    all_calls: bool = False  # whether its level is all calls of a cell, between which there may be room
     added: Mapping[int, int] = field(default_factory=dict)  # see `parts.Cut`
 
 
@@ -282,6 +284,7 @@ class KernelText:
         return "calls" if axis is CALL else f"rows{self.ragged(axis)}"
 
     def ragged(self, axis: Axis) -> int:
+        """Declare where the elements of each call's sequence begin; return the number of that slot."""
         number = self.routine.segments[axis]
         if number not in self._axes:
             self._axes.add(number)
@@ -297,7 +300,7 @@ class KernelText:
 
         Beyond those that there are, it returns the ones that there is room for.
         """
-        if axis.rank == 0 or not self.setting.whole:
+        if axis.rank == 0 or not self.setting.all_calls:
             return number
         name, at = "live", LIVE
         if axis is not CALL:
@@ -344,9 +347,9 @@ class KernelText:
 
     def declared(self, lines: Sequence[str]) -> list[str]:
         """Return a statement's lines with those before them that say where its rows are."""
-        found = [f"{self.kind(n)}* p{n} = {self.row(n, 'r')};" for n in self.used]
+        pointers = [f"{self.kind(n)}* p{n} = {self.row(n, 'r')};" for n in self.used]
         self.used.clear()
-        return [*found, *lines]
+        return [*pointers, *lines]
 
     def may_be_apart(self, number: int) -> bool:
         """Whether rows of a slot may be read where they lie in an arena, one here and one there."""
@@ -354,6 +357,7 @@ class KernelText:
         return kind in ("operand", "cotangent") and number not in self.setting.copied
 
     def _located(self, number: int) -> list[str]:
+        """Return the lines that declare the rows of a slot."""
         slot = self.routine.slots[number]
         kind, name, size = self.kind(number), f"s{number}", self.size(number)
         base, first = field_of(number, BASE), field_of(number, FIRST)

@@ -53,7 +53,7 @@ class RoutinePart:
     reads: frozenset[int] = frozenset()  # the slots that it reads
     writes: frozenset[int] = frozenset()  # the slots that it writes
     elements: int = 1  # how many elements of a row threads can compute side by side
-    whole: bool = False  # whether it looks at all rows of the level, and so has a kernel of its own
+    all_rows: bool = False  # whether it looks at all rows of the level, and so has a kernel of its own
     multiplied: Multiplied | None = None  # a product that a library does; there are no lines then
     adds: int = -1  # the arena of cotangents that it writes; -1 if it writes none
     planned: int = -1  # the binding whose rows it adds by a plan; -1 if there is none
@@ -77,30 +77,30 @@ class RoutineCut:
     def cut(self) -> list[RoutinePart]:
         """Return the parts, in order."""
         self.copied |= {n for n in self._operands() if self.widths.get(n, 1) > 1}
-        found = [part for statement in self.routine.statements for part in self._statement(statement)]
-        for part in found:
+        parts = [part for statement in self.routine.statements for part in self._statement(statement)]
+        for part in parts:
             if part.multiplied is not None:
                 self.copied |= part.reads.intersection(self._operands())
-        self.added |= dict(self._added(found))
-        for part in [*found, *self._results()]:
+        self.added |= dict(self._added(parts))
+        for part in [*parts, *self._results()]:
             self._add(part)
         return self.parts
 
-    def _added(self, found: Sequence[RoutinePart]) -> Iterator[tuple[int, int]]:
-        """Yield what `added` says."""
+    def _added(self, parts: Sequence[RoutinePart]) -> Iterator[tuple[int, int]]:
+        """Yield the pairs of `added`: a slot, and the cotangent that a product adds it to."""
         slots = self.routine.slots
         ends = [(n, n) for n, slot in enumerate(slots) if slot.binding.kind == "store"]
         results = list(enumerate(self.routine.results, len(slots)))
         for number, (kind, _), place in ((n, result.binding, result.place) for n, result in results):
-            whole = place.offset == 0 and place.strides == contiguous(place.shape)
-            if kind == "cotangent" and whole and prod(place.shape) == slots[place.slot].type.size:
+            is_complete = place.offset == 0 and place.strides == contiguous(place.shape)
+            if kind == "cotangent" and is_complete and prod(place.shape) == slots[place.slot].type.size:
                 ends.append((place.slot, number))
         brought = [result.place.slot for _, result in results]
         for slot, number in ends:
-            writers = [part for part in found if slot in part.writes]
-            alone = slots[slot].axis.rank > 0 and not any(slot in part.reads for part in found)
+            writers = [part for part in parts if slot in part.writes]
+            alone = slots[slot].axis.rank > 0 and not any(slot in part.reads for part in parts)
             once = len(writers) == 1 and brought.count(slot) == (slot != number)
-            if alone and once and _is_whole(writers[0].multiplied, slots[slot].type.size):
+            if alone and once and _is_complete(writers[0].multiplied, slots[slot].type.size):
                 yield slot, number
 
     def _operands(self) -> list[int]:
@@ -121,6 +121,7 @@ class RoutineCut:
     # -- statements
 
     def _statement(self, statement: Statement) -> Iterator[RoutinePart]:
+        """Yield the parts that a statement is cut into."""
         name = statement.op
         if statement.loop is not None:
             yield from self._loop(statement)
@@ -133,8 +134,8 @@ class RoutineCut:
             yield from PIECES[name](self, statement)
         elif name == "sum_batch" and axis_of(statement, statement.reads) is UNBATCHED:
             yield self._part(statement, copy_lines, prod(statement.result.shape))
-        elif name in WHOLE:
-            yield self._whole(statement)
+        elif name in ON_ALL_ROWS:
+            yield self._on_all_rows(statement)
         elif name in ALONE or OPS[name].elementwise:
             yield self._part(statement, ALONE.get(name, op_lines), prod(statement.result.shape))
         else:
@@ -144,18 +145,20 @@ class RoutineCut:
     def _part(
         self, statement: Statement, lines: Callable[..., list[str]], elements: int, axis: Axis | None = None
     ) -> RoutinePart:
+        """Return a part that writes the elements of a statement's result one by one."""
         places = [*statement.reads, *([statement.write] if statement.write else [])]
         reads = frozenset(place.slot for place in statement.reads)
         writes = frozenset({statement.write.slot}) if statement.write else frozenset[int]()
         lines = partial(lines, statement=statement)
         return RoutinePart(axis or axis_of(statement, places), lines, reads, writes, elements)
 
-    def _whole(self, statement: Statement) -> RoutinePart:
+    def _on_all_rows(self, statement: Statement) -> RoutinePart:
         shape = statement.result.shape
         elements = shape[1:] if statement.op in ("sum_rows", "sum_outer_by") else shape
-        return replace(self._part(statement, WHOLE[statement.op], prod(elements)), whole=True)
+        return replace(self._part(statement, ON_ALL_ROWS[statement.op], prod(elements)), all_rows=True)
 
     def _loop(self, statement: Statement) -> Iterator[RoutinePart]:
+        """Yield a part for each sweep of a fused loop."""
         assert statement.loop is not None
         for sweep in statement.loop.sweeps:
             yield RoutinePart(
@@ -169,7 +172,7 @@ class RoutineCut:
     # -- results
 
     def _results(self) -> Iterator[RoutinePart]:
-        """Yield what brings results away; cotangents in the order of operands, so that sums have one."""
+        """Yield the parts that bring results away; cotangents in the order of operands."""
         stores = {n: slot for n, slot in enumerate(self.routine.slots) if slot.binding.kind == "store"}
         results = dict(enumerate(self.routine.results, len(self.routine.slots)))
         ends = {int(slot.binding.key): n for n, slot in stores.items()}
@@ -190,15 +193,17 @@ class RoutineCut:
                 yield self._result(number, result.binding.kind, result.place)
 
     def _cotangent(self, number: int, place: Place, lines: Lines) -> Iterator[RoutinePart]:
+        """Yield the parts that store a cotangent, or add it to what its rows hold."""
         axis, size = place.axis if place.axis.rank else CALL, prod(place.shape)
         width = self.widths.get(number, 1)
         part = RoutinePart(axis, lines, frozenset({place.slot}), elements=size, adds=self.arenas[number])
         if number not in self.added.values():
             yield replace(part, when=((STORED, number),))
         lines = partial(row_texts.add_planned_lines, number=number, place=place, width=width)
-        yield replace(part, lines=lines, elements=size // width, whole=True, planned=number)
+        yield replace(part, lines=lines, elements=size // width, all_rows=True, planned=number)
 
     def _result(self, number: int, kind: str, place: Place) -> RoutinePart:
+        """Return the part that brings a value, a gradient or a kept value away."""
         axis = place.axis if place.axis.rank else CALL
         lines: Lines
         match kind:
@@ -212,8 +217,8 @@ class RoutineCut:
         return RoutinePart(axis, lines, frozenset({place.slot}), elements=prod(place.shape))
 
 
-def _is_whole(product: Multiplied | None, size: int) -> bool:
-    """Whether a product fills whole rows of so many elements, and reads none of them."""
+def _is_complete(product: Multiplied | None, size: int) -> bool:
+    """Whether a product fills all_rows rows of so many elements, and reads none of them."""
     if product is None or product.adds or product.by != "m":
         return False
     return (product.m, product.count, product.n, product.c.lead, product.c.offset) == (1, 1, size, size, 0)
@@ -226,33 +231,35 @@ def _check(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
 
 
 def _linear(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
-    found = [] if len(statement.reads) > 2 else multiplied(cut.routine, statement)
-    if found:
-        yield from (_product(statement, each) for each in found)
+    products = [] if len(statement.reads) > 2 else multiplied(cut.routine, statement)
+    if products:
+        yield from (_product(statement, product) for product in products)
     else:
         yield cut._part(statement, row_texts.product_lines, prod(statement.result.shape))
 
 
 def _sum_outer(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
-    found = multiplied(cut.routine, statement) if statement.op == "sum_outer" else []
-    if not found:
-        yield cut._whole(statement)
+    """Yield the parts of a sum of outer products: matrix products, behind one that clears empty rows."""
+    products = multiplied(cut.routine, statement) if statement.op == "sum_outer" else []
+    if not products:
+        yield cut._on_all_rows(statement)
         return
     slots = frozenset(place.slot for place in statement.reads if place.axis.rank)
     if slots:
         size = max(cut.routine.slots[slot].type.size for slot in slots)
         lines = partial(row_texts.clear_lines, slots=sorted(slots))
-        clear = RoutinePart(found[0].axis, lines, slots, slots, size, whole=True)
+        clear = RoutinePart(products[0].axis, lines, slots, slots, size, all_rows=True)
         yield replace(clear, when=((ROOM, -1),))
-    yield from (_product(statement, each) for each in found)
+    yield from (_product(statement, product) for product in products)
 
 
 def _product(statement: Statement, product: Multiplied) -> RoutinePart:
+    """Return the part that a library's product of matrices is."""
     return RoutinePart(
         product.axis,
         reads=frozenset(place.slot for place in statement.reads),
         writes=frozenset({statement.result.slot}),
-        whole=True,
+        all_rows=True,
         multiplied=product,
     )
 
@@ -275,7 +282,7 @@ ALONE: dict[str, Callable[..., list[str]]] = {
     "random": row_texts.random_lines,
     "order": row_texts.order_lines,
 }
-WHOLE: dict[str, Callable[..., list[str]]] = {
+ON_ALL_ROWS: dict[str, Callable[..., list[str]]] = {
     "sum_batch": row_texts.sum_batch_lines,
     "sum_rows": row_texts.sum_rows_lines,
     "sum_outer": row_texts.sum_outer_lines,
@@ -304,7 +311,7 @@ class LevelTask:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What a level of a routine runs."""
+    """The launches of a level of a routine."""
 
     routine: Routine  # the routine
     setting: Setting  # what its texts know besides
@@ -320,12 +327,12 @@ def kernels_of(bound: Bound) -> list[Kernel]:
 
 
 def kernel_of(model: Model, key: KernelKey, routine: Routine, name: str) -> Kernel:
-    """Return what a level of a routine runs; the names of its kernels begin with `name`."""
+    """Return the launches of a level of a routine; the names of its kernels begin with `name`."""
     widths, arenas = _operands(model, key, routine)
     cut = RoutineCut(routine, widths, arenas)
     parts = cut.cut()
-    whole = key.stage in ("before", "after")
-    setting = Setting(routine, key.cell, widths, frozenset(cut.copied), whole, cut.added)
+    all_calls = key.stage in ("before", "after")
+    setting = Setting(routine, key.cell, widths, frozenset(cut.copied), all_calls, cut.added)
     writer = _KernelWriter(setting, name, arenas)
     for part in parts:
         writer.add(part)
@@ -338,12 +345,12 @@ def _operands(model: Model, key: KernelKey, routine: Routine) -> tuple[dict[int,
     operands = model.signatures[key.cell].operands
     bindings = [slot.binding for slot in routine.slots] + [result.binding for result in routine.results]
     widths, arenas = {}, {}
-    for number, (kind, which) in enumerate(bindings):
+    for number, (kind, operand) in enumerate(bindings):
         result = number >= len(routine.slots)
         if kind in ("operand", "store") or (kind == "cotangent" and result):
-            widths[number] = len(operands[which].columns) or 1
+            widths[number] = len(operands[operand].columns) or 1
             if kind != "operand":
-                arenas[number] = operands[which].arena
+                arenas[number] = operands[operand].arena
     return widths, arenas
 
 
@@ -360,12 +367,15 @@ class _KernelWriter:
     planned: list[RoutinePart] = field(default_factory=list)
 
     def add(self, part: RoutinePart) -> None:
+        """Add a part: to the kernel under way if nothing it reads is still to be written by others."""
         if part.planned >= 0:  # after what stores and adds to other arenas, so that this is one kernel
             self.planned.append(part)
         elif part.multiplied is not None:
             self._flush()
             self.tasks.append(LevelTask("", part.axis, multiplied=part.multiplied))
-        elif part.whole or (part.axis is UNBATCHED and part.elements > LARGE and SHARED not in part.writes):
+        elif part.all_rows or (
+            part.axis is UNBATCHED and part.elements > LARGE and SHARED not in part.writes
+        ):
             self._flush()
             self._alone(part)
         else:
@@ -383,13 +393,16 @@ class _KernelWriter:
 
     def _meets(self, part: RoutinePart) -> bool:
         """Whether others that wait may write the rows of the arena to which a part adds."""
-        others = [*self.together, *self.planned]
-        written = {slot for other in self.together for slot in other.writes if slot in self.arenas}
-        own = part.reads & written
-        stores = any(self.arenas[slot] == part.adds for slot in written - own)
-        return stores or any(other.adds == part.adds for other in others)
+        waiting = [*self.together, *self.planned]
+        written = {
+            slot for waiting_part in self.together for slot in waiting_part.writes if slot in self.arenas
+        }
+        read_here = part.reads & written
+        stores = any(self.arenas[slot] == part.adds for slot in written - read_here)
+        return stores or any(waiting_part.adds == part.adds for waiting_part in waiting)
 
     def _flush(self) -> None:
+        """End the kernel under way, and write its text."""
         parts, self.together = self.together, []
         if not parts:
             return
@@ -398,7 +411,7 @@ class _KernelWriter:
         lines: list[str] = []
         read: set[int] = set()
         written: set[int] = set()
-        done = 0
+        count = 0
         for part in parts:
             body = part.lines(text)
             if not body:
@@ -410,8 +423,8 @@ class _KernelWriter:
             lines += ["  {", *indented(text.declared(body), 2), "  }"]
             read |= part.reads
             written |= part.writes
-            done += 1
-        if not done:
+            count += 1
+        if not count:
             return
         number = text.numbered(axis, "q")
         loop = [
@@ -425,10 +438,15 @@ class _KernelWriter:
             "}",
         ]
         x = min(BLOCK, _power_of_two(max(part.elements for part in parts)))
-        when = [each for part in parts for each in part.when] if all(part.when for part in parts) else []
+        when = (
+            [condition for part in parts for condition in part.when]
+            if all(part.when for part in parts)
+            else []
+        )
         self._write(text, loop, LevelTask("", axis, (x, BLOCK // x), when=tuple(when)))
 
     def _alone(self, part: RoutinePart) -> None:
+        """Write a part as a kernel of its own."""
         text = KernelText(self.setting)
         body = part.lines(text)
         if not body:
@@ -437,7 +455,7 @@ class _KernelWriter:
             x = min(WIDE, _power_of_two(part.elements))
             apart = LevelTask("", part.axis, (x, BLOCK // x), planned=part.planned, when=part.when)
             self._write(text, body, apart)
-        elif part.whole:
+        elif part.all_rows:
             threads = SUMMED if any("BARRIER" in line for line in body) else (BLOCK, 1)
             self._write(text, body, LevelTask("", part.axis, threads, part.elements))
         else:
@@ -446,6 +464,7 @@ class _KernelWriter:
             self._write(text, lines, LevelTask("", part.axis, (BLOCK, 1), part.elements))
 
     def _write(self, text: KernelText, lines: Sequence[str], task: LevelTask) -> None:
+        """Write the text of a kernel, and add its task."""
         name = f"{self.name}_{len(self.texts)}"
         last = ", i8 plan" if task.planned >= 0 else ""
         kernel = "KERNEL" if task.threads[0] * task.threads[1] <= BLOCK else "KERNEL_WIDE"

@@ -67,27 +67,27 @@ def visit(
         at = offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
         never = unless if i == len(reads) - 1 else ""
         values.append(_load(lines, text, place, at, f"x{i}", vector if strides[i] else 1, never))
-    made = []
+    computed_results = []
     for u in range(vector):
-        more, results = compute([value(u) for value in values], f"_{u}" if vector > 1 else "")
-        lines += more
-        made.append(results)
+        computing, results = compute([value(u) for value in values], f"_{u}" if vector > 1 else "")
+        lines += computing
+        computed_results.append(results)
     stores = []
     for i, place in enumerate(writes):
         s = [stride[len(reads) + i] for _, stride in axes]
         at = offset_of(place.offset, list(zip(names, s, strict=True)))
         kind, pointer = text.kind(place.slot), text.here(place.slot)
         if vector == 1:
-            stores.append(f"{pointer}[{at}] = {made[0][i]};")
+            stores.append(f"{pointer}[{at}] = {computed_results[0][i]};")
         else:
             lines.append(f"{kind}x{vector} z{i};")
-            lines += [f"z{i}.v[{u}] = {made[u][i]};" for u in range(vector)]
+            lines += [f"z{i}.v[{u}] = {computed_results[u][i]};" for u in range(vector)]
             stores.append(f"*({kind}x{vector}*)({pointer} + {at}) = z{i};")
     lines += [*stored, *indented(stores), "}"] if stored else stores
-    return each(prod(extent for extent, _ in axes), lines)
+    return element_loop(prod(extent for extent, _ in axes), lines)
 
 
-def each(count: int | str, lines: Sequence[str]) -> list[str]:
+def element_loop(count: int | str, lines: Sequence[str]) -> list[str]:
     """Return a loop over so many elements, of which each thread takes its own."""
     if not lines:
         return []
@@ -98,11 +98,11 @@ def index_lines(name: str, extents: Sequence[int]) -> tuple[list[str], list[str]
     """Return names of the indices along axes, and the lines that make them of the number of an element."""
     if len(extents) < 2:
         return [name] * len(extents), []
-    names, lines, rest = [f"{name}{i}" for i in range(len(extents))], [], name
+    names, lines, remainder = [f"{name}{i}" for i in range(len(extents))], [], name
     for i in range(len(extents) - 1, 0, -1):
-        lines.append(f"const i8 {names[i]} = {rest} % {extents[i]};")
-        rest = f"({rest} / {extents[i]})"
-    return names, [*lines, f"const i8 {names[0]} = {rest};"]
+        lines.append(f"const i8 {names[i]} = {remainder} % {extents[i]};")
+        remainder = f"({remainder} / {extents[i]})"
+    return names, [*lines, f"const i8 {names[0]} = {remainder};"]
 
 
 Lying = tuple[int, Sequence[int]]  # where elements lie: the first, and how far apart along each axis
@@ -112,11 +112,11 @@ def element_lines(name: str, shape: Sequence[int], places: Sequence[Lying]) -> t
     """Return where an element of a shape lies in places, and lines that tell its indices by its number."""
     axes = merged(shape, [strides for _, strides in places])
     names, lines = index_lines(name, [extent for extent, _ in axes])
-    found = [
+    offsets = [
         offset_of(offset, [(n, along[i]) for n, (_, along) in zip(names, axes, strict=True)])
         for i, (offset, _) in enumerate(places)
     ]
-    return found, lines
+    return offsets, lines
 
 
 def lying(places: Iterable[Place]) -> list[Lying]:
@@ -162,6 +162,7 @@ def _load(
 
 
 def sweep_lines(text: KernelText, statement: Statement, sweep: Sweep) -> list[str]:
+    """Return the lines of a sweep of a fused loop, an element a turn."""
     slots = statement.slots
 
     def place(element: Element) -> Place:
@@ -169,6 +170,7 @@ def sweep_lines(text: KernelText, statement: Statement, sweep: Sweep) -> list[st
         return Place(slots[element.buffer], axis, element.row, element.offset, sweep.shape, element.strides)
 
     def compute(loaded: Sequence[str], mark: str) -> tuple[list[str], list[str]]:
+        """Return the lines that compute an element, and the names of its results."""
         values, lines = list(loaded), []
         for i, operation in enumerate(sweep.operations):
             node = operation.node
@@ -184,6 +186,7 @@ def sweep_lines(text: KernelText, statement: Statement, sweep: Sweep) -> list[st
 
 
 def op_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return the lines of an elementwise op."""
     reads, write = statement.reads, statement.result
     dtype, *dtypes = (text.routine.slots[place.slot].type.dtype for place in (write, *reads))
 
@@ -230,18 +233,19 @@ class Piece(NamedTuple):
     memory: list[str]  # the declarations of what it is left in
 
 
-def _pieces(body: str, x: str, y: str, *, shared: bool) -> list[Piece]:
+def _pieces(body: str, x: str, y: str, *, shared: bool) -> list[Piece]:  # noqa: PLR0915 - a case a form
     """Return a body in pieces. A line's elements are A(k), of its result B(k), its label is C."""
     names = {"x": Term("A(0)", x), "x[k]": Term("A(k)", x), "y[k]": Term("B(k)", y)}
     names |= {"t": Term("", y), "x[label]": Term("A(min_i8(max_i8(C, 0), LENGTH - 1))", x)}
     names["k"] = Term("(k - FIRST)", "i8")
     pieces, before, along, after = list[Piece](), list[str](), list[str](), list[str]()
 
-    def finish(declared: str, join: Sequence[str], left: Mapping[str, tuple[str, str]]) -> None:
+    def finish(declared: str, join: Sequence[str], partial_results: Mapping[str, tuple[str, str]]) -> None:
+        """End a piece: the lines up to here, and the partial results that threads leave behind."""
         loop = ["EACH {", *indented(along), "}"] if along else []
         opened = [declared] * bool(declared)
-        leave = [f"{name}[HERE] = ({kind}){value};" for name, (kind, value) in left.items()]
-        memory = [_shared(kind, name) for name, (kind, _) in left.items()]
+        leave = [f"{name}[HERE] = ({kind}){value};" for name, (kind, value) in partial_results.items()]
+        memory = [_shared(kind, name) for name, (kind, _) in partial_results.items()]
         pieces.append(
             Piece([*before, *opened, *loop, *after], leave, [*before, *opened * bool(join), *join], memory)
         )
@@ -262,18 +266,18 @@ def _pieces(body: str, x: str, y: str, *, shared: bool) -> list[Piece]:
                 place = f"shared_{kind}{len(pieces)}"
                 part = f"{place}[LANE_Y * LANES_X + i]"
                 plus = "|=" if total == "b1" else "+="
-                others = f"for (i8 i = 0; i < LANES_X; i++) {target} {plus} ({total}){part};"
-                finish(declared, [others], {place: (kind, target)})
+                combine = f"for (i8 i = 0; i < LANES_X; i++) {target} {plus} ({total}){part};"
+                finish(declared, [combine], {place: (kind, target)})
             case ast.Call(func=ast.Name(id="greatest" | "first" as name), args=[inner]), _:
-                *found, best = target.split(", ")
-                at = found[0] if found else f"{best}_at"
+                *outputs, best = target.split(", ")
+                at = outputs[0] if outputs else f"{best}_at"
                 names |= {best: Term(best, x), at: Term(f"({at} - FIRST)", "i8")}
-                declared = f"{f'i8 {at} = -1; ' * (shared or bool(found))}{x} {best} = 0;"
+                declared = f"{f'i8 {at} = -1; ' * (shared or bool(outputs))}{x} {best} = 0;"
                 taken, join = (
                     _TAKEN.format(new=new, greater=way[name].format(at=at, top=best), at=at, top=best)
                     for new, way in (("(k == BEGIN)", _GREATER), (f"({at} < 0)", _JOINED))
                 )
-                taken = taken if shared or found else taken.replace(f"{at} = k; ", "")
+                taken = taken if shared or outputs else taken.replace(f"{at} = k; ", "")
                 along += [f"const {x} v = {term(inner, names).text};", taken]
                 wide = _wide(x)
                 top, last = f"shared_{wide}{len(pieces)}", f"last{len(pieces)}"
@@ -292,9 +296,11 @@ def _pieces(body: str, x: str, y: str, *, shared: bool) -> list[Piece]:
             case value, "y":
                 after.append(f"ONCE B(0) = {converted(term(value, names), y).text};")
             case value, _:
-                made = term(value, names)
-                before.append(f"{'' if target in names else f'{made.kind} '}{target} = {made.text};")
-                names[target] = Term(target, made.kind)
+                value_term = term(value, names)
+                before.append(
+                    f"{'' if target in names else f'{value_term.kind} '}{target} = {value_term.text};"
+                )
+                names[target] = Term(target, value_term.kind)
     finish("", [], {})
     return pieces
 
@@ -304,12 +310,12 @@ def _body(lines: Sequence[str], first: str, end: str, begin: str = "", step: str
     words = {"EACH": f"for (i8 k = BEGIN; k < {end}; k += {step})", "BEGIN": begin or first}
     words |= {" - FIRST": f" - {first}" if first != "0" else "", "LENGTH": end}
     words["ONCE "] = "if (lane == 0) " if begin else ""
-    found = []
+    replaced = []
     for line in lines:
         for word, text in words.items():
             line = line.replace(word, text)  # noqa: PLW2901 - word by word
-        found.append(line)
-    return found
+        replaced.append(line)
+    return replaced
 
 
 class Along(NamedTuple):
@@ -347,18 +353,20 @@ def line_lines(text: KernelText, statement: Statement) -> list[str]:
     line = along(statement)
     if 0 in line.shape or not (line.length or line.body == TOTAL):
         return []
-    found = [row for piece in _pieces(line.body, *_kinds(text, line), shared=False) for row in piece.find]
+    find_lines = [
+        row for piece in _pieces(line.body, *_kinds(text, line), shared=False) for row in piece.find
+    ]
     if statement.op not in ON_SEQUENCES:
-        return each(prod(line.shape), _defined(text, line, _body(found, "0", str(line.length))))
-    lines = each(prod(line.shape), _defined(text, line, _body(found, "lower", "upper")))
+        return element_loop(prod(line.shape), _defined(text, line, _body(find_lines, "0", str(line.length))))
+    lines = element_loop(prod(line.shape), _defined(text, line, _body(find_lines, "lower", "upper")))
     return [*bounds(text, statement.reads[1]), *lines]
 
 
 def _defined(text: KernelText, line: Along, lines: Sequence[str]) -> list[str]:
     """Return lines, and what A, B and C are in them: ``x``, ``y`` and ``label``, at place ``k``."""
     letters = {"x": "A(k)", "y": "B(k)", "label": "C"}
-    found, defined = element_lines("e", line.shape, lying(line.places.values()))
-    for at, (name, place) in zip(found, line.places.items(), strict=True):
+    offsets, defined = element_lines("e", line.shape, lying(line.places.values()))
+    for at, (name, place) in zip(offsets, line.places.items(), strict=True):
         if line.inner:
             inside = offset_of(0, [(at, 1), *_inside(line.inner.get(name, []))])
             element = f"{text.here(place.slot)}[{inside}]"
@@ -373,15 +381,15 @@ def _defined(text: KernelText, line: Along, lines: Sequence[str]) -> list[str]:
 
 def _inside(axes: Sequence[tuple[int, int]]) -> Iterator[tuple[str, int]]:
     """Yield the indices of element ``k`` of a line along its axes, and their strides."""
-    rest = "(k)"
+    remainder = "(k)"
     for extent, step in reversed(axes[1:]):
-        yield f"({rest} % {extent})", step
-        rest = f"({rest} / {extent})"
-    yield from ((rest, step) for _, step in axes[:1])
+        yield f"({remainder} % {extent})", step
+        remainder = f"({remainder} / {extent})"
+    yield from ((remainder, step) for _, step in axes[:1])
 
 
 def bounds(text: KernelText, segments: Place) -> list[str]:
-    """Return what says which rows of the level are the elements of call ``r``."""
+    """Return the line that declares the rows of the elements of call ``r``."""
     axis = text.routine.slots[segments.slot].axis
     g = f"g{text.ragged(axis)}"
     return [f"const i8 lower = {g}[r] - {g}[0], upper = {g}[r + 1] - {g}[0];"]
@@ -396,7 +404,7 @@ def product_lines(text: KernelText, statement: Statement) -> list[str]:
     write, wide = statement.result, reads[1]
     shape, kind, places = wide.shape, text.kind(write.slot), [*reads, write]
     lines, dot = bounds(text, segments), statement.op == "segment_dot"
-    told = [
+    layouts = [
         (place.offset, place.strides if len(place.shape) == len(shape) else (*place.strides, 0))
         for place in places
     ]
@@ -404,11 +412,11 @@ def product_lines(text: KernelText, statement: Statement) -> list[str]:
     if not prod(write.shape):
         return []
     if dot:
-        at, indices = element_lines("l", shape[:-1], [(first, along[:-1]) for first, along in told])
+        at, indices = element_lines("l", shape[:-1], [(first, along[:-1]) for first, along in layouts])
         x, q = (
             f"{text.row(place.slot, '(k)') if place.axis.rank == 2 else text.here(place.slot)}"
-            f"[{one} + i * {along[-1]}]"
-            for place, one, (_, along) in zip(reads, at[:2], told[:2], strict=True)
+            f"[{offset} + i * {along[-1]}]"
+            for place, offset, (_, along) in zip(reads, at[:2], layouts[:2], strict=True)
         )
         inside = [
             f"const i8 l = e % {lead}, k = lower + e / {lead};",
@@ -417,11 +425,11 @@ def product_lines(text: KernelText, statement: Statement) -> list[str]:
             f"for (i8 i = 0; i < {shape[-1]}; i++) total += (f8)({x} * {q});",
             f"{text.row(write.slot, '(k)')}[{at[2]}] = ({kind})total;",
         ]
-        return [*lines, *each(f"(upper - lower) * {lead}", inside)]
-    at, indices = element_lines("e", shape, told)
+        return [*lines, *element_loop(f"(upper - lower) * {lead}", inside)]
+    at, indices = element_lines("e", shape, layouts)
     elements = [
-        f"{text.row(place.slot, '(k)') if place.axis.rank == 2 else text.here(place.slot)}[{one}]"
-        for place, one in zip(places, at, strict=True)
+        f"{text.row(place.slot, '(k)') if place.axis.rank == 2 else text.here(place.slot)}[{offset}]"
+        for place, offset in zip(places, at, strict=True)
     ]
     terms = [f"{a} * {b}" for a, b in zip(elements[:-1:2], elements[1:-1:2], strict=True)]
     loop = "for (i8 k = lower; k < upper; k++)"
@@ -429,7 +437,7 @@ def product_lines(text: KernelText, statement: Statement) -> list[str]:
         inside = ["f8 total = 0;", f"{loop} total += (f8)({terms[0]});", f"{elements[-1]} = ({kind})total;"]
     else:
         inside = [f"{loop} {elements[-1]} = {' + '.join(terms)};"]
-    return [*lines, *each(prod(shape), [*indices, *inside])]
+    return [*lines, *element_loop(prod(shape), [*indices, *inside])]
 
 
 Phase = Callable[..., list[str]]  # of a text and the `statement`, writes the lines of one phase
@@ -437,8 +445,8 @@ Phase = Callable[..., list[str]]  # of a text and the `statement`, writes the li
 
 def long_phases(statement: Statement) -> list[Phase]:
     """Return the phases of an op along one long line of each row; none where lines are short, or many."""
-    whole = statement.op in OPS and "x[k]" in OPS[statement.op].body
-    line = along(statement) if whole and statement.op not in ON_SEQUENCES else None
+    along_a_line = statement.op in OPS and "x[k]" in OPS[statement.op].body
+    line = along(statement) if along_a_line and statement.op not in ON_SEQUENCES else None
     if line is None or line.length < LONG or prod(line.shape) != 1 or not prod(statement.result.shape):
         return []
     pieces = range(len(_pieces(line.body, "f4", "f4", shared=True)))
@@ -446,14 +454,15 @@ def long_phases(statement: Statement) -> list[Phase]:
 
 
 def _phase(text: KernelText, statement: Statement, number: int) -> list[str]:
+    """Return the lines of one phase of an op along a long line, whose threads share it."""
     line = along(statement)
     pieces = _pieces(line.body, *_kinds(text, line), shared=True)
-    joined = [each for piece in pieces[:number] for each in piece.join]
-    found = [*joined, *pieces[number].find, *pieces[number].leave]
-    for declared in (each for piece in pieces[: number + 1] for each in piece.memory):
+    joined = [line_text for piece in pieces[:number] for line_text in piece.join]
+    body = [*joined, *pieces[number].find, *pieces[number].leave]
+    for declared in (line_text for piece in pieces[: number + 1] for line_text in piece.memory):
         text.once(declared)
-    lines = _defined(text, line, _body(found, "0", str(line.length), "lane", "lanes"))
-    return [each.replace("HERE", "LANE_Y * LANES_X + LANE_X") for each in lines]
+    lines = _defined(text, line, _body(body, "0", str(line.length), "lane", "lanes"))
+    return [line_text.replace("HERE", "LANE_Y * LANES_X + LANE_X") for line_text in lines]
 
 
 def _kinds(text: KernelText, line: Along) -> tuple[str, str]:

@@ -55,18 +55,19 @@ def multiplied(routine: Routine, statement: Statement) -> list[Multiplied]:
     reads = statement.reads
     if dtype not in ("float32", "float64") or not prod(write.shape) or any(not prod(p.shape) for p in reads):
         return []
-    made: list[Multiplied] = []
+    products: list[Multiplied] = []
     for product in products_of(statement):
         if product.by != "k" and product.k * product.n <= FEW and product.k <= SHORT:
             return []
-        found = _sums(product, dtype) if product.by == "k" else _plain(product, dtype)
-        if not found:
+        parts = _sums(product, dtype) if product.by == "k" else _plain(product, dtype)
+        if not parts:
             return []
-        made += found
-    return made
+        products += parts
+    return products
 
 
 def _plain(p: Product, dtype: str) -> list[Multiplied]:
+    """Return a product as the library takes it; empty if a matrix does not lie as it must."""
     rows = MANY if p.by == "m" else p.m
     a, b, c = _matrix(p.a, rows, p.k), _matrix(p.b, p.k, p.n), _matrix(p.c, rows, p.n)
     if a is None or b is None or c is None or c.across:
@@ -77,15 +78,15 @@ def _plain(p: Product, dtype: str) -> list[Multiplied]:
 
 def _sums(p: Product, dtype: str) -> list[Multiplied]:
     """Return products that are sums over rows, each of which is added to those before."""
-    made, c = list[Multiplied](), _matrix(p.c, p.m, p.n)
+    products, c = list[Multiplied](), _matrix(p.c, p.m, p.n)
     rows = 1 if p.axis is UNBATCHED and p.k == 1 else MANY
     for turn in range(p.count):
         a, b = _matrix(p.a.turned, rows, p.m, turn), _matrix(p.b, rows, p.n, turn)
         if a is None or b is None or c is None or a.across or b.across or c.across:
             return []
         adds, a = p.adds or turn > 0, replace(a, across=True)
-        made.append(Multiplied(p.axis, dtype, "k", p.m, p.n, p.k, 1, a, b, c, (0, 0, 0), adds))
-    return made
+        products.append(Multiplied(p.axis, dtype, "k", p.m, p.n, p.k, 1, a, b, c, (0, 0, 0), adds))
+    return products
 
 
 def _matrix(factor: Factor, rows: int, columns: int, turn: int = 0) -> Matrix | None:

@@ -42,33 +42,33 @@ class DeviceMemory:
         self._device = device
         self._types = types  # of the buffers; None for those that a batch brings
         self._poisoned = poisoned  # whether buffers of floats are filled with NaN before each batch
-        self._own = np.array([type_ is not None for type_ in types], bool)
+        self._owned = np.array([type_ is not None for type_ in types], bool)
         self._capacity = np.zeros(len(types), np.int64)
-        self.held: list[DeviceBuffer | Any] = [None] * len(types)  # what holds the memory of each
+        self.sources: list[DeviceBuffer | Any] = [None] * len(types)  # what holds the memory of each
         self.addresses = np.zeros(len(types), np.int64)  # ``[buffers]``: where each begins
 
     def fit(self, heights: Ints) -> None:
         """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""
         driver = self._device.driver
         wanted = np.maximum(heights, 1)
-        for number in np.flatnonzero(self._own & (wanted > self._capacity)).tolist():
+        for number in np.flatnonzero(self._owned & (wanted > self._capacity)).tolist():
             type_ = self._types[number]
             assert type_ is not None
             rows = capacity(int(wanted[number]))
             self._capacity[number] = 0  # until it is there: memory may be short
-            self.held[number] = None  # before the new one is there: together they may be too much
+            self.sources[number] = None  # before the new one is there: together they may be too much
             self.bring(number, self._device.allocate(rows * type_.nbytes))
             self._capacity[number] = rows
         if self._poisoned:
-            for number in np.flatnonzero(self._own).tolist():
+            for number in np.flatnonzero(self._owned).tolist():
                 type_ = self._types[number]
                 if type_ is not None and type_.is_float:
                     nbytes = int(self._capacity[number]) * type_.nbytes
                     driver.fill(int(self.addresses[number]), NAN, nbytes, self._device.stream)
 
-    def bring(self, number: int, held: Any, offset: int = 0) -> None:
+    def bring(self, number: int, memory: Any, offset: int = 0) -> None:
         """Let memory that a batch brings be a buffer, from a byte on; `held` has a `pointer`."""
-        self.held[number], self.addresses[number] = held, held.pointer + offset
+        self.sources[number], self.addresses[number] = memory, memory.pointer + offset
 
 
 BLOCKS = 2
@@ -95,6 +95,7 @@ class Staging:
     turn: int = 0
 
     def next(self, nbytes: int) -> StagedBlock:
+        """Return the next block of pinned memory, when the device has read its last content."""
         driver = self.device.driver
         self.turn = (self.turn + 1) % BLOCKS
         block = self.blocks[self.turn]
@@ -121,5 +122,5 @@ class Staging:
         self.device.keep(block.copied, block.host)
         block.busy = True
 
-    def done(self, block: StagedBlock) -> None:
+    def release(self, block: StagedBlock) -> None:
         self.device.driver.record(block.used, self.device.stream)

@@ -12,8 +12,8 @@ from foldbatch.engines.cuda.kernel_text import STATUS_AT, KernelText, buffer_of,
 from foldbatch.engines.cuda.line_texts import (
     added,
     bounds,
-    each,
     element_lines,
+    element_loop,
     increased,
     index_lines,
     lying,
@@ -36,7 +36,7 @@ def gather_lines(text: KernelText, statement: Statement) -> list[str]:
     names, lines = index_lines("e", [*ids.shape, *table.shape[1:]])
     lines.append(f"const i8 id = {in_range(text.element(ids, names[:cut]), table.shape[0])};")
     lines.append(f"{text.element(write, names)} = {text.element(table, ['id', *names[cut:]])};")
-    return each(prod(write.shape), lines)
+    return element_loop(prod(write.shape), lines)
 
 
 def in_range(id: str, size: int) -> str:
@@ -56,7 +56,7 @@ def random_lines(text: KernelText, statement: Statement) -> list[str]:
         f"const u8 bits = mixed(mixed({key} + {site}ull) + (u8)({number}) * {GAMMA}ull) >> {64 - BITS};",
         f"{text.here(write.slot)}[{at}] = ({kind})((f8)bits * {2.0**-BITS!r});",
     ]
-    return each(prod(shape), lines)
+    return element_loop(prod(shape), lines)
 
 
 def order_lines(text: KernelText, statement: Statement) -> list[str]:
@@ -65,10 +65,10 @@ def order_lines(text: KernelText, statement: Statement) -> list[str]:
     *shape, extent = read.shape
     if prod(write.shape) == 0:
         return []
-    found = [(place.offset, place.strides[:-1]) for place in (read, write)]
-    (first, to), lines = element_lines("l", shape, found)
+    layouts = [(place.offset, place.strides[:-1]) for place in (read, write)]
+    (first, to), lines = element_lines("l", shape, layouts)
     kind, at = text.kind(read.slot), f"{text.here(read.slot)}[{first} + ({{}}) * {read.strides[-1]}]"
-    one, two = ("w", "v") if statement.attrs["descending"] else ("v", "w")
+    before, two = ("w", "v") if statement.attrs["descending"] else ("v", "w")
     lines = [
         f"const i8 i = e % {extent}, l = e / {extent};",
         *lines,
@@ -76,12 +76,12 @@ def order_lines(text: KernelText, statement: Statement) -> list[str]:
         "i8 before = 0;",
         f"for (i8 k = 0; k < {extent}; k++) {{",
         f"  const {kind} w = {at.format('k')};",
-        f"  before += ({one} > {two}) | (({one} != {one}) & ({two} == {two}))",
+        f"  before += ({before} > {two}) | (({before} != {before}) & ({two} == {two}))",
         "    | (((v == w) | ((v != v) & (w != w))) & (k < i));",
         "}",
         f"if (before < {write.shape[-1]}) {text.here(write.slot)}[{to} + before * {write.strides[-1]}] = i;",
     ]
-    return each(prod(read.shape), lines)
+    return element_loop(prod(read.shape), lines)
 
 
 def check_lines(text: KernelText, statement: Statement) -> list[str]:
@@ -99,7 +99,7 @@ def check_lines(text: KernelText, statement: Statement) -> list[str]:
         f"if ((id < 0 || id >= {size}) && CLAIMED(status, {claim_of(text.setting.cell, size)}))",
         f"  MOST(status + 1, earliest({rank}, id));",
     ]
-    checks = each(prod(ids.shape), lines)
+    checks = element_loop(prod(ids.shape), lines)
     if not segments:
         return checks
     return [*bounds(text, segments[0]), "for (i8 q = lower; q < upper; q++) {", *indented(checks), "}"]
@@ -110,7 +110,7 @@ _MOST = 2**31 - 1
 
 
 def claim_of(cell: int, size: int) -> int:
-    """Return what the first word of a status becomes when a cell finds an id that is not below a size."""
+    """Return the first word of a status if a cell finds an id that is not below a size."""
     return (cell + 1) * _SIZE + size
 
 
@@ -138,7 +138,7 @@ def product_lines(text: KernelText, statement: Statement) -> list[str]:
     value = f"{text.element(x, [*lead, 'k'])} * {text.element(weight, at)}"
     lines += [f"{text.kind(write.slot)} total = 0;", f"for (i8 k = 0; k < {k}; k++) total += {value};"]
     lines += [f"{text.element(write, names)} = total;"]
-    return each(prod(write.shape), lines)
+    return element_loop(prod(write.shape), lines)
 
 
 PARTS = 1024  # partial sums of a block: LANES_X columns times LANES_Y
@@ -297,7 +297,7 @@ def take_lines(text: KernelText, number: int) -> list[str]:
     lines = [f"const {kind}* arena = {buffer_of(kind, field_of(number, BASE))};"]
     rows = f"({lower} + r)" if width == 1 else f"(({lower} + r) * {width} + e / {grain})"
     column = "e" if width == 1 else f"e % {grain}"
-    plain = [f"{at};", *each(size, [f"p{number}[e] = arena[(i8)at[{rows}] * {grain} + {column}];"])]
+    plain = [f"{at};", *element_loop(size, [f"p{number}[e] = arena[(i8)at[{rows}] * {grain} + {column}];"])]
     if slot.binding.kind == "operand":
         lines += plain
     else:
@@ -308,7 +308,7 @@ def take_lines(text: KernelText, number: int) -> list[str]:
             f"p{number}[e] = ({kind})total;",
         ]
         copies = f"const i4* copies = ints + {field_of(number, COPIES)} + {lower} + r;"
-        summed = [copies, f"{at};", *each(size, total)]
+        summed = [copies, f"{at};", *element_loop(size, total)]
         lines += [f"if ({field_of(number, COPIES)} >= 0) {{", *indented(summed)]
         lines += ["} else {", *indented(plain), "}"]
     return [f"if (apart{number}) {{", *indented(lines), "}"]
@@ -317,16 +317,17 @@ def take_lines(text: KernelText, number: int) -> list[str]:
 def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
     """Return the lines that bring a row to the rows of an arena where its readers look for it."""
     kind, lower = text.kind(place.slot), text.lower(place.axis if place.axis.rank else CALL)
-    copies, own = field_of(number, COPIES), f"copies{number}"
-    text.once(f"const i4* {own} = {copies} < 0 ? 0 : ints + {copies} + {lower};")
-    text.once(f"const i4* to{number} = ints + {field_of(number, INDEX)} + ({own} ? 0 : {lower});")
+    copies, copies_name = field_of(number, COPIES), f"copies{number}"
+    text.once(f"const i4* {copies_name} = {copies} < 0 ? 0 : ints + {copies} + {lower};")
+    text.once(f"const i4* to{number} = ints + {field_of(number, INDEX)} + ({copies_name} ? 0 : {lower});")
     text.once(f"{kind}* arena{number} = {buffer_of(kind, field_of(number, BASE))};")
     stored = [
         "UNROLL",  # a word has hundreds of readers: none waits for what was stored for another
         "for (i8 j = first; j < last; j++) {",
         f"  {kind}* d = arena{number} + (i8)to{number}[j] * {prod(place.shape)};",
     ]
-    first = f"const i8 first = {own} ? {own}[r] : r, last = {own} ? {own}[r + 1] : r + 1;"
+    begin, end = f"{copies_name} ? {copies_name}[r] : r", f"{copies_name} ? {copies_name}[r + 1] : r + 1"
+    first = f"const i8 first = {begin}, last = {end};"
     return [first, *_brought(text, place, stored=stored)]
 
 

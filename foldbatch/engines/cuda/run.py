@@ -51,9 +51,9 @@ class PhaseKernels:
     @cached_property
     def fixed(self) -> NDArray[np.bool_]:
         """Whether each buffer is not brought anew by each batch: ``[buffers]``."""
-        made = np.ones(len(self.bound.types), bool)
-        made[[n for kind in EACH for _, n in self.bound.brought[kind]]] = False
-        return made
+        is_fixed = np.ones(len(self.bound.types), bool)
+        is_fixed[[n for kind in EACH for _, n in self.bound.brought[kind]]] = False
+        return is_fixed
 
 
 class Flag(NamedTuple):
@@ -97,11 +97,11 @@ class Ready:
         sums, rooms = self.arranged.packed.sums, self.arranged.rooms
         if rooms is None:
             return {key: len(targets) for key, (_, targets) in sums.items()}
-        model, most = self.phase.bound.model, {}
+        model, max_rows = self.phase.bound.model, {}
         for k, i in sums:
             rows, ids = model.cells[k].sums[i].parameter.type.shape[0], model.cells[k].sums[i].ids
-            most[k, i] = min(rooms.sizes[k] * model.feeds[k][int(ids.key)].type.size, rows)
-        return most
+            max_rows[k, i] = min(rooms.sizes[k] * model.feeds[k][int(ids.key)].type.size, rows)
+        return max_rows
 
     @cached_property
     def cleared(self) -> list[tuple[int, int]]:
@@ -116,22 +116,22 @@ class Ready:
     @cached_property
     def flagged(self) -> list[Flag]:
         """The gradients that are looked at; those of tables last, which only have some rows."""
-        bound, made = self.phase.bound, list[Flag]()
+        bound, flags = self.phase.bound, list[Flag]()
         for parameter, number in bound.brought["gradient"]:
             if self.arranged.tables.yields[parameter]:
-                made.append(Flag(parameter, number, parameter.type.size, 0, parameter.type.size))
+                flags.append(Flag(parameter, number, parameter.type.size, 0, parameter.type.size))
         for at, ((k, i), (plan, _)) in enumerate(self.arranged.packed.sums.items()):
             parameter, buffer = bound.model.cells[k].sums[i].parameter, len(bound.types) + SUMMED * at
             width = _width(parameter)
-            made.append(Flag(parameter, buffer, width, plan, self.rows_of[k, i] * width))
-        return made
+            flags.append(Flag(parameter, buffer, width, plan, self.rows_of[k, i] * width))
+        return flags
 
 
 WORDS = 3  # before the losses
 
 
 class Status:
-    """What a batch tells when it has run: ids out of range, and the sums of losses.
+    """The status of a batch that has run: ids out of range, and the sums of losses.
 
     `word` is ``[WORDS + losses + flags] int64`` on the device, which the batch writes whole: whether an id
     was out of range, and where; its call's rank and the id (see `row_texts.found_by`); the word of the
@@ -211,7 +211,7 @@ class CudaRun:
         self._block: StagedBlock | None = None
         self._table = self._after = self._end = 0  # addresses of the table and of what follows it; bytes
         self._feeds: Sequence[Sequence[Array]] = ()
-        self._made: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
+        self._brought_arrays: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
         self._sums: list[DeviceArray] = []  # values and places of the gradients of tables
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
         self._status = Status(device, len(self._loss_keys), len(ready.flagged), ready.ranks)
@@ -220,7 +220,7 @@ class CudaRun:
 
     @property
     def within(self) -> Callable[[], AbstractContextManager[None]]:
-        """What losses and gradients are read within."""
+        """The context manager in which losses and gradients are read."""
         return self._status.within
 
     @within.setter
@@ -237,6 +237,7 @@ class CudaRun:
     # -- running
 
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
+        """Bring data, parameters and results into place; the launches wait."""
         if not len(self.arranged.tables.forward.launches):
             word = self._status.word
             self.device.driver.fill(word.pointer, 0, word.nbytes, self.device.stream)
@@ -249,6 +250,7 @@ class CudaRun:
             self.device.flush()
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
+        """Ask for the gradients: arrays on the device, which the waiting launches will write."""
         assert self.arranged.packed.backward is not None, "forward must have run for training"
         if not len(self.arranged.tables.forward.launches):
             return {}
@@ -260,7 +262,7 @@ class CudaRun:
             if device.due is not self:  # it has run forward
                 self._backward(cotangents)
                 assert self._block is not None
-                self.staging.done(self._block)
+                self.staging.release(self._block)
             parts = self._gradients()
             if any(len(terms) > 1 for terms in parts.values()):
                 device.flush()
@@ -269,12 +271,12 @@ class CudaRun:
     def fire(self, update: UpdateLaunch | None = None) -> None:
         """Launch what was asked for, and an update of parameters by its gradients."""
         packed, memory = self.arranged.packed, self.memory
-        more = np.zeros(0, np.int64) if update is None else update.numbers
+        update_numbers = np.zeros(0, np.int64) if update is None else update.numbers
         count = len(packed.numbers)
-        block, table = self._brought(packed.numbers.nbytes + more.nbytes)
+        block, table = self._brought(packed.numbers.nbytes + update_numbers.nbytes)
         sums = [array.pointer for array in self._sums]
         packed.filled(table[:count], memory.addresses, sums, self._status.word.pointer)
-        table[count:] = more
+        table[count:] = update_numbers
         self.staging.send(block, self._end)
         self._block, self._table = block, block.device.pointer
         self._after = self._table + packed.numbers.nbytes
@@ -288,7 +290,7 @@ class CudaRun:
         else:
             enqueue()
         self._status.send()
-        self.staging.done(block)
+        self.staging.release(block)
         self._feeds = ()
 
     def _enqueue(self, update: UpdateLaunch | None) -> None:
@@ -361,9 +363,9 @@ class CudaRun:
             self._sums += [values, self.device.empty((len(targets),), "int64")]
 
     def _bring_one(self, kind: str, key: Any, number: int, shape: tuple[int, ...], dtype: str) -> None:
-        made = self._made[kind][key] = self.device.empty(shape, dtype)
-        made.guards = (self._status,)
-        self.memory.bring(number, made)
+        array = self._brought_arrays[kind][key] = self.device.empty(shape, dtype)
+        array.guards = (self._status,)
+        self.memory.bring(number, array)
 
     def _brought(self, nbytes: int) -> tuple[StagedBlock, Ints]:
         """Pack the examples' data behind a table of so many bytes; return the block and the table."""
@@ -390,7 +392,7 @@ class CudaRun:
         sums = iter(zip(self.arranged.packed.sums.values(), self._sums[::2], self._sums[1::2], strict=True))
         for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
             parameter = flag.parameter
-            array: Any = self._made["gradient"].get(parameter)
+            array: Any = self._brought_arrays["gradient"].get(parameter)
             gradient = array
             if flag.plan:
                 (_, targets), array, places = next(sums)
@@ -430,29 +432,29 @@ class CudaRun:
                 if (k, i) in self.arranged.packed.sums or not len(self.ready.batch.schedule.cells[k].order):
                     continue
                 self._status.look()  # first at whether they are in range
-                plan = plan_of(self._left(k, sums.ids).reshape(-1).astype(np.int64))
-                type_, held = sums.parameter.type, self.device.put(plan)
+                plan = plan_of(self._written_rows(k, sums.ids).reshape(-1).astype(np.int64))
+                type_, plan_on_device = sums.parameter.type, self.device.put(plan)
                 rows = plan[1 : 1 + plan[0]].astype(np.int64)
                 target = self.device.empty((len(rows), *type_.shape[1:]), type_.dtype)
                 target.guards = (self._status,)
                 number = self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]
                 values, width = int(self.memory.addresses[number]), _width(sums.parameter)
-                arguments = [values, held.pointer, width, target.pointer, 0]
+                arguments = [values, plan_on_device.pointer, width, target.pointer, 0]
                 name = f"add_rows_{KINDS[type_.dtype]}"
                 elementwise(self.device, name, len(rows) * width, arguments)
                 places = self.device.put(rows)
                 sparse = DeviceRows(rows, target, type_.shape, places)  # type: ignore[arg-type]
                 parts.setdefault(sums.parameter, []).append(sparse)
 
-    def _left(self, k: int, binding: Any) -> Array:
-        """Return what a cell's kernels left in a kept buffer: ``[rows, *shape]``."""
+    def _written_rows(self, k: int, binding: Any) -> Array:
+        """Return the rows that a cell's kernels wrote to a kept buffer: ``[rows, *shape]``."""
         bound, axis = self.ready.phase.bound, self.model.cells[k].training.kept[binding.key].axis
         rows = kept_rows(self.ready.batch.schedule, self.model, k, axis)
         number = bound.buffers[binding.kind, k, binding.key]
         type_ = bound.types[number]
         assert type_ is not None, "a kept buffer is memory of the engine"
-        held = self.memory.held[number]
-        return self.device.read(DeviceArray(self.device, held, (rows, *type_.shape), type_.dtype))
+        buffer = self.memory.sources[number]
+        return self.device.read(DeviceArray(self.device, buffer, (rows, *type_.shape), type_.dtype))
 
     # -- reading
 
@@ -461,15 +463,15 @@ class CudaRun:
 
     @property
     def metrics(self) -> Mapping[tuple[int, int], Array]:
-        return {key: self._by_rank(key, array) for key, array in self._made["metric"].items()}
+        return {key: self._by_rank(key, array) for key, array in self._brought_arrays["metric"].items()}
 
     @property
     def inputs(self) -> Mapping[tuple[int, int], Array]:
-        return {key: self._by_rank(key, array) for key, array in self._made["input"].items()}
+        return {key: self._by_rank(key, array) for key, array in self._brought_arrays["input"].items()}
 
     def _by_rank(self, key: tuple[int, int], array: DeviceArray) -> Array:
-        found = np.asarray(array)
-        return found if self.ready.ranks is None else found[self.ready.ranks[key[0]]]
+        values = np.asarray(array)
+        return values if self.ready.ranks is None else values[self.ready.ranks[key[0]]]
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         self._status.look()  # also where none is asked for
@@ -477,6 +479,7 @@ class CudaRun:
         return fetched(numbers, self.model.results, arenas, self.take)
 
     def take(self, arena: int, numbers: Ints) -> Array:
+        """Return copies of values of an arena, by their numbers."""
         self._status.look()
         rows = self._lie(arena, numbers)
         type_ = self.model.arenas[arena]

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from foldbatch.engines.bindings import Bound, Directions, fact_names
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Function, MatrixProduct
-from foldbatch.engines.cuda.few_rows import few, launch_of
+from foldbatch.engines.cuda.few_rows import is_small_product, launch_of
 from foldbatch.engines.cuda.fixed_kernels import plan_of
 from foldbatch.engines.cuda.kernel_text import (
     ADDRESSES_AT,
@@ -129,6 +129,7 @@ def pack(
     ids: Ids,  # by cell and number of its sums, the rows of the table that are added to
     rooms: Rooms | None = None,  # a class whose `full` the schedule is: zeros stand where its batches differ
 ) -> PackedBatch:
+    """Return all whole numbers of a batch as one table, and where each launch finds its own."""
     wide, runs = _IntegerRuns("int64"), _IntegerRuns("int32")
     head = np.zeros(HEADER + len(bound.types) + SUMMED * len(ids), np.int64)
     wide.add(head)
@@ -138,17 +139,17 @@ def pack(
         for k in sorted(wholes_of(schedule) | {k for (k, _), _ in bound.brought["loss"]}):
             maps[k] = runs.add(_NONE, rooms.starts[k][-1] - rooms.starts[k][0])
     records, directions = _levels(schedule, rooms, maps), list[Direction | None]()
-    for table, own in ((tables.forward, records), (tables.backward, records[::-1])):
+    for table, step_records in ((tables.forward, records), (tables.backward, records[::-1])):
         if table is None:
             directions.append(None)
             continue
         launches = wide.add(table.launches.reshape(-1))
-        begin, each = wide.add(own.reshape(-1)), own.shape[1]
+        begin, record_size = wide.add(step_records.reshape(-1)), step_records.shape[1]
         plans = {}
         for key, at, width, count, _ in _planned(kernels, table):
             place, targets = _plan(runs, table.index[at : at + count * width], rooms)
             plans[key] = place, len(targets)
-        levels = tuple(range(begin, begin + each * len(own), each))
+        levels = tuple(range(begin, begin + record_size * len(step_records), record_size))
         directions.append(Direction(table, launches, levels, plans))
     sums = {key: _plan(runs, rows.reshape(-1), rooms) for key, rows in ids.items()}
     zeros = {}
@@ -188,17 +189,17 @@ class RoomTable:
         }
         self.packed = packed = pack(bound, kernels, tables, rooms.full, ids, rooms)
         # where calls and elements are told, and which these are; then plans: see `_planned`
-        told = [(place + CALLS, rooms.totals[k][0]) for k, place in packed.wholes.items()]
+        places = [(place + CALLS, rooms.totals[k][0]) for k, place in packed.wholes.items()]
         self._plans: list[tuple[int, int, int, int | None, int, int]] = []
         for direction, turn in ((packed.forward, 1), (packed.backward, -1)):
             if direction is not None:
-                for place, which in zip(direction.levels, rooms.counted[::turn], strict=True):
-                    told += zip((place + CALLS, *_sequences(len(which) - 1, place)), which, strict=True)
+                for place, counted in zip(direction.levels, rooms.counted[::turn], strict=True):
+                    places += zip((place + CALLS, *_sequences(len(counted) - 1, place)), counted, strict=True)
                 for key, at, width, _, axis in _planned(kernels, direction.table):
                     k, stages, *_ = steps[::turn][key[1]]
                     level = rooms.counted[::turn][key[1]][axis] if is_level(stages) else None
                     self._plans.append((direction.plans[key][0], at, width, level, k, axis))
-        self._told = np.array(told, np.int64).reshape(-1, 2).T.copy()
+        self._count_places = np.array(places, np.int64).reshape(-1, 2).T.copy()
 
     def filled(self, schedule: Schedule, taken: Mapping[int, Item], ids: Ids) -> tuple[Placed, PackedBatch]:
         """Return a batch numbered anew, and its table; see `Rooms.place`, for ids `pack`."""
@@ -206,7 +207,7 @@ class RoomTable:
         ints, sums = numbers.view(np.int32)[int(numbers[INDEX_AT]) :], {}
         index = {name: ints[at:] for name, at in self._index.items()}
         placed = self._rooms.place(schedule, taken, index)
-        numbers[self._told[0]] = placed.counts.take(self._told[1])
+        numbers[self._count_places[0]] = placed.counts.take(self._count_places[1])
         for k, place in self.packed.maps.items():
             start, *_, end = self._rooms.starts[k]
             ints[place : place + end - start] = placed.places[start:end]
@@ -244,13 +245,15 @@ def _levels(schedule: Schedule, rooms: Rooms | None, maps: Mapping[int, int]) ->
     if not schedule.steps:
         return records
     cells, _, starts, stops = zip(*schedule.steps, strict=True)
-    which, first, last = np.array([cells, starts, stops], np.int64)
+    cells_of_steps, first, last = np.array([cells, starts, stops], np.int64)
     records[:, 0], records[:, CALLS], records[:, ROOM] = first, last - first, last - first
     for k, table in enumerate(schedule.cells):
         if table.segments:
-            own = np.flatnonzero(which == k)
+            cell_steps = np.flatnonzero(cells_of_steps == k)
             for at, segments in zip(_sequences(len(table.segments)), table.segments, strict=True):
-                records[own, at] = records[own, at + 2] = segments[last[own]] - segments[first[own]]
+                records[cell_steps, at] = records[cell_steps, at + 2] = (
+                    segments[last[cell_steps]] - segments[first[cell_steps]]
+                )
     for row, (k, stages, _, _) in zip(records, schedule.steps, strict=True):
         if rooms is not None and not is_level(stages):
             places = [maps[k] + start - rooms.starts[k][0] for start in rooms.starts[k][:-1]]
@@ -266,7 +269,7 @@ def _sequences(count: int, start: int = 0) -> range:
 def _planned(
     kernels: Sequence[Kernel], table: LaunchTable
 ) -> Iterator[tuple[tuple[int, int, int], int, int, int, int]]:
-    """Yield what is added to rows that do not follow each other, by launch, level and binding.
+    """Yield the sums into rows that are not consecutive, by launch, level and binding.
 
     Then where in the index these rows are told, how many side by side, how often, and along which axis: 0 for
     calls, 1 and more for the elements of each sequence.
@@ -382,11 +385,12 @@ def _product(
     *,
     spaced: bool,
 ) -> LaunchStep:
+    """Return the launch of a product of matrices: extents and addresses at one level."""
     p = task.multiplied
     assert p is not None
     count = rows[task.axis][1]
     extents = ("m", p.m), ("k", p.k), ("count", p.count)
-    m, k, many = (own * count if p.by == by else own for by, own in extents)
+    m, k, products = (extent * count if p.by == by else extent for by, extent in extents)
     a, b, c = (_where(kernel, matrix, row, rows) for matrix in (p.a, p.b, p.c))
     adds, binding = p.adds, kernel.setting.added.get(p.c.slot, -1)
     if binding >= 0 and entry(row, binding, FIRST) >= 0:
@@ -394,9 +398,9 @@ def _product(
         grain = slot.type.nbytes // kernel.setting.widths.get(binding, 1)
         begin = entry(row, binding, FIRST) * grain + rows[slot.axis][0] * slot.type.nbytes
         c = entry(row, binding, BASE), begin
-    gaps = spaced and kernel.setting.whole
+    gaps = spaced and kernel.setting.all_calls
     counted = _counted(kernel, p)
-    return LaunchStep(task, row, 0, arguments, (m, k, many), (a, b, c), adds, counted, gaps)
+    return LaunchStep(task, row, 0, arguments, (m, k, products), (a, b, c), adds, counted, gaps)
 
 
 def _counted(kernel: Kernel, product: Multiplied) -> int:
@@ -440,9 +444,9 @@ class StepWalker:
                 m, k, count = step.extents
                 a, b, c = (addresses[buffer] + offset for buffer, offset in step.matrices)
                 leads, across = (p.a.lead, p.b.lead, p.c.lead), (p.a.across, p.b.across)
-                more = *leads, *across, step.adds, count, *p.steps
-                product = MatrixProduct(p.dtype, m, p.n, k, a, b, c, *more)
-                if step.gaps or not few(product):
+                layout = *leads, *across, step.adds, count, *p.steps
+                product = MatrixProduct(p.dtype, m, p.n, k, a, b, c, *layout)
+                if step.gaps or not is_small_product(product):
                     driver.multiply(product, stream)
                     continue
                 calls = table + 8 * (step.arguments[1] + step.counted) if step.counted else 0

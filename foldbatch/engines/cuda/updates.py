@@ -120,8 +120,8 @@ def kernel_text(rule: Rule, kind: str) -> str:
     )
 
 
-def _wrapped(names: Sequence[str], each: int = 5) -> str:
-    lines = [", ".join(names[k : k + each]) for k in range(0, len(names), each)]
+def _wrapped(names: Sequence[str], names_a_line: int = 5) -> str:
+    lines = [", ".join(names[k : k + names_a_line]) for k in range(0, len(names), names_a_line)]
     return ",\n    ".join(lines)
 
 
@@ -143,15 +143,18 @@ class _Told(NamedTuple):
     floats: Sequence[float] = ()
 
 
-def _together(told: Sequence[_Told]) -> UpdateLaunch:
+def _together(kernels: Sequence[_Told]) -> UpdateLaunch:
+    """Return the launches of an update with all numbers of their arguments in one array."""
     launches: list[tuple[str | Function, int, int]] = []
     parts: list[bytes] = []
     end = 0
-    for kernel, size, numbers, floats in told:
+    for kernel, size, numbers, floats in kernels:
         launches.append((kernel, blocks_for(size), end))
         parts.append(struct.pack(f"{len(numbers)}q{len(floats)}d", *numbers, *floats))
         end += len(numbers) + len(floats)
-    key = tuple([(kernel if isinstance(kernel, str) else id(kernel), *rest) for kernel, *rest in launches])
+    key = tuple(
+        [(kernel if isinstance(kernel, str) else id(kernel), *key_parts) for kernel, *key_parts in launches]
+    )
     return UpdateLaunch(launches, np.frombuffer(b"".join(parts), np.int64), key)
 
 
@@ -163,10 +166,10 @@ class DeviceUpdates(RemoteUpdates):
         self._kernels: dict[tuple[Rule, np.dtype[Any]], Function] = {}
 
     def full(self, parameter: Parameter, number: float) -> DeviceArray:
-        made = self.device.empty(parameter.type.shape, parameter.type.dtype)
+        array = self.device.empty(parameter.type.shape, parameter.type.dtype)
         kernel = f"fill_{KINDS[parameter.type.dtype]}"
-        elementwise(self.device, kernel, made.size, [made.pointer, made.size, bits(number)])
-        return made
+        elementwise(self.device, kernel, array.size, [array.pointer, array.size, bits(number)])
+        return array
 
     def apply(self, changes: Sequence[Change], undo: Callable[[], None]) -> None:
         """Change parameters and moments, all or none, without waiting.
@@ -178,16 +181,16 @@ class DeviceUpdates(RemoteUpdates):
                 self.device.faults.tidy()  # before it is asked whether a step is due
                 there = [change for change in changes if isinstance(numbers_of(change.gradient), DeviceArray)]
                 arrays = [on_device(self.device, numbers_of(change.gradient)) for change in there]
-                held: list[DeviceArray] = []  # what is told of by addresses alone, until it is enqueued
-                steps = [told for change in changes for told in self._steps(change, held)]
+                alive: list[DeviceArray] = []  # what is told of by addresses alone, until it is enqueued
+                steps = [arguments for change in changes for arguments in self._steps(change, alive)]
                 due = self.device.due
                 # a factor above 1 may make a gradient infinite, which the step's own look does not see
                 if len(there) < len(changes) or any(abs(change.factor) > 1 for change in changes):
                     due = None
                 if due is None or not arrays or any(id(array) not in due.flags for array in arrays):
                     due = None
-                    found = flags_of(self.device, arrays, there[0].factor if there else 1.0)
-                    flags = [found.pointer + 8 * k for k in range(len(arrays))]
+                    flag_array = flags_of(self.device, arrays, there[0].factor if there else 1.0)
+                    flags = [flag_array.pointer + 8 * k for k in range(len(arrays))]
                 else:
                     flags = [due.flag_of(array) for array in arrays]
             except BaseException:
@@ -201,16 +204,16 @@ class DeviceUpdates(RemoteUpdates):
                 self.device.due = None
                 due.fire(update)
                 return
-            told = self.device.put(update.numbers)
+            arguments = self.device.put(update.numbers)
             for kernel, blocks, at in update.launches:
-                self.device.launch(kernel, blocks, (THREADS, 1), (told.pointer + 8 * at,))
+                self.device.launch(kernel, blocks, (THREADS, 1), (arguments.pointer + 8 * at,))
 
     def look(self) -> None:
         """Wait, and raise the error of the first bad update."""
         self.device.faults.look()
 
-    def _steps(self, change: Change, held: list[DeviceArray]) -> Iterator[_Told]:
-        """Yield what changes a parameter, all of it made ready."""
+    def _steps(self, change: Change, alive: list[DeviceArray]) -> Iterator[_Told]:
+        """Yield the launches that change a parameter, with their arguments ready."""
         device, gradient = self.device, change.gradient
         change.moments[:] = [on_device(device, moment) for moment in change.moments]
         tables = [device_value(device, change.parameter), *change.moments]
@@ -222,16 +225,16 @@ class DeviceUpdates(RemoteUpdates):
             width = tables[0].size // max(1, gradient.shape[0])
             places = places_of(device, gradient)
             rows = places.pointer
-            held += [places, g]
+            alive += [places, g]
             if not change.by_rows:  # it becomes a whole gradient, with zeros elsewhere
                 target = device.empty(gradient.shape, g.dtype.name)
-                told = [target.pointer, g.pointer, rows, g.size, width]
+                arguments = [target.pointer, g.pointer, rows, g.size, width]
                 yield _Told("zeros", target.nbytes // 4, [target.pointer, target.nbytes // 4])
-                yield _Told(f"spread_{g.kind}", size, told)
+                yield _Told(f"spread_{g.kind}", size, arguments)
                 g, rows, width, size = target, 0, 1, target.size
         numbers = [table.pointer for table in (tables[0], g, *tables[1:])]
         numbers += [rows, g.size, width, device.faults.word.pointer]
-        held.append(g)
+        alive.append(g)
         key = change.rule, tables[0].dtype
         if key not in self._kernels:
             text = ROUNDED + kernel_text(change.rule, tables[0].kind)

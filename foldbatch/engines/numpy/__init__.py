@@ -44,6 +44,7 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
 
 
 def _make(bound: Bound) -> Kernels:
+    """Return the kernels of bound routines: generated functions, and the walk that calls them."""
     kernels = [load_kernel(routine) for routine in bound.routines]
     functions = [kernel.function for kernel in kernels]
 

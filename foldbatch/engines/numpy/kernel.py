@@ -52,14 +52,16 @@ def expression(place: Place, slot: Slot, name: str, rows: str) -> str:
     shape = slot.type.shape
     if place.axis is slot.axis and (place.row == math.prod(shape) or not place.axis.rank):
         batch = [rows] if place.axis.rank else []
-        whole = place.offset == 0 and math.prod(place.shape) == math.prod(shape)
-        if whole and _has_strides_of(place, place.shape):
+        complete = place.offset == 0 and math.prod(place.shape) == math.prod(shape)
+        if complete and _has_strides_of(place, place.shape):
             reshaped = f"{name}.reshape({_tuple([*batch, *map(str, place.shape)])})"
             return name if place.shape == shape else reshaped
         starts = _starts(place, shape)
         if starts is not None:
             bounds = zip(starts, place.shape, shape, strict=True)
-            parts = [":" if size == whole else f"{i}:{i + size}" for i, size, whole in bounds]
+            parts = [
+                ":" if size == extent_of_slot else f"{i}:{i + size}" for i, size, extent_of_slot in bounds
+            ]
             return f"{name}[{', '.join([':'] * len(batch) + parts)}]"
     extents = [rows, *map(str, place.shape)] if place.axis.rank else [str(extent) for extent in place.shape]
     strides = (place.row, *place.strides) if place.axis.rank else place.strides
@@ -69,17 +71,17 @@ def expression(place: Place, slot: Slot, name: str, rows: str) -> str:
 def _has_strides_of(place: Place, shape: Sequence[int]) -> bool:
     """Whether its elements lie to each other as those of an array of this shape without gaps do."""
     strides = zip(place.shape, place.strides, contiguous(shape), strict=True)
-    return all(stride == whole for extent, stride, whole in strides if extent > 1)
+    return all(stride == contiguous_stride for extent, stride, contiguous_stride in strides if extent > 1)
 
 
 def _starts(place: Place, shape: Sequence[int]) -> list[int] | None:
     """Return where a slice of an array of this shape begins along each axis; None if it is no slice."""
     if len(place.shape) != len(shape) or not shape or 0 in shape or not _has_strides_of(place, shape):
         return None
-    starts, rest = [], place.offset
-    for extent, stride, whole in zip(place.shape, contiguous(shape), shape, strict=True):
-        start, rest = divmod(rest, stride)
-        if start + extent > whole:
+    starts, remainder = [], place.offset
+    for extent, stride, axis_size in zip(place.shape, contiguous(shape), shape, strict=True):
+        start, remainder = divmod(remainder, stride)
+        if start + extent > axis_size:
             return None
         starts.append(start)
     return starts
@@ -134,6 +136,7 @@ class _TextWriter:
         self.names = [self._name(slot.binding) for slot in routine.slots]
 
     def text(self) -> str:
+        """Return the text of the kernel: code of a launch, then a loop over levels."""
         for number, slot in enumerate(self.routine.slots):
             self._slot(number, slot)
         for statement in self.routine.statements:
@@ -231,6 +234,7 @@ class _TextWriter:
     # -- statements
 
     def _statement(self, statement: Statement) -> None:
+        """Add the lines of a statement, spelled for NumPy."""
         reads = list(statement.reads)
         derived = _ON_SEQUENCES.get(statement.op, ())
         if statement.op == "check_range" and len(reads) == 2:
@@ -249,6 +253,7 @@ class _TextWriter:
         self.level += SPELLINGS[statement.op](statement, operands + names, out, dtype)
 
     def _place(self, place: Place) -> str:
+        """Return a name or expression for a place, and add the line that makes a view of it."""
         slot, name, rows = self.routine.slots[place.slot], self.names[place.slot], self._rows(place.axis)
         text = expression(place, slot, name, rows.count)
         if text == name:
@@ -316,6 +321,7 @@ class _TextWriter:
         ]
 
     def _result(self, number: int, result: Result) -> None:
+        """Add the lines that bring a result to where it belongs."""
         values, rows = self._place(result.place), self._rows(result.place.axis)
         base = _field(number, BASE)
         match result.binding.kind:

@@ -55,6 +55,7 @@ def _add(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[
 
 
 def _linear(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+    """Return the lines of a product with a matrix: one GEMM over all leading axes."""
     x, w = xs
     inner, shape = statement.reads[0].shape[-1], statement.result.shape
     if inner == 0:
@@ -66,18 +67,19 @@ def _linear(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> li
 
 def _segment_spread(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     terms = [f"{a}[..., None], {g}.take({xs[-1]}, axis=0)" for a, g in zip(xs[:-1:2], xs[1::2], strict=True)]
-    more = [f"np.add({out}, np.multiply({term}), out={out})" for term in terms[1:]]
-    return [f"np.multiply({terms[0]}, out={out})", *more]
+    additions = [f"np.add({out}, np.multiply({term}), out={out})" for term in terms[1:]]
+    return [f"np.multiply({terms[0]}, out={out})", *additions]
 
 
 def _sum_outer(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+    """Return the lines of a sum of outer products: one GEMM over all rows."""
     if 0 in statement.result.shape:  # -1 would stand for any number of rows of nothing
         return [f"{out}[...] = 0"]
-    left, right = (
+    lhs, rhs = (
         name if len(place.shape) + _batched(place) == 2 else f"{name}.reshape(-1, {place.shape[-1]})"
         for name, place in zip(xs, (statement.reads[0], statement.reads[1]), strict=True)
     )
-    return [f"sum_outer({left}, {right}, {out})"]
+    return [f"sum_outer({lhs}, {rhs}, {out})"]
 
 
 def _sum(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
@@ -88,9 +90,10 @@ def _sum(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[
 
 
 def _by_label(text: str) -> Spelling:
-    """Return the spelling of what picks an element of each line {0}, told by a label."""
+    """Return the spelling of an op that picks an element of each line {0} by a label."""
 
     def spell(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+        """Return the lines that pick an element of each line."""
         # np.take_along_axis does not broadcast: what is the same for all rows is given a row axis
         lines, label = (
             x
@@ -176,8 +179,8 @@ def rounded(array: Array) -> Array:
     if array.dtype != np.float32:
         return array
     words = np.ascontiguousarray(array).view(np.uint32)
-    whole = words + (0x7FFF + (words >> 16 & 1)) & 0xFFFF0000
-    return np.where(np.isnan(array), array, whole.view(np.float32))
+    rounded_words = words + (0x7FFF + (words >> 16 & 1)) & 0xFFFF0000
+    return np.where(np.isnan(array), array, rounded_words.view(np.float32))
 
 
 # Operands whose buffer the result may overwrite: a single pass reads each element before it

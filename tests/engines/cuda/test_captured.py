@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.cuda.captured import FIRST, GRAPHS, LONGEST, TRIES, Captured, Key
+from foldbatch.engines.cuda.captured import CAPTURE_TRIES, FIRST_LEARNED, GRAPHS, MAX_STEPS, Captured, Key
 from foldbatch.engines.cuda.device import Device
 from tests.engines.cuda.checked import Asked
 from tests.engines.cuda.emulated import needs_compiler
@@ -84,9 +84,9 @@ def test_a_capture_that_fails_is_tried_again_and_others_go_on(captured: Captured
     captured.run(key(), do)
     assert captured.run(key(7), do)
     setattr(driver, at, refuse)
-    for _ in range(TRIES + 2):
+    for _ in range(CAPTURE_TRIES + 2):
         assert not captured.run(key(), do)
-    assert told.count(at) >= TRIES
+    assert told.count(at) >= CAPTURE_TRIES
     assert captured.run(key(7), do)  # one that is there
     setattr(driver, at, right)
     assert captured.run(key(8), do)
@@ -107,10 +107,10 @@ def test_classes_are_learned_from_the_first_batches() -> None:
     block = fb.Map(fb.Vector(2) >> fb.Linear(3)) >> fb.Sum() >> fb.Function(fb.ops.sum) >> fb.Loss()
     program = fb.compile(block, "cuda-on-cpu", launch="captured", threads=1)
     examples = [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]]
-    for _ in range(FIRST + 2):
+    for _ in range(FIRST_LEARNED + 2):
         float(program.value_and_grad(examples)[0])
     launcher = program.engine.launcher(training=True)
-    assert (launcher.hits, dict(launcher.misses)) == (2, {"no class is learned yet": FIRST})
+    assert (launcher.hits, dict(launcher.misses)) == (2, {"no class is learned yet": FIRST_LEARNED})
     assert launcher.captures().milliseconds
     before = launcher.classes
     launcher.learn()
@@ -123,9 +123,9 @@ def test_a_batch_of_very_many_steps_has_no_class() -> None:
         fb.Map(fb.Vector(1)) >> fb.RNN(fb.GRUCell(1)) >> fb.GetItem(1) >> fb.Function(fb.ops.sum) >> fb.Loss()
     )
     program = fb.compile(block, "cuda-on-cpu", launch="captured", threads=1)
-    schedule = fb.program.schedule(program, [[[1.0]] * (LONGEST + 1)]).schedule
+    schedule = fb.program.schedule(program, [[[1.0]] * (MAX_STEPS + 1)]).schedule
     launcher = program.engine.launcher(training=True)
-    for _ in range(FIRST + 1):
+    for _ in range(FIRST_LEARNED + 1):
         assert launcher.arranged(schedule, {}) is None
-    assert dict(launcher.misses) == {f"it has more than {LONGEST:,} steps": FIRST + 1}
+    assert dict(launcher.misses) == {f"it has more than {MAX_STEPS:,} steps": FIRST_LEARNED + 1}
     assert launcher.classes == []

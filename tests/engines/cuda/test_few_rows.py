@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import MatrixProduct
-from foldbatch.engines.cuda.few_rows import MOST_ROWS, few, launch_of
+from foldbatch.engines.cuda.few_rows import MOST_ROWS, is_small_product, launch_of
 from tests.engines.cuda.emulator import Emulator
 from tests.ptx.driver import PtxDriver
 from tests.ptx.needed import needs_ptx
@@ -26,7 +26,7 @@ def multiplied(
     (m, k), n = a.shape, c.shape[1]
     pointers = [array.pointer for array in arrays]
     product = MatrixProduct(a.dtype.name, m, n, k, *pointers[:3], k, b.shape[1], n, False, across, adds)
-    assert few(product)
+    assert is_small_product(product)
     device.launch(*launch_of(product, pointers[3] if each else 0, each))
     return device.read(arrays[2])
 
@@ -63,6 +63,6 @@ def test_a_product_is_numpys_for_the_rows_that_there_are(make: Any, data: Any) -
 
 def test_many_rows_and_what_lies_across_are_left_to_a_library() -> None:
     product = MatrixProduct("float32", MOST_ROWS, 4, 4, 0, 0, 0, 4, 4, 4)
-    assert few(product)
+    assert is_small_product(product)
     for other in ({"m": MOST_ROWS + 1}, {"m": 0}, {"k": 0}, {"count": 2}, {"a_across": True}, {"n": 1 << 20}):
-        assert not few(replace(product, **other)), other
+        assert not is_small_product(replace(product, **other)), other

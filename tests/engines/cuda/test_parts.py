@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.kernels import ALONE, PIECES, WHOLE, RoutineCut
+from foldbatch.engines.cuda.kernels import ALONE, ON_ALL_ROWS, PIECES, RoutineCut
 from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.static import ops
 from foldbatch.static.graph import VIEWS, Graph, Node, apply, constant, input_node, is_view
@@ -81,7 +81,7 @@ def _together() -> None:
 def test_every_op_has_a_text() -> None:
     """But views, which are places, and what is made of copies; bodies are rendered."""
     others = {op.name for op in OPS.values() if op.copies is not None or op.body}
-    assert {*PIECES, *ALONE, *WHOLE} - {"check_range", "copy", "zero"} == set(OPS) - VIEWS - others
+    assert {*PIECES, *ALONE, *ON_ALL_ROWS} - {"check_range", "copy", "zero"} == set(OPS) - VIEWS - others
 
 
 @pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.samples])
@@ -174,7 +174,7 @@ def test_a_part_says_what_it_reads_and_writes() -> None:
     graph = Graph((x,), (apply("sum_batch", ops.softmax(ops.tanh(x) * 2.0, 1)),))
     routine = routine_of_graph(graph, (), FUSED)
     parts = RoutineCut(routine, {}, {}).cut()
-    assert [part.whole for part in parts] == [False, False, True, False]
+    assert [part.all_rows for part in parts] == [False, False, True, False]
     loop, softmax, summed, result = parts
     assert loop.writes == softmax.reads
     assert summed.reads == softmax.writes

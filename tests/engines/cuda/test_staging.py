@@ -20,7 +20,7 @@ def sent(driver: Driver, sizes: list[int]) -> list[list[int]]:
         staging.send(block, size)
         made = device.empty((size,), "uint8")
         driver.copy(made.pointer, block.device.pointer, size, device.stream)
-        staging.done(block)
+        staging.release(block)
         found.append(device.read_later(made))
     return [np.unique(wait()).tolist() for wait in found]
 

@@ -213,7 +213,7 @@ def test_a_text_is_compiled_by_cupy_and_a_kernel_holds_its_module() -> None:
     driver, _, _ = stand_in.driver()
     module = driver.load("KERNEL f(i8 x) { *(i8*)x = 5; }")
     function = module("f")
-    held = weakref.ref(function.held.module)
+    held = weakref.ref(function.source.module)
     del module
     gc.collect()
     assert held() is not None

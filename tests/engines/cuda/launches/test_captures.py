@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.cuda.captured import FIRST
+from foldbatch.engines.cuda.captured import FIRST_LEARNED
 from tests.engines.cuda import trees
 from tests.engines.cuda.checked import driven, in_every_order
 from tests.knobs import knobs
@@ -99,17 +99,17 @@ def test_a_step_with_its_update_is_one_launch_and_one_copy():
 
 def test_classes_are_learned_from_the_first_batches_and_told_of():
     program = _captured(_chain(5))
-    for _ in range(FIRST + 3):
+    for _ in range(FIRST_LEARNED + 3):
         program.value_and_grad(WORDS)
     launcher = program.engine.launcher(training=True)
     assert launcher.hits == 3
     report = program.describe(WORDS, compare=False)
     assert report.captures.hits == 4
-    assert report.captures.hit_rate == 4 / (FIRST + 4)
-    assert report.captures.misses == {"no class is learned yet": FIRST}
+    assert report.captures.hit_rate == 4 / (FIRST_LEARNED + 4)
+    assert report.captures.misses == {"no class is learned yet": FIRST_LEARNED}
     text = str(program.describe(WORDS, compare=False))
-    assert f"graphs: 5 of {FIRST + 5} training batches" in text
-    assert f"{FIRST} did not: no class is learned yet" in text
+    assert f"graphs: 5 of {FIRST_LEARNED + 5} training batches" in text
+    assert f"{FIRST_LEARNED} did not: no class is learned yet" in text
 
 
 def test_a_timeline_shows_graphs_alone_once_classes_are_learned():
