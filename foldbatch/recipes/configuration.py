@@ -359,7 +359,7 @@ def describe_options() -> Iterator[tuple[str, str, str]]:
         for kind in _kinds(section):
             tag = kind.__struct_config__.tag
             if tag is not None:
-                yield f"{section}.name", f'"{tag}"', f"{kind.purpose}; it has the options:"
+                yield f"{section}.name", f'"{tag}"', f"{vars(kind)['purpose']}; it has the options:"
             defaults = msgspec.to_builtins(kind())
             for f in msgspec.structs.fields(kind):
                 what = next(part for part in get_args(f.type) if isinstance(part, str))
