@@ -26,8 +26,7 @@ from foldbatch.recipes.configuration import (
     check_model,
     read_configuration,
 )
-from foldbatch.schema import Schema
-from foldbatch.schema.schema import Comparison
+from foldbatch.schema import Comparison, Schema
 from foldbatch.trees.formats import FORMATS, Sample
 from foldbatch.trees.pyast import VERBS, Corpus, standard_library_functions
 from foldbatch.trees.text import CountedLines
