@@ -291,7 +291,7 @@ def test_predict_says_which_line_a_walk_cannot_read(tmp_path: Any, monkeypatch: 
         assert told.endswith(f"; look at {tmp_path / 'readswalk.py'}:5, in walk\n")
     (tmp_path / "data.jsonl").write_text(good + '{"a":"x","c":1}\n')
     assert cli.main(["predict", "model.safetensors", "data.jsonl", "--trust", "readswalk"]) == 2
-    assert "error: fb.tensor at example 300: expected numbers, found str 'x'; give" in capsys.readouterr().err
+    assert "error: data.jsonl:301 fb.tensor: expected numbers, found str 'x'; give" in capsys.readouterr().err
     with pytest.raises(KeyError) as caught:
         program.predict([{"a": 1}] * 300 + [{}])
     assert "in the walk of example 300" in caught.value.__notes__[0]
