@@ -14,7 +14,8 @@ import numpy as np
 
 from foldbatch.commands.options import at_least_0, whole
 from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError, counted, shortened, with_nearest
-from foldbatch.recipes.data import without
+from foldbatch.recipes.configuration import Data
+from foldbatch.recipes.data import Origin, without
 from foldbatch.schema import infer
 from foldbatch.system.files import write_whole
 from foldbatch.trees import Tree, read_jsonlines, tree_statistics, write_json
@@ -75,7 +76,8 @@ def _convert(options: Namespace) -> int:
         try:
             return writer(tree)
         except FoldbatchError as error:
-            where = f"{options.file}, tree {number}, {error.where}"
+            place = Origin(str(options.file), Data(format=options.format or format_of(options.file)))
+            where = f"{place.place(number)} {error.where}"
             raise type(error)(where, error.expected, error.found, error.fix) from None
 
     _write(options.output, _read(options.file, options.format), written)

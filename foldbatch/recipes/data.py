@@ -26,8 +26,7 @@ from foldbatch.recipes.configuration import (
     check_model,
     read_configuration,
 )
-from foldbatch.schema import Schema
-from foldbatch.schema.schema import Comparison
+from foldbatch.schema import Comparison, Schema
 from foldbatch.trees.formats import FORMATS, Sample
 from foldbatch.trees.pyast import VERBS, Corpus, standard_library_functions
 from foldbatch.trees.text import CountedLines
@@ -133,8 +132,8 @@ class Origin:
         """Return the file and the line at which an example begins; its number where there is no such file."""
         file, format_ = Path(self.where), FORMATS[self.data.format] if self.data else None
         with suppress(OSError, FoldbatchError, UnicodeDecodeError, EOFError):
-            if format_ is not None and format_.files is not None:
-                return str(format_.files(file)[number - 1])
+            if format_ is not None and format_.files is not None:  # each file is an example
+                return str(format_.files(file)[number - 1] if file.is_dir() else file)
             if self.data is not None and format_ is not None and file.is_file():
                 opener = gzip.open if file.suffix == ".gz" else open
                 with opener(file, "rt", encoding="utf-8-sig") as text:

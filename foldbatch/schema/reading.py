@@ -57,10 +57,10 @@ class Place:
 
     def _warn(self, key: str, expected: str, found: str) -> None:
         if key not in self._warned:
-            self._warned.add(key)
             fix = "it is not read; convert or rename it, or infer a schema from samples that have it"
             warning = UnlikeSamplesWarning(self.path, expected, found, fix)
             warnings.warn(warning, stacklevel=frames_inside())
+            self._warned.add(key)  # not where a filter made an error of it
 
 
 # The value comes last, so that a `partial` of the rest is called without making a dict of keywords.

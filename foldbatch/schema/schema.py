@@ -69,11 +69,18 @@ def _inner_blocks(kind: kinds.Kind, settings: Settings, path: str) -> Blocks:
             places = {0: (kind.key, f"{path}.keys"), 1: (kind.value, f"{path}.values")}
         case kinds.Fields():
             fields = kind.fields.items()
-            places = {name: (inner, f"{path}.{name}" if path else name) for name, inner in fields}
+            places = {
+                name: (inner, f"{path}.{_utf8(name)}" if path else _utf8(name)) for name, inner in fields
+            }
         case _:
             return {}
     blocks = {key: place_block(inner, settings, below) for key, (inner, below) in places.items()}
     return {key: block for key, block in blocks.items() if block is not None}
+
+
+def _utf8(name: str) -> str:
+    """Return a name with half surrogates, which parameters cannot have in their names, as escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _kind_block(

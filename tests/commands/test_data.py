@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+import foldbatch as fb
 from foldbatch.cli import main
+from foldbatch.trees import Tree
 
 LINES = [f"(S (NP w{i}) (VP left))" for i in range(10)]
 
@@ -44,7 +46,12 @@ def test_a_tree_that_a_format_cannot_hold_is_named(tmp_path, capsys):
     code = tmp_path / "code.py"
     code.write_text("x.append(1)\n")
     assert main(["data", "convert", str(code), str(tmp_path / "code.txt")]) == 2
-    assert f"{code}, tree 1, node" in capsys.readouterr().err
+    assert f"error: {code} node" in capsys.readouterr().err
+    trees = tmp_path / "trees.jsonl"
+    plain, odd = (fb.trees.write_json(Tree([1, -1], ["N", "S"], ["a", word])) for word in (None, "b"))
+    trees.write_text(f"{plain}\n\n{odd}\n")
+    assert main(["data", "convert", str(trees), str(tmp_path / "trees.txt")]) == 2
+    assert f"error: {trees}:3 " in capsys.readouterr().err
 
 
 def test_parts_are_drawn_at_random_and_complete(bank, tmp_path, capsys):

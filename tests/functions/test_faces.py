@@ -272,7 +272,7 @@ def test_commands_take_the_file_of_a_walk(tmp_path: Any, monkeypatch: Any, capsy
     assert "largest difference on 4 examples" in capsys.readouterr().out
 
 
-def test_predict_says_which_example_a_walk_cannot_read(tmp_path: Any, monkeypatch: Any, capsys: Any) -> None:
+def test_predict_says_which_line_a_walk_cannot_read(tmp_path: Any, monkeypatch: Any, capsys: Any) -> None:
     text = "import foldbatch as fb\n\n\ndef walk(x):\n    return fb.tensor(x['a'] if 'c' in x else float(x['a']))\n"
     (tmp_path / "readswalk.py").write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -287,11 +287,11 @@ def test_predict_says_which_example_a_walk_cannot_read(tmp_path: Any, monkeypatc
         (tmp_path / "data.jsonl").write_text(good + line + "\n")
         assert cli.main(["predict", "model.safetensors", "data.jsonl", "--trust", "readswalk"]) == 2
         told = capsys.readouterr().err
-        assert told.startswith(f"error: walk at example 300: expected a walk that succeeds, found {found}")
+        assert told.startswith(f"error: data.jsonl:301 walk: expected a walk that succeeds, found {found}")
         assert told.endswith(f"; look at {tmp_path / 'readswalk.py'}:5, in walk\n")
     (tmp_path / "data.jsonl").write_text(good + '{"a":"x","c":1}\n')
     assert cli.main(["predict", "model.safetensors", "data.jsonl", "--trust", "readswalk"]) == 2
-    assert "error: fb.tensor at example 300: expected numbers, found str 'x'; give" in capsys.readouterr().err
+    assert "error: data.jsonl:301 fb.tensor: expected numbers, found str 'x'; give" in capsys.readouterr().err
     with pytest.raises(KeyError) as caught:
         program.predict([{"a": 1}] * 300 + [{}])
     assert "in the walk of example 300" in caught.value.__notes__[0]

@@ -258,6 +258,25 @@ def test_what_the_samples_did_not_have_is_warned_of_once(change, message):
         program.run([{**SAMPLES[4], "age": None, "sizes": [], "parts": [{}]}])
 
 
+def test_a_filter_makes_errors_of_warnings_each_time():
+    program = fb.compile(infer(SAMPLES).block(2), backend="numpy")
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(
+                fb.errors.ExampleError, match=r"at example 1 .*found UnlikeSamplesWarning: age: "
+            ):
+                program.run([SAMPLES[4], {**SAMPLES[4], "age": "36"}])
+
+
+def test_names_of_fields_may_hold_half_a_surrogate_pair(tmp_path):
+    program = fb.compile(infer([{"\udc00": n, "s": "\ud83d"} for n in range(4)]).block(2), "numpy")
+    assert "\\udc00.weight" in program.params
+    program.save(tmp_path / "model")
+    record = {"\udc00": 3, "s": "\ud83d"}
+    assert np.array_equal(fb.load(tmp_path / "model", backend="numpy").run([record]), program.run([record]))
+
+
 def test_values_where_the_samples_had_none_are_warned_of():
     program = fb.compile(infer([{"a": 1, "none": None, "empty": [], "odd": {"x": None}}]).block(2), "numpy")
     with warnings.catch_warnings():
