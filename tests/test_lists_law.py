@@ -385,10 +385,12 @@ def disagreement(programs: Sequence[fb.Program]) -> list[str]:
             {program.params.parameters[name]: np.asarray(dense(g)) for name, g in found.items()}
             for program, (_, found) in zip(programs, trained, strict=True)
         ]
-        wrong += [
-            p.name for p in gradients[1] if p not in gradients[0] or not _alike(*[g[p] for g in gradients])
-        ]
-        wrong += [p.name for p in gradients[0] if p not in gradients[1]]
+        for parameter in {
+            **gradients[0],
+            **gradients[1],
+        }:  # what a program does not read has a gradient of zero
+            pair = [g.get(parameter, np.zeros(parameter.type.shape)) for g in gradients]
+            wrong += [parameter.name] * (not _alike(*pair))
     return wrong
 
 
