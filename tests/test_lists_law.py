@@ -267,7 +267,7 @@ def weight(case: str, number: int, shape: tuple[int, ...]) -> Any:
 class Scores:
     """A number for each case, of an element or of all elements of a list.
 
-    Parameters scale what a case is given, so that their gradients tell those of all inputs.
+    Parameters scale all data before they become elements, so that their gradients tell those of elements.
     """
 
     def __init__(self, cases: Mapping[str, Case]) -> None:
@@ -281,8 +281,7 @@ class Scores:
     def of(self, element: Any, q: Any, m: Any) -> Any:
         """Return the numbers of an element ``(x, ((h, c),), (k, s))``: ``[cases]``."""
         x, ((h, c),), (k, s) = element
-        by = self.scales
-        parts = Parts(by["x"] * x, by["h"] * h, by["c"] * c, k, by["q"] * q, by["m"] * m)
+        parts = Parts(x, h, c, k, q, m)
         totals = []
         for name, case in self.cases.items():
             result = case(parts)
@@ -333,17 +332,16 @@ def in_cells(scores: Scores, backend: str) -> tuple[fb.Program, fb.Program]:
         fb.loss(scores.loss(numbers))
         return numbers
 
+    def scaled(name: str, numbers: Any) -> Any:
+        return fb.tensor(numbers, FLOAT) * scores.scales[name]
+
     def values(example: Any) -> Any:
         elements, q, m = example
         made = [
-            (
-                fb.tensor(x, FLOAT),
-                ((fb.tensor(h, FLOAT), fb.tensor(c, FLOAT)),),
-                (fb.tensor(k), fb.tensor(s, FLOAT)),
-            )
+            (scaled("x", x), ((scaled("h", h), scaled("c", c)),), (fb.tensor(k), fb.tensor(s, FLOAT)))
             for x, ((h, c),), (k, s) in elements
         ]
-        return made, fb.tensor(q, FLOAT), fb.tensor(m, FLOAT)
+        return made, scaled("q", q), scaled("m", m)
 
     def one_by_one(example: Any) -> Any:
         elements, q, m = values(example)
@@ -387,10 +385,12 @@ def disagreement(programs: Sequence[fb.Program]) -> list[str]:
             {program.params.parameters[name]: np.asarray(dense(g)) for name, g in found.items()}
             for program, (_, found) in zip(programs, trained, strict=True)
         ]
-        wrong += [
-            p.name for p in gradients[1] if p not in gradients[0] or not _alike(*[g[p] for g in gradients])
-        ]
-        wrong += [p.name for p in gradients[0] if p not in gradients[1]]
+        for parameter in {
+            **gradients[0],
+            **gradients[1],
+        }:  # what a program does not read has a gradient of zero
+            pair = [g.get(parameter, np.zeros(parameter.type.shape)) for g in gradients]
+            wrong += [parameter.name] * (not _alike(*pair))
     return wrong
 
 
