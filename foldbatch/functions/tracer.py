@@ -48,7 +48,7 @@ from foldbatch.functions.notes import (
     refuse_iterators,
 )
 from foldbatch.functions.saving import written
-from foldbatch.functions.values import released
+from foldbatch.functions.values import by_hand, released
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Flow, PrunedDraft, needed
 from foldbatch.model.link import StagedBefore, link
@@ -365,6 +365,8 @@ class FunctionTracer:
             held: list[Any] = []
             result = joined_result(result, value, start, held, seen, number)
             kept.append(held)
+        if seen and max(seen) >= notes.ends[-1]:
+            raise by_hand("walk")
         return kept, seen, result
 
     def _recorded(

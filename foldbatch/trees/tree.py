@@ -19,10 +19,11 @@ the stack that builds a tree from it: after node i it holds ``i + 1 - (children 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import chain
 from operator import attrgetter
+from types import FunctionType
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -604,3 +605,19 @@ def trusted_tree(
     tree = Tree.__new__(Tree)
     _fill(tree, np.array(parents, np.int32), tuple(labels), tuple(tokens))
     return tree
+
+
+def _leave_out(scope: Mapping[str, Any]) -> None:
+    """Let `torch.compile` call the functions of a module or class instead of reading their code.
+
+    Its compiler refuses arrays that nobody can make writeable, and would compile anew for each tree. The mark
+    is what `torch.compiler.disable` sets: PyTorch is not imported.
+    """
+    for member in scope.values():
+        function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        if isinstance(function, FunctionType) and function.__module__ == __name__:
+            function.__dict__["_torchdynamo_disable"] = True
+
+
+for _scope in (globals(), vars(TreeNode), vars(Node), vars(Tree)):
+    _leave_out(dict(_scope))
