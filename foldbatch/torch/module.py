@@ -6,8 +6,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -36,6 +35,7 @@ from foldbatch.program.traced import Prepared, listed
 from foldbatch.program.variants import ReadyModel, Variant
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.graph import reachable
+from foldbatch.system.graphs import left_out
 from foldbatch.torch import gradients
 from foldbatch.trees import Tree
 from foldbatch.types import BackendName, SequenceType, TensorType, describe_value
@@ -269,28 +269,6 @@ def refuse_replaced(
 
 NOTHING: frozenset[str] = frozenset()
 LOSSES = frozenset({"losses"})
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def left_out(method: F) -> F:
-    """Return a method that `torch.compile` leaves out of its graphs: what it does is compiled already.
-
-    PyTorch's compiler takes more than a second to import, so that is left to those who compile.
-    """
-    made: list[Any] = []
-
-    @wraps(method)
-    def outside(*args: Any, **kwargs: Any) -> Any:
-        if "torch._dynamo" not in sys.modules:
-            return method(*args, **kwargs)
-        if not made:
-            made.append(torch.compiler.disable(method, reason="fb.torch.Module is compiled already"))
-        return made[0](*args, **kwargs)
-
-    outside._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return outside  # type: ignore[return-value]
-
 
 class Nodes(NamedTuple):
     """The values of all nodes of a batch, example by example."""

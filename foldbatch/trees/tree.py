@@ -19,11 +19,10 @@ the stack that builds a tree from it: after node i it holds ``i + 1 - (children 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from itertools import chain
 from operator import attrgetter
-from types import FunctionType
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -31,6 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.errors import ExampleError, ExampleIndexError, ExampleKeyError, ExampleTypeError
+from foldbatch.system.graphs import left_out, mark_all
 from foldbatch.types import describe_value
 
 Label = str | int | None
@@ -527,6 +527,7 @@ class Tree(TreeNode):
         _set(self, "_kids", kids)
         return kids
 
+    @left_out
     def _subtree_sizes(self) -> NDArray[np.int32]:
         if self._sizes is None:
             sizes = [1] * len(self.parents)
@@ -536,6 +537,7 @@ class Tree(TreeNode):
         assert self._sizes is not None
         return self._sizes
 
+    @left_out
     def _subtree_heights(self) -> NDArray[np.int32]:
         if self._heights is None:
             heights = [0] * len(self.parents)
@@ -607,17 +609,6 @@ def trusted_tree(
     return tree
 
 
-def _leave_out(scope: Mapping[str, Any]) -> None:
-    """Let `torch.compile` call the functions of a module or class instead of reading their code.
-
-    Its compiler refuses arrays that nobody can make writeable, and would compile anew for each tree. The mark
-    is what `torch.compiler.disable` sets: PyTorch is not imported.
-    """
-    for member in scope.values():
-        function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
-        if isinstance(function, FunctionType) and function.__module__ == __name__:
-            function.__dict__["_torchdynamo_disable"] = True
-
-
+# PyTorch's compiler refuses arrays that nobody can make writeable, and would compile anew for each tree
 for _scope in (globals(), vars(TreeNode), vars(Node), vars(Tree)):
-    _leave_out(dict(_scope))
+    mark_all(dict(_scope), __name__)
