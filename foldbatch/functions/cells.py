@@ -269,9 +269,10 @@ class Signature:
                 now = f"{name_of(as_now)}({data[i]}, {len(node.type.shape)})"
                 yield f"d{i} = {data[i]} if {plain} else {now}"
                 data[i] = f"d{i}"
+        of_operands = [path for path, _ in self.operands]
         row = [
             "v",
-            *(f"{code(path)}.n" for path, _ in self.operands),
+            *(f"{code(path)}.n" for path in of_operands),
             *(f"len({GIVEN}{path})" for path, _, _ in self.sequences),
         ]
         yield f"if THREAD() != COUNTERS[2]: NOWHERE({self.name!r})"
@@ -282,7 +283,8 @@ class Signature:
         noted += [f"L{k}_{i}({code(path)})" for i, path in enumerate(self.labels)]
         # the number moves last, so that calls in the midst of another have one twice, which is noticed
         yield f"try: {'; '.join(noted)}; COUNTERS[0] = v + {self.width}"
-        yield f"except BaseException: UNDO({k}, v); raise"
+        read = "".join(f"{code(path)}, " for path in [*of_operands, *(path for path, *_ in self.sequences)])
+        yield f"except BaseException: UNDO({k}, v, {self.name!r}, ({read})); raise"
         made = {}
         for j, node in enumerate(self.outputs):
             made[j] = f"{name_of(value_class(node.type))}(v{f' + {j}' if j else ''})"

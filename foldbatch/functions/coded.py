@@ -15,7 +15,7 @@ import numpy as np
 from foldbatch.functions.cells import COUNTERS, Signature, Slow, go_fast
 from foldbatch.functions.specs import EXACT as COMPARED
 from foldbatch.functions.specs import FIXED, DataSpec, ListSpec, NestSpec, Path, Spec, StaticSpec, ValueSpec
-from foldbatch.functions.values import value_class
+from foldbatch.functions.values import refuse_made, value_class
 from foldbatch.model import calls
 from foldbatch.model.calls import DEEPEST, HEAD, ROWS
 from foldbatch.types import TensorType
@@ -27,7 +27,7 @@ def hasten(walks: Any) -> None:
     """Let calls of cells be done by compiled functions from now on, where these can be made."""
     if Slow.fast is not None:
         return
-    make = walks.calls(COUNTERS, value_class(TensorType((), "float32"))(1 << 40))
+    make = walks.calls(COUNTERS, value_class(TensorType((), "float32"))(1 << 40), refuse_made)
     if make is None:
         return
 

@@ -48,7 +48,7 @@ from foldbatch.functions.rounds import Computing, Pending, Rounds
 from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
-from foldbatch.functions.values import Value
+from foldbatch.functions.values import Value, by_hand
 from foldbatch.model.rounds import FEW
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
@@ -452,7 +452,11 @@ class UnderWay:
 
     def _read(self, value: Value, what: str) -> Any:
         """Return the numbers of a value of the present example; it waits until they are there."""
-        if value.n >= self._waits:
+        try:
+            waits = value.n >= self._waits
+        except (AttributeError, TypeError):
+            raise by_hand(what) from None
+        if waits:
             try:
                 self._asked.append(value.n)
                 self._ends.append(COUNTERS[0])
@@ -596,7 +600,7 @@ def _shown(
 
     def array(value: Value) -> NDArray[Any]:
         n = value.n - start
-        if n < 0 or store.example[n] != place:
+        if not 0 <= n < store.known or store.example[n] != place:
             raise kept_result(number)
         return np.array(store.row(n), value.type.dtype)
 

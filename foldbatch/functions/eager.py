@@ -18,7 +18,7 @@ from foldbatch.functions.noted import is_named, replaced
 from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.specs import rebuilt, too_deep
 from foldbatch.functions.suspended import finished
-from foldbatch.functions.values import Value, released, typed_class, value_class
+from foldbatch.functions.values import Value, by_hand, released, typed_class, value_class
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.replacing import Replacements
@@ -242,14 +242,22 @@ def _at(arguments: dict[str, Any], path: str) -> Any:
     return eval(path, {"None": None}, arguments)  # noqa: S307 - the path is our own
 
 
+def _array_of(value: Any, reader: Signature) -> Any:
+    """Return the numbers of a value that a call reads; refuse one that no call has returned."""
+    array = getattr(value, "array", None)
+    if array is None:
+        raise by_hand(reader.name)
+    return array
+
+
 def _inputs(signature: Signature, arguments: dict[str, Any]) -> dict[Any, Any]:
     given: dict[Any, Any] = {}
     for path, node in signature.operands:
-        given[node] = _at(arguments, path).array
+        given[node] = _array_of(_at(arguments, path), signature)
     for path, _, members in signature.sequences:
         elements = _at(arguments, path)
         for inner, node in members:
-            given[node] = [_at({"x": x}, f"x{inner}").array for x in elements]
+            given[node] = [_array_of(_at({"x": x}, f"x{inner}"), signature) for x in elements]
     for (path, node, feed), bound in zip(signature.feeds, signature.bounds, strict=True):
         given[node] = _datum(path, feed, bound, _at(arguments, path) if path else None)
     return given

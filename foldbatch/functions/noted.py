@@ -18,7 +18,7 @@ from foldbatch.functions.cells import Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.notes import Lists
 from foldbatch.functions.specs import DEEPEST, fix_for_types, opened, too_deep
-from foldbatch.functions.values import Value
+from foldbatch.functions.values import Value, refuse_made
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.params.parameters import Parameter
@@ -340,7 +340,11 @@ def joined_result(
     Raises:
         WalkError: when it is of another structure, or holds what no result is.
     """
-    type_ = _taken(value, start, held, seen, example)
+    try:
+        type_ = _taken(value, start, held, seen, example)
+    except (AttributeError, TypeError):
+        refuse_made(value, f"walk at example {example}")
+        raise
     found = _joined(known, type_)
     if found is None:
         expected = f"a result of {known}, as of other examples"

@@ -29,7 +29,7 @@ from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, Signature
 from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.specs import GIVEN, guard
 from foldbatch.functions.values import Reading as Numbers
-from foldbatch.functions.values import Value
+from foldbatch.functions.values import Value, refuse_made
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.rereading import Snapshot
@@ -314,6 +314,9 @@ def take_back(signature: Signature, number: int | None = None) -> None:
     if lists is None or not lists.rows:
         return
     width, sizes = signature.arguments, [max(len(members), 1) for *_, members in signature.sequences]
+    del lists.rows[len(lists.rows) // width * width :]  # a row that broke off, at what is no number
+    if not lists.rows:
+        return
     calls = len(lists.rows) // width - (lists.rows[-width] == number)
     count = min([calls, *map(len, lists.feeds), *map(len, lists.labels)])
     lengths = [lists.rows[1 + len(signature.operands) + s :: width] for s in range(len(sizes))]
@@ -326,11 +329,16 @@ def take_back(signature: Signature, number: int | None = None) -> None:
         del flat[sum(own[:count]) * size :]
 
 
-def _undo(of: int, number: int) -> None:
-    """Forget a call of a cell, given the numbers of its signature and its own."""
+def _undo(of: int, number: int, name: str, read: Sequence[Any]) -> None:
+    """Forget a call of a cell, given the numbers of its signature and its own, its name, and what it reads.
+
+    Raises:
+        WalkError: when one of these was made by hand, which is why the call was not noted.
+    """
     for signature in [] if State.notes is None else [*State.notes.lists]:
         if signature.number == of:
             take_back(signature, number)
+    refuse_made(read, name)
 
 
 def taken_by(signature: Signature) -> int:
@@ -657,6 +665,8 @@ def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
         found = "lists whose elements are not alike, or change while the call is noted"
         fix = "give elements of one shape and dtype"
         raise WalkError(cell.name, "arguments of one structure", found, fix)
+    if len(cell.signatures) == known:  # whose code would not be left by values that calls return
+        refuse_made(tuple(arguments.values()), cell.name)
     return cell.called(signature, arguments)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.functions.values import Value
+from foldbatch.functions.values import Value, by_hand
 from foldbatch.model.rounds import BYTES, CLASS, ROOM, USED, VALUES
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.lines import address_of, aligned
@@ -96,6 +96,8 @@ class Store:
 
     def read(self, numbers: Sequence[int], start: int) -> list[Any]:
         """Return values by their numbers, counted from a start; those without axes as numbers of Python."""
+        if max(numbers, default=0) >= start + self.known:
+            raise by_hand("walk")
         found = np.fromiter(numbers, np.int64, len(numbers)) - start
         classes = {*self.kind.take(found).tolist()}
         if len(classes) == 1:

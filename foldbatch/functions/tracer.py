@@ -40,7 +40,7 @@ from foldbatch.functions.noted import (
 from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, give_back, line_of, lists_of, note
 from foldbatch.functions.readings import Reading
 from foldbatch.functions.saving import written
-from foldbatch.functions.values import released
+from foldbatch.functions.values import by_hand, released
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Flow, PrunedDraft, needed
 from foldbatch.model.link import StagedBefore, link
@@ -342,6 +342,8 @@ class FunctionTracer:
             held: list[Any] = []
             result = joined_result(result, value, start, held, seen, number)
             kept.append(held)
+        if seen and max(seen) >= notes.ends[-1]:
+            raise by_hand("walk")
         return kept, seen, result
 
     def _recorded(

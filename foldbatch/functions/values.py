@@ -15,6 +15,7 @@ from foldbatch.operators import FUNCTIONS, Deferred
 from foldbatch.system.closed import from_outside
 from foldbatch.types import TensorType
 
+FOREVER: Final = 1 << 62  # no run counts so far
 WHOLE: Final = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"])
 
 
@@ -113,6 +114,37 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
     def _read(self, what: str) -> Any:
         found = Reading.read(self, what)
         return found if self.several else np.asarray(found, self.type.dtype)[()]
+
+
+def by_hand(where: str) -> WalkError:
+    """Return the error for a value that no call has returned."""
+    expected = "values that cells, layers and fb.tensor have returned"
+    fix = "let a call return it; a class of values is only to be asked for"
+    return WalkError(where, expected, "one made by hand", fix)
+
+
+def refuse_made(thing: Any, where: str = "walk") -> None:
+    """Refuse a value that no call has returned, or a nest or list of arguments that holds one.
+
+    A class of values can be called, and so yields one whose number is negative, no number, or missing.
+
+    Raises:
+        WalkError: when there is such a value.
+    """
+    stack, seen = [thing], set[int]()
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Value):
+            number = getattr(part, "n", None)
+            if type(number) is not int or not 0 <= number < FOREVER:
+                raise by_hand(where)
+        elif id(part) not in seen:
+            seen.add(id(part))
+            fields = getattr(part, "__dataclass_fields__", ())
+            stack += (
+                part.values() if isinstance(part, dict) else part if isinstance(part, tuple | list) else ()
+            )
+            stack += [getattr(part, name, None) for name in fields]
 
 
 class Reading:

@@ -6,8 +6,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from foldbatch.errors import (
     NewParametersWarning,
     ParameterError,
     frames_inside,
+    shortened,
 )
 from foldbatch.functions.modules import is_walk
 from foldbatch.model.model import Model
@@ -36,6 +36,7 @@ from foldbatch.program.variants import ReadyModel, Variant
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import reachable
+from foldbatch.system.graphs import left_out
 from foldbatch.torch import gradients
 from foldbatch.trees import Tree
 from foldbatch.types import BackendName, SequenceType, TensorType, describe_value
@@ -163,28 +164,66 @@ def torch_parameter(parameter: Parameter) -> torch.nn.Parameter:
     return made
 
 
+def surrounding(module: torch.nn.Module) -> tuple[torch.nn.Module, str]:
+    """Return the outermost module whose ``_apply`` is under way, and the path of a module in it."""
+    outer, frame = module, sys._getframe(1)
+    while frame is not None:
+        inside = frame.f_locals.get("self")
+        if frame.f_code.co_name == "_apply" and isinstance(inside, torch.nn.Module):
+            outer = inside
+        frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none
+    return outer, next((path for path, part in outer.named_modules() if part is module), "")
+
+
+def _is_there(fn: Callable[[torch.Tensor], torch.Tensor], parameter: torch.nn.Parameter) -> bool:
+    """Whether a parameter is where a move would bring it."""
+    probe = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
+    return fn(probe) is probe
+
+
 class ParameterModule(torch.nn.Module):
     """A module whose parameters share the memory of a program's, and so stay where they are."""
 
+    _path = ""  # in the module of the program
+
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> ParameterModule:  # noqa: FBT001, FBT002 - PyTorch's signature
-        """Refuse to move or convert the parameters, as ``to``, ``cuda`` and ``double`` do."""
-        for name, parameter in self._parameters.items():
-            if parameter is None:
-                continue
-            probe = torch.empty(0, dtype=parameter.dtype)
-            moved = fn(probe)
-            if moved is not probe or moved.is_shared():
-                found = f"{str(moved.dtype).removeprefix('torch.')} on {moved.device}"
-                if moved.dtype == probe.dtype and moved.device == probe.device:
-                    found = "other memory"
-                dtype = str(probe.dtype).removeprefix("torch.")
-                fix = "move the other modules one by one; the dtype is that of the block's layers and data"
-                expected = f"to stay {dtype} on cpu, in the program's own memory"
-                raise ParameterError(name, expected, f"a move to {found}", fix)
+        """Refuse to move or convert the parameters, as ``to``, ``cuda`` and ``double`` do.
+
+        All of them are looked at before a module inside is changed. PyTorch goes through a surrounding model
+        child by child, so modules that come before this one in it have moved by then: the error names them.
+        """
+        for path, module in self.named_modules() if recurse else [("", self)]:
+            for name, parameter in module._parameters.items() if isinstance(module, ParameterModule) else ():
+                if parameter is not None:
+                    self._refuse_move(fn, f"{path}.{name}" if path else name, parameter)
         if recurse:
             for child in self.children():
                 child._apply(fn)
         return self
+
+    def _refuse_move(
+        self, fn: Callable[[torch.Tensor], torch.Tensor], name: str, parameter: torch.nn.Parameter
+    ) -> None:
+        probe = torch.empty(0, dtype=parameter.dtype)
+        moved = fn(probe)
+        if moved is probe and not moved.is_shared():
+            return
+        dtype, place = str(probe.dtype).removeprefix("torch."), str(probe.device)
+        found = f"{str(moved.dtype).removeprefix('torch.')} on {moved.device}"
+        if (moved.dtype, moved.device) == (probe.dtype, probe.device):
+            found = "other memory"
+        outer, path = surrounding(self)
+        where = ".".join(filter(None, [path if outer is not self else self._path, name]))
+        fix = "move the other modules one by one; the dtype is that of the block's layers and data"
+        others = [
+            key
+            for key, other in outer.named_parameters()
+            if (other.dtype, other.device) != (probe.dtype, probe.device) and _is_there(fn, other)
+        ]
+        if others:
+            fix += f"; now {shortened(others)} have moved: model.to({place!r}, torch.{dtype}) moves them back"
+        expected = f"to stay {dtype} on {place}, in the program's own memory"
+        raise ParameterError(where, expected, f"a move to {found}", fix)
 
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
@@ -201,11 +240,12 @@ def mount(module: ParameterModule, parameters: Mapping[str, Parameter]) -> dict[
     for full_name, parameter in parameters.items():
         *path, name = full_name.split(".")
         place: torch.nn.Module = module
-        for part in path:
+        for level, part in enumerate(path, 1):
             # written past setattr, which refuses names that methods have
             inside = place._modules
             if inside.get(part) is None:
-                inside[part] = ParameterModule()
+                inside[part] = made = ParameterModule()
+                made._path = ".".join(path[:level])
             place = inside[part]
         mounted[full_name] = place._parameters[name] = torch_parameter(parameter)
     return mounted
@@ -230,27 +270,6 @@ def refuse_replaced(
 
 NOTHING: frozenset[str] = frozenset()
 LOSSES = frozenset({"losses"})
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def left_out(method: F) -> F:
-    """Return a method that `torch.compile` leaves out of its graphs: what it does is compiled already.
-
-    PyTorch's compiler takes more than a second to import, so that is left to those who compile.
-    """
-    made: list[Any] = []
-
-    @wraps(method)
-    def outside(*args: Any, **kwargs: Any) -> Any:
-        if "torch._dynamo" not in sys.modules:
-            return method(*args, **kwargs)
-        if not made:
-            made.append(torch.compiler.disable(method, reason="fb.torch.Module is compiled already"))
-        return made[0](*args, **kwargs)
-
-    outside._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return outside  # type: ignore[return-value]
 
 
 def _draws(graph: CellGraph) -> bool:

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.errors import ExampleError, ExampleIndexError, ExampleKeyError, ExampleTypeError
+from foldbatch.system.graphs import left_out, mark_all
 from foldbatch.types import describe_value
 
 Label = str | int | None
@@ -526,6 +527,7 @@ class Tree(TreeNode):
         _set(self, "_kids", kids)
         return kids
 
+    @left_out
     def _subtree_sizes(self) -> NDArray[np.int32]:
         if self._sizes is None:
             sizes = [1] * len(self.parents)
@@ -535,6 +537,7 @@ class Tree(TreeNode):
         assert self._sizes is not None
         return self._sizes
 
+    @left_out
     def _subtree_heights(self) -> NDArray[np.int32]:
         if self._heights is None:
             heights = [0] * len(self.parents)
@@ -604,3 +607,8 @@ def trusted_tree(
     tree = Tree.__new__(Tree)
     _fill(tree, np.array(parents, np.int32), tuple(labels), tuple(tokens))
     return tree
+
+
+# PyTorch's compiler refuses arrays that nobody can make writeable, and would compile anew for each tree
+for _scope in (globals(), vars(TreeNode), vars(Node), vars(Tree)):
+    mark_all(dict(_scope), __name__)

@@ -5,6 +5,7 @@ import sys
 import threading
 import warnings
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -16,7 +17,7 @@ from foldbatch.errors import ExampleError, FoldbatchError, NewCellsWarning, Trai
 from foldbatch.functions import notes
 from foldbatch.program.variants import TRIES
 from foldbatch.serve.service import Continuous
-from tests.backends import lacking
+from tests.backends import lacking, needs_llvm
 
 ZERO = np.zeros(4, "float32")
 
@@ -705,3 +706,59 @@ def test_a_list_annotated_as_of_tuples_of_one_item_says_how_that_is_written() ->
         fb.compile(lambda xs: dropped([(fb.tensor(x),) for x in xs]), "numpy").run([[1.0]])
     program = fb.compile(lambda xs: written([(fb.tensor(x),) for x in xs]), "numpy")
     assert program.run([[], [1.0, 2.5]]) == [0.0, 3.5]
+
+
+BY_HAND = {
+    "negative": lambda kind: kind(-1),
+    "missing": lambda kind: kind.__new__(kind),
+    "no number": lambda kind: kind(None),
+    "too large": lambda kind: kind(1 << 70),
+    "of no run": lambda kind: kind(1 << 40),
+}
+READ_BY_HAND: dict[str, Callable[[Any, Any], Any]] = {
+    "cell": lambda x, y: add(x, y),
+    "list": lambda x, y: total([x, y]),
+    "tuple": lambda x, y: first((x, y)),
+    "operator": lambda x, y: x + y,
+    "result": lambda _, y: y,
+    "results": lambda x, y: [x, y],
+    "number": lambda x, y: float(y) and x,
+}
+
+
+@fb.cell
+def add(x: Any, y: Any) -> Any:
+    return x + y
+
+
+@fb.cell
+def total(xs: Any) -> Any:
+    return fb.ops.segment_sum(xs)
+
+
+@fb.cell
+def first(pair: Any) -> Any:
+    return pair[1] - pair[0]
+
+
+@pytest.mark.parametrize("engine", ["numpy", pytest.param("llvm", marks=needs_llvm)])
+@pytest.mark.parametrize("made", BY_HAND)
+@pytest.mark.parametrize("read", READ_BY_HAND)
+def test_values_that_no_call_has_returned_are_refused_by_name(engine: str, made: str, read: str) -> None:
+    make, use = BY_HAND[made], READ_BY_HAND[read]
+
+    def walk(example: tuple[float, bool]) -> Any:
+        x = fb.tensor(example[0])
+        other = fb.tensor(2.0)
+        return use(x, make(type(x)) if example[1] else other)
+
+    program = fb.compile(walk, engine)
+    right = program.run([(1.0, False), (3.0, False)])
+    for _ in range(2):
+        for batch in ([(1.0, True)], [(1.0, False), (3.0, True)]):
+            with pytest.raises(WalkError, match=r"one made by hand|one kept from another example or run"):
+                program.run(batch)
+        np.testing.assert_array_equal(program.run([(1.0, False), (3.0, False)]), right)
+    if read not in ("result", "results", "number"):
+        with pytest.raises(WalkError, match="one made by hand; let a call return it"):
+            program.debug((1.0, True))

@@ -188,6 +188,45 @@ def test_torch_compile_leaves_modules_out_of_its_graphs(backend):
         torch.compile(whole, backend=backend, fullgraph=True)(x)
 
 
+def depth(node):
+    return 1 + max([depth(child) for child in node], default=0)
+
+
+LOOKS = {
+    "words": lambda tree: [len(word) for word in tree.words()],
+    "children": lambda tree: [child.index for child in tree.children] + [0],
+    "nodes": lambda tree: [node.index for node in tree.nodes()],
+    "items": lambda tree: [len(tree), *[node.size for node in tree[:1]], hash(tree) % 7],
+    "recursion": lambda tree: [depth(tree), tree.height],
+}
+
+
+class OverTrees(torch.nn.Module):
+    def __init__(self, look):
+        super().__init__()
+        self.look = look
+        self.embed = torch.nn.Embedding(10, 4)
+        leaves = fb.InputTransform(len) >> fb.Scalar("int32") >> fb.Embedding(10, 4)
+        self.tree = fb.torch.Module(leaves, "numpy")
+
+    def forward(self, trees):
+        found = [self.embed(torch.tensor(self.look(tree))).sum() for tree in trees]
+        return torch.stack(found) * self.tree(trees).sum()
+
+
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's own
+@pytest.mark.parametrize("look", LOOKS)
+def test_torch_compile_calls_what_trees_have(look):
+    whole = OverTrees(LOOKS[look])
+    torch._dynamo.reset()
+    compiled = torch.compile(whole, backend="eager")
+    for text in "(S (A one) (B (C of) (D three)))", "(S (A two) (B (C of) (D four) (E six)))":
+        batch = [fb.trees.parse_brackets(text), fb.trees.parse_brackets("(X y)")]
+        found = compiled(batch)
+        torch.testing.assert_close(found, whole(batch))
+        found.sum().backward()
+
+
 @pytest.mark.filterwarnings("ignore")  # of PyTorch's own
 def test_traces_and_exports_are_refused():
     """They would keep the results of one batch for good."""

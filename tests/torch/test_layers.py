@@ -96,6 +96,33 @@ def test_what_would_part_a_module_from_its_program_is_refused(model, found):
     assert np.shares_memory(shared, model[0].program.params["join.bias"])
 
 
+class Around(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = torch.nn.Linear(3, 3)
+        self.tree = fb.torch.Module(fb.Vector(3) >> fb.Linear(2, name="pair.head"), "numpy")
+        self.tree.own = torch.nn.Linear(2, 2)
+        self.last = torch.nn.Linear(2, 2)
+
+
+def test_a_refused_move_names_the_parameter_and_what_has_moved_by_then():
+    around = Around()
+    moved = (
+        r"; now encoder\.weight, encoder\.bias have moved: model\.to\('cpu', torch\.float32\) moves them back"
+    )
+    with pytest.raises(ParameterError, match=r"^tree\.pair\.head\.weight: expected .*" + moved):
+        around.half()
+    assert {str(x.dtype) for x in around.encoder.parameters()} == {"torch.float16"}
+    around.to("cpu", torch.float32)
+    assert {str(x.dtype) for x in around.parameters()} == {"torch.float32"}
+    with pytest.raises(ParameterError, match=r"^pair\.head\.weight: .* of the block's layers and data$"):
+        around.tree.half()  # of a module inside of it nothing has moved
+    assert {str(x.dtype) for x in around.parameters()} == {"torch.float32"}
+    with pytest.raises(ParameterError, match=r"^pair\.head\.weight: "):
+        around.tree.pair.head.half()
+    assert around.encoder.half().weight.dtype == torch.float16
+
+
 def test_loading_copies_and_never_assigns(model):
     state = {name: torch.ones_like(value) for name, value in model.state_dict().items()}
     with pytest.raises(ParameterError, match="leave assign out"):

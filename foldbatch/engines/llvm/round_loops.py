@@ -164,11 +164,21 @@ def whole(thing: Any, held: Any) -> int:
     """Return a whole number of at most two digits; -1 of a negative one, and of what is none."""
     if thing[TYPE] != held[WHOLE_TYPE]:  # which may have fewer words
         return -1
-    size, digits = u8(thing[TAG]) >> u8(held[SHIFT]), u8(thing[DIGITS])
-    low, high = i8(digits % u8(2**32)), i8(digits >> u8(32))
-    other = size > u8(2) or thing[TAG] & held[SIGNS] == 2
-    known = i8(0) if size == u8(0) else low if size == u8(1) else low + high * 2**30
-    return i8(-1) if other else known
+    size = digits_of(thing[TAG], held)
+    if size <= 0:
+        return size
+    digits = at_i4(address(moved(thing, DIGITS)))  # half words: one digit has no word of its own
+    if size == 1:
+        return i8(digits[0])
+    return i8(digits[0]) + i8(digits[1]) * 2**30
+
+
+def digits_of(tag: int, held: Any) -> int:
+    """Return how many digits a whole number has, of which a word tells; -1 of more than two, and below zero."""
+    size = u8(tag) >> u8(held[SHIFT])
+    if size > u8(2) or tag & held[SIGNS] == 2:
+        return -1
+    return i8(size)
 
 
 def cells_at(told: Any) -> int:
@@ -390,9 +400,13 @@ def bring(held: Any, feed: Any, ranks: Any, count: int) -> bool:
 def asked_of(held: Any, stored: Any) -> int:
     """Copy what is asked for to memory, where it is of one class; return the number of that, or -1."""
     items, classes, places, kind = items_of(held[ASKED]), at(held[CLASSES]), at(held[PLACES]), i8(-1)
-    count, size = size_of(held[ASKED]), i8(0)
+    count, size, end = size_of(held[ASKED]), i8(0), i8(0)
+    if count > 0:  # a value made by hand may have any number
+        end = whole(at(items_of(held[ENDS])[size_of(held[ENDS]) - 1]), held) - held[START]
     for i in range(count):
         n = whole(at(items[i]), held) - held[START]
+        if n >= end:
+            return -1
         if i == 0 and n >= 0:
             kind, size = classes[n], stored[classes[n] * CLASS + BYTES]
         if n < 0 or count > held[MOST] or size > 8 or classes[n] != kind:

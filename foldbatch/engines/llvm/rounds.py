@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from ctypes import c_double, c_uint64
+from ctypes import c_uint64, string_at
 from functools import cache
 from typing import Any
 
@@ -42,15 +42,32 @@ def readable() -> bool:
     """Whether lists and numbers of Python lie in memory as compiled code reads them."""
     held = [0] * calls.HELD
     held[calls.WHOLE_TYPE], held[calls.SHIFT], held[calls.SIGNS] = id(int), SHIFT, SIGNS
-    given: list[Any] = [0, 1, 2**30 - 1, 2**30, 2**31 + 5, 2**60 - 1, -1, 2**60, 2.5]
+    numbers = [0, 1, 2**30 - 1, 2**30, 2**31 + 5, 2**60 - 1, -1, -(2**40), 2**60]
+    given: list[Any] = [*numbers, 2.5]
+    listed = bytes_of(given, list.__basicsize__).cast("Q")
+    if listed[calls.SIZE] != len(given):  # before another word is taken for an address
+        return False
+    items = [c_uint64.from_address(listed[calls.ITEMS] + 8 * i).value for i in range(len(given))]
+    real = bytes_of(given[-1], float.__basicsize__)
+    if items != [*map(id, given)] or real.cast("Q")[calls.TYPE] != id(float):
+        return False
+    read = [_whole(number, held) for number in numbers]
+    return read == [*numbers[:6], -1, -1, -1] and real.cast("d")[calls.REAL] == given[-1]
 
-    def word(address: int, number: int) -> int:
-        return c_uint64.from_address(address + 8 * number).value
 
-    items = [word(word(id(given), calls.ITEMS), i) for i in range(word(id(given), calls.SIZE))]
-    read = [calls.whole([word(item, w) for w in range(calls.DIGITS + 1)], held) for item in items]
-    real = c_double.from_address(id(given[-1]) + 8 * calls.REAL).value
-    return read == [*given[:6], -1, -1, -1] and real == given[-1] and word(id(2.5), calls.TYPE) == id(float)
+def bytes_of(thing: Any, size: int) -> memoryview:
+    """Return a copy of so many bytes of an object, from its beginning; no byte behind it may be read."""
+    return memoryview(string_at(id(thing), size))
+
+
+def _whole(number: int, held: Sequence[int]) -> int:
+    """Return a whole number as `round_loops.whole` does, of a copy of all its bytes and no more."""
+    own = bytes_of(number, number.__sizeof__())
+    head, halves = own[: 8 * calls.DIGITS].cast("Q"), own[8 * calls.DIGITS :].cast("I")
+    size = calls.digits_of(head[calls.TAG], held) if head[calls.TYPE] == held[calls.WHOLE_TYPE] else -1
+    if size > len(halves):
+        return -1
+    return size if size < 0 else sum([half << 30 * place for place, half in enumerate(halves[:size])])
 
 
 @cache

@@ -59,11 +59,13 @@ from foldbatch.model.calls import (
 
 # what the array begins with: the addresses of functions of CPython's, and of its objects
 INCREASE, DECREASE, APPEND, WHOLE, OF_WHOLE, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, THREAD = range(10)
-NOTHING, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(10, 21)
+CLEAR = 10
+NOTHING, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(11, 22)
 GIVEN_ONCE, OWN = SPACE + 1, SPACE + 3  # two words for arguments
 # then, for calls: the array of counters, what stands for numbers of a value, and where in a value both are,
-# in words; then comes what `model.calls` tells of
-COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, OF_CELL = range(OWN, OWN + 5)
+# in words; what refuses a value that no call has returned, and one that was found so; then comes what
+# `model.calls` tells of
+COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, REFUSE, BY_HAND, OF_CELL = range(OWN, OWN + 7)
 # and for nodes: their class, the dtype of parents, and where in a node its parts are, in words
 NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(OWN, OWN + 8)
 # words of an object: its type, how many items it has, where those of a list or an array are, and for how many
@@ -166,8 +168,20 @@ def appended(known: Any, to: int, thing: int) -> int:
     return i8(0)
 
 
+def numbered(known: Any, value: int) -> int:
+    """Return the number of a value; -1 of one that no call has returned, which `call` refuses."""
+    n = at(value)[known[N_AT]]
+    if n != 0:
+        n = ask(known[WHOLE], n)
+    else:  # it was made without one
+        n = -1
+    if n < 0:
+        known[BY_HAND] = value
+    return n
+
+
 def put(known: Any, to: int, number: int) -> int:
-    """Append a number, which is not negative, to an array of numbers; return 0, if that did not fail."""
+    """Append a number to an array of numbers; return 0, if that did not fail, and the number is not negative."""
     own = at(to)
     size = own[COUNT]
     if size == own[ROOM]:
@@ -187,7 +201,7 @@ def noted(known: Any, own: Any, arguments: Any, number: int) -> int:
     rows, look, failed = own[ROWS], moved(own, HEAD + GUARD * own[GUARDS]), i8(0)
     failed += put(known, rows, number)
     for _ in range(own[VALUES]):
-        failed += put(known, rows, ask(known[WHOLE], at(placed(look, arguments))[known[N_AT]]))
+        failed += put(known, rows, numbered(known, placed(look, arguments)))
         look = moved(look, PLACE)
     for _ in range(own[LISTS]):
         found = at(placed(moved(look, LIST - PLACE), arguments))
@@ -198,7 +212,7 @@ def noted(known: Any, own: Any, arguments: Any, number: int) -> int:
                 item = items[i]
                 if look[IN_TUPLES] != 0:
                     item = at(item)[FIRST + m]
-                failed += put(known, to, ask(known[WHOLE], at(item)[known[N_AT]]))
+                failed += put(known, to, numbered(known, item))
         look = moved(look, LIST)
     for _ in range(own[DATA]):
         place, made = moved(look, DATUM - PLACE), i8(0)
@@ -251,6 +265,11 @@ def call(given: int, arguments: int, count: int) -> int:
             if counters[1] < number or counters[2] != ask(known[THREAD]):
                 break
             if noted(known, own, args, number) != 0:
+                if known[BY_HAND] != 0:
+                    look = moved(known, GIVEN_ONCE)
+                    look[0], known[BY_HAND] = known[BY_HAND], 0
+                    ask(known[CLEAR])  # what CPython says of its number
+                    return i8(ask(known[VECTORCALL], known[REFUSE], address(look), i8(1), i8(0)))
                 return 0
             look, size = moved(own, own[RESULTS]), own[IN_TUPLE]
             if size < 0:

@@ -29,6 +29,7 @@ API = {
     loops.ALLOCATE: "PyType_GenericAlloc",
     loops.VECTORCALL: "PyObject_Vectorcall",
     loops.THREAD: "PyThread_get_thread_ident",
+    loops.CLEAR: "PyErr_Clear",
 }
 OBJECTS = {
     loops.NOTHING: None,
@@ -106,19 +107,19 @@ def _function(loop: Callable[..., int], told: Sequence[int], *kept: Any) -> Call
     return made
 
 
-def calls(counters: array[int], value: Any) -> Callable[..., Any] | None:
+def calls(counters: array[int], value: Any, refuse: Callable[[Any], Any]) -> Callable[..., Any] | None:
     """Return what makes functions that do calls of cells; None where none can be made.
 
-    Given are the general function of a cell, and the codes of signatures; see `functions.coded`.
+    `refuse` raises for a value that no call has returned. Given are the general function of a cell, and the codes of signatures; see `functions.coded`.
     """
     places = places_of(value, [value.n, value.unknown]) if readable() else None
     if places is None:
         return None
-    told = _told(id(counters), id(value.unknown), *places)
+    told = _told(id(counters), id(value.unknown), *places, id(refuse), 0)
 
     def make(general: Callable[..., Any], codes: Sequence[Index]) -> Callable[..., Any]:
         own = id(general), len(codes), *map(address_of, codes)
-        return _function(loops.call, [*told, *own], general, *codes)
+        return _function(loops.call, [*told, *own], general, refuse, *codes)
 
     return make
 
