@@ -29,23 +29,25 @@ from foldbatch.errors import (
 )
 from foldbatch.program.compiling import compile
 from foldbatch.program.predicting import predictions, spelled, with_text_keys
+from foldbatch.program.program import Program
 from foldbatch.recipes.building import build_model, metrics_of
 from foldbatch.recipes.configuration import Configuration, Data, check_arity, read_configuration, to_toml
 from foldbatch.recipes.data import read_dataset, read_labelled, unlike
 from foldbatch.recipes.fitting import (
+    SCRIPTED,
     baselines,
     beside,
     class_figures,
     class_table,
     drawing,
     evaluate,
-    load_model,
     load_models,
 )
 from foldbatch.schema import Schema
 from foldbatch.system.files import output_file, refuse_endless, write_whole
 from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.trees.text import CountedLines
+from foldbatch.types import BackendName
 
 
 def print_figures(arguments: Sequence[str], prog: str) -> int:
@@ -235,12 +237,13 @@ def inspect(arguments: Sequence[str], prog: str) -> int:
         examples = dataset.test or dataset.train
         program = compile(build_model(configuration, dataset), options.backend)
     else:
-        program, notes, configuration = load_model(options.model, options.backend, options.trust)
-    print(to_toml(configuration, changed=True))
+        program, notes, configuration = _single_model(options.model, options.backend, options.trust)
+    if configuration is not SCRIPTED:
+        print(to_toml(configuration, changed=True))
     print(f"{program!r}\n{program.params!r}\n")
     try:
         if examples is None:
-            examples = read_labelled(options.data, configuration, notes["classes"])
+            examples = _examples(options.data, configuration, notes)
     except (FoldbatchError, OSError) as error:  # the model may be all that there is on this machine
         if options.timeline is not None or options.data is not None:
             raise  # nothing else makes the file
@@ -276,13 +279,11 @@ def export(arguments: Sequence[str], prog: str) -> int:
             raise BackendError("export", f"the library {library}", "none", install("onnx"))
     from foldbatch.exporting.exporter import OPSET, Exporter, largest_difference  # noqa: PLC0415 - it needs the library
 
-    program, notes, configuration = load_model(
-        options.model, "numpy", options.trust
-    )  # which needs no kernels
+    program, notes, configuration = _single_model(options.model, "numpy", options.trust)  # without kernels
     exporter = Exporter(program)
     metadata = _metadata(exporter, notes)
     proto = exporter.proto(metadata, OPSET if options.opset is None else options.opset)
-    examples = _examples(options.check, configuration, notes) if options.check else []
+    examples = _examples_to_check(options.check, configuration, notes) if options.check else []
     data = proto.SerializeToString()
     write_whole(options.file, data)
     tables = ", ".join(x.name for x in proto.graph.input)
@@ -296,8 +297,27 @@ def export(arguments: Sequence[str], prog: str) -> int:
     return 0 if difference <= TOLERANCE else 1
 
 
-def _examples(path: Path, configuration: Configuration, notes: dict[str, Any]) -> list[Any]:
-    examples = read_labelled(None if path == TEST_PART else path, configuration, notes["classes"])
+def _single_model(
+    path: Path, backend: BackendName, trust: Sequence[str]
+) -> tuple[Program, dict[str, Any], Configuration]:
+    """Return one saved model, of ``foldbatch train`` or of a script, with its notes and its configuration."""
+    programs, notes, configuration = load_models(path, backend, trust, scripted=True)
+    if len(programs) > 1:
+        raise ReadError(str(path), "one model", f"those of {len(programs)} seeds", f"name one: {path}/seed-0")
+    return programs[0], notes, configuration
+
+
+def _examples(path: Path | None, configuration: Configuration, notes: dict[str, Any]) -> list[Any]:
+    """Return examples to run: those of a file, or of the test part; a script's model reads lines of JSON."""
+    if configuration is not SCRIPTED:
+        return read_labelled(path, configuration, notes["classes"])
+    if path is None:
+        raise ReadError("DATA", "a file of examples, one a line as JSON", "none", "name one")
+    return [structure for _, structure in _structures(str(path), configuration)]
+
+
+def _examples_to_check(path: Path, configuration: Configuration, notes: dict[str, Any]) -> list[Any]:
+    examples = _examples(None if path == TEST_PART else path, configuration, notes)
     if not examples:
         raise ReadError("data.test", "examples", "none", "name a file: --check DATA")
     return examples
@@ -305,7 +325,7 @@ def _examples(path: Path, configuration: Configuration, notes: dict[str, Any]) -
 
 def _metadata(exporter: Any, notes: dict[str, Any]) -> dict[str, str]:
     """Return what a reader of examples must know: the task, its classes, and the words by number."""
-    texts = {"task": notes["task"], "classes": list(notes["classes"])}
+    texts = {name: notes[name] for name in ("task", "classes") if notes.get(name) is not None}
     vocabularies = [list(words) for words in exporter.vocabularies()]
     if len(vocabularies) == 1:
         texts["vocabulary"] = vocabularies[0]

@@ -20,6 +20,11 @@ BATCH = 256
 ClassLabel = str | int | bool  # what data may give as the label of a class
 TASKS = ("nodes", "root", "class", "number", None)  # of the last, examples are what a structure is
 SMALLEST = np.finfo(np.float64).tiny
+MOST_WORDS = 1000  # of a sentence that is read as a tree, which has so many levels
+READ_AS_TREE = (
+    "expected a tree in brackets, found words: read as a tree that branches to the right, (X a (X b c)); "
+    "parse the sentence for a better answer"
+)
 
 
 def unlabelled(structure: Any, kind: str | None) -> Any:
@@ -30,9 +35,33 @@ def unlabelled(structure: Any, kind: str | None) -> Any:
         tree = structure.tree
         return trusted_tree(tree.parents, [None] * tree.size, tree.tokens)
     if kind == "nodes":
+        if is_sentence(structure):
+            return right_branching(structure)
         fix = "give trees in brackets, one a line"
         raise ExampleTypeError("predict", "a tree", describe_value(structure), fix)
     return structure
+
+
+def is_sentence(structure: Any) -> bool:
+    """Return whether a structure is a list of words that can be read as a tree."""
+    words = isinstance(structure, list | tuple) and all(isinstance(word, str) for word in structure)
+    return words and 0 < len(structure) <= MOST_WORDS
+
+
+def right_branching(words: Sequence[str]) -> Tree:
+    """Return the binary tree of some words in which each joins all that follow it; nothing is labelled.
+
+    Sentences of English are parsed like that more often than in any other fixed way.
+
+    >>> tree = right_branching(["this", "is", "great"])
+    >>> tree.words(), tree.parents.tolist()
+    (('this', 'is', 'great'), [4, 3, 3, 4, -1])
+    """
+    count = len(words)
+    nodes = 2 * count - 1  # the words in order, then those who join them, the last word's first
+    parents = [nodes - 1 - place for place in range(count - 1)] + [*range(count, nodes + 1)]
+    parents[-1] = -1
+    return trusted_tree(parents, [None] * nodes, [*words, *[None] * (count - 1)])
 
 
 class Predicting(Protocol):
@@ -59,7 +88,8 @@ def predictions(
         programs: the model; of several, the mean of their probabilities or numbers is told.
         notes: those that were saved with it: ``classes``, none for numbers; and ``task``, where examples are
             labelled.
-        structures: trees, lists of words or records, as the model was trained on.
+        structures: trees, lists of words or records, as the model was trained on. Where that was trees with
+            words, a list of words is read as a tree that branches to the right, and a ``warning`` says so.
         nodes: whether to add ``nodes``: for each node its parent's place, its word, label and probability,
             children before parents.
 
@@ -94,6 +124,8 @@ def predictions(
             if of_nodes is not None:
                 own = results[0].metrics["node"].examples == number
                 told["nodes"] = _nodes(examples[number], of_nodes[own], classes)
+            if kind == "nodes" and not isinstance(batch[number], TreeNode):
+                told["warning"] = READ_AS_TREE
             yield told
 
 

@@ -48,6 +48,8 @@ Count: TypeAlias = Annotated[int, Meta(ge=1)]
 class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Options of one part of a run; each is annotated with what it is."""
 
+    purpose: ClassVar[str] = ""  # of a section that is one of several, in the words of the help
+
 
 class Data(Section, frozen=True):
     """Where the examples are from."""
@@ -471,7 +473,7 @@ def _sections() -> list[str]:
     return [f.encode_name for f in msgspec.structs.fields(Configuration)]
 
 
-def _kinds(section: str) -> list[type[msgspec.Struct]]:
+def _kinds(section: str) -> list[type[Section]]:
     hint = get_type_hints(Configuration).get(section)
     if get_origin(hint) in (Union, types.UnionType):
         return list(get_args(hint))

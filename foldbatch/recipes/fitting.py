@@ -29,7 +29,7 @@ from foldbatch.errors import ReadError, TrainingError
 from foldbatch.params.parameters import Array
 from foldbatch.program import load, read_notes
 from foldbatch.program.compiling import compile
-from foldbatch.program.predicting import BATCH, ClassLabel, answers, scores, spelled
+from foldbatch.program.predicting import BATCH, ClassLabel, answers, right_branching, scores, spelled
 from foldbatch.program.program import Program
 from foldbatch.recipes import building
 from foldbatch.recipes.configuration import Configuration, Data, JsonModel, checked, plain, to_toml
@@ -258,7 +258,7 @@ def drawing(structure: Any, told: Mapping[str, Any]) -> str:
     """Return a prediction as text: above the tree, or in each node of it where all are told."""
     if "nodes" in told:
         labels = [f"{node['label']} {node['probability']:.0%}" for node in told["nodes"]]
-        tree = structure.tree
+        tree = structure.tree if isinstance(structure, TreeNode) else right_branching(structure)
         return trusted_tree(tree.parents, labels, tree.tokens).draw(nodes=NODES)
     if "result" in told:
         head = str(told["result"])

@@ -1,8 +1,11 @@
 """The command that writes ONNX files."""
 
 import json
+import shutil
 
 import pytest
+
+import foldbatch as fb
 
 onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install -e '.[onnx]'")
 pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install -e '.[onnx]'")
@@ -61,3 +64,32 @@ def test_a_place_that_cannot_be_written_to_is_named(run, tmp_path, capsys):
     assert main(["export", str(run), str(tmp_path / "model.onnx"), "--opset", "9"]) == 2
     assert "opset: expected a version from 18 to 23, found 9" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_a_script_saved_is_written_and_shown(tmp_path, capsys):
+    """Its examples are lines of JSON, and its notes name classes or nothing."""
+    program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy")
+    model, data = tmp_path / "sum.safetensors", tmp_path / "data.jsonl"
+    program.save(model)
+    data.write_text("[1, 2]\n[3]\n")
+    command = ["export", str(model), str(tmp_path / "sum.onnx"), "--check"]
+    assert main([*command, str(data)]) == 0
+    assert "largest difference on 2 examples: 0\n" in capsys.readouterr().out
+    assert [x.key for x in onnx.load(tmp_path / "sum.onnx").metadata_props] == ["foldbatch.tables"]
+    assert main(command) == 2
+    assert (
+        "error: DATA: expected a file of examples, one a line as JSON, found none" in capsys.readouterr().err
+    )
+    assert main(["inspect", str(model), str(data), "--batch-size", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 examples: " in shown and "[data]" not in shown
+
+
+def test_one_of_several_seeds_is_named(run, tmp_path, capsys):
+    for seed in (0, 1):
+        (tmp_path / f"seed-{seed}").mkdir()
+        shutil.copy(run / "model.safetensors", tmp_path / f"seed-{seed}")
+    assert main(["export", str(tmp_path), str(tmp_path / "x.onnx")]) == 2
+    assert (
+        f"expected one model, found those of 2 seeds; name one: {tmp_path}/seed-0" in capsys.readouterr().err
+    )

@@ -49,12 +49,21 @@ def test_nodes_need_a_model_of_nodes():
         list(predictions([program], CLASSES, [[1, 2]], nodes=True))
 
 
-def test_words_are_no_tree():
+@pytest.mark.parametrize("text", ["(X good)", "(X (X good) (X film))", "(X (X a) (X (X good) (X film)))"])
+def test_a_sentence_is_a_tree_that_branches_to_the_right(text):
+    """And its answer says so, as a parsed sentence is told better."""
     program = fb.compile(tree_lstm(WORDS, Task("nodes", 2), hidden=2))
-    with pytest.raises(
-        fb.errors.ExampleError, match="expected a tree, found list of 2; give trees in brackets"
-    ):
-        list(predictions([program], NOTES, [["good", "film"]]))
+    tree = fb.trees.parse_brackets(text)
+    right, words = predictions([program], NOTES, [tree, list(tree.words())], nodes=True)
+    assert "branches to the right" in words.pop("warning") and words == right
+
+
+@pytest.mark.parametrize("words", [[], ["good", 1], ["good"] * 1001])
+def test_what_is_no_sentence_is_no_tree(words):
+    program = fb.compile(tree_lstm(WORDS, Task("nodes", 2), hidden=2))
+    found = "expected a tree, found list of .*; give trees in brackets"
+    with pytest.raises(fb.errors.ExampleError, match=found):
+        list(predictions([program], NOTES, [words]))
 
 
 def test_probabilities_of_large_scores():

@@ -75,8 +75,18 @@ def test_answers_equal_those_of_the_command(service, saved, tmp_path, capsys):
         assert status == 200 and content["predictions"] == expected
 
 
+NO_TREE = ["no"] * 1001  # too long a sentence to be read as one
+
+
+def test_a_sentence_without_brackets_is_answered_with_a_warning(service):
+    ((status, _, content), _) = post(service, examples(["good", "film"], "good film", GOOD))
+    first, second, tree = content["predictions"]
+    assert status == 200 and first == second and first["label"]
+    assert "branches to the right" in first.pop("warning") and first == tree
+
+
 def test_a_bad_example_fails_neither_its_own_request_nor_others(service):
-    bodies = [examples(GOOD, "(1 (1", ["no", "tree"], LONG), examples(BAD), examples(["no", "tree"])]
+    bodies = [examples(GOOD, "(1 (1", NO_TREE, LONG), examples(BAD), examples(NO_TREE)]
     first, second, third, figures = post(service, *bodies)
     assert first[0] == second[0] == 200 and third[0] == 422
     good, brackets, words, long = first[2]["predictions"]
