@@ -141,10 +141,11 @@ def refuse_made(thing: Any, where: str = "walk") -> None:
         elif id(part) not in seen:
             seen.add(id(part))
             fields = getattr(part, "__dataclass_fields__", ())
-            stack += (
+            items = (
                 part.values() if isinstance(part, dict) else part if isinstance(part, tuple | list) else ()
             )
-            stack += [getattr(part, name, None) for name in fields]
+            stack.extend(items)  # not `+=`, which a list's class of the user's own may take over
+            stack.extend(getattr(part, name, None) for name in fields)
 
 
 class Reading:
