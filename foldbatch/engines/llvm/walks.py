@@ -110,8 +110,8 @@ def _function(loop: Callable[..., int], told: Sequence[int], *kept: Any) -> Call
 def calls(counters: array[int], value: Any, refuse: Callable[[Any], Any]) -> Callable[..., Any] | None:
     """Return a maker of functions that do calls of cells, given a general function and codes of signatures.
 
-    `refuse` raises for a value that no call has returned; see `functions.coded`. None where CPython lays objects
-    out in another way than compiled code reads them.
+    `refuse` raises for a value that no call has returned; see `functions.coded`. None where CPython's objects
+    do not lie in memory as compiled code reads them.
     """
     places = places_of(value, [value.n, value.unknown]) if readable() else None
     if places is None:
