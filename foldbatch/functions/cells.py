@@ -12,6 +12,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property, partial, update_wrapper
 from itertools import chain
 from threading import get_ident
@@ -52,7 +53,7 @@ from foldbatch.functions.specs import (
     without_forms,
 )
 from foldbatch.functions.values import GivenObject, value_class
-from foldbatch.model.columns import PLAIN, as_now
+from foldbatch.model.columns import PLAIN, as_now, kept
 from foldbatch.model.drafts import Draft, Feed, Flow
 from foldbatch.operators import in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
@@ -90,6 +91,7 @@ class Body:
 
     losses: list[tuple[str, Node]] = field(default_factory=list)
     metrics: list[tuple[str, Node, GivenObject | None]] = field(default_factory=list)
+    data: dict[Node, GivenObject] = field(default_factory=dict)  # numbers that it is given, as labels
 
 
 def _forget(names: Sequence[str]) -> None:
@@ -166,6 +168,16 @@ class Signature:
         return repr(
             (specs, print_graph(graph), constants, self.leaves, self.draft.losses and "", self.labels)
         )
+
+    @cached_property
+    def title(self) -> str:
+        """The name, with the keyword-only arguments that are not the default: ``gate(op=xor)``."""
+        if not isinstance(self.cell, CellFunction):
+            return self.name
+        defaults = {name: StaticSpec(p.default) for name, p in self.cell.signature.parameters.items()}
+        given = {name: self.specs[name] for name in self.cell.static if self.specs[name] != defaults[name]}
+        told = [f"{name}={as_title(spec.value)}" for name, spec in given.items()]  # type: ignore[union-attr]
+        return f"{self.name}({', '.join(told)})" if told else self.name
 
     @property
     def heading(self) -> str:
@@ -280,7 +292,9 @@ class Signature:
         yield "if v > COUNTERS[1]: STOP(v)"
         noted = [f"R{k}(({', '.join(row)},))", *[f"E{k}_{i}(e{i})" for i in range(len(self.sequences))]]
         noted += [f"F{k}_{i}({datum})" for i, datum in enumerate(data)]
-        noted += [f"L{k}_{i}({code(path)})" for i, path in enumerate(self.labels)]
+        numbers = {name for name, x in found if isinstance(x, DataSpec)}
+        for i, path in enumerate(self.labels):
+            noted.append(f"L{k}_{i}({f'{name_of(kept)}({code(path)})' if path in numbers else code(path)})")
         # the number moves last, so that calls in the midst of another have one twice, which is noticed
         yield f"try: {'; '.join(noted)}; COUNTERS[0] = v + {self.width}"
         read = "".join(f"{code(path)}, " for path in [*of_operands, *(path for path, *_ in self.sequences)])
@@ -309,6 +323,27 @@ class Signature:
             return f"{name_of(spec.kind)}({', '.join(items)})"
 
         return text(self.result)
+
+
+LONGEST: Final = 24  # letters of an argument in a name
+
+
+def as_title(value: Any) -> str:
+    """Return a static argument as a name shows it.
+
+    >>> as_title("xor"), as_title(True), as_title(max), as_title((1, "a b")), as_title("x" * 30)
+    ('xor', 'True', 'max', "(1, 'a b')", 'xxxxxxxxxxxxxxxxxxxxx...')
+    """
+    if isinstance(value, str) and value.isidentifier():
+        text = value
+    elif isinstance(value, Enum):
+        text = value.name
+    elif isinstance(value, bool | int | float | str | tuple | None):
+        text = repr(value)
+    else:
+        text = str(getattr(value, "__name__", type(value).__name__))
+    text = text if text.isprintable() else ascii(text)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def where_fits(specs: Mapping[str, Spec], body: Callable[[dict[str, str]], Iterator[str]]) -> Iterator[str]:
@@ -615,6 +650,7 @@ def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
     feeds: list[tuple[str, Node, Feed]] = []
     given: dict[str, Any] = {}
     objects: list[str] = []
+    found = Body()
     for name, spec in specs.items():
         parts: list[Any] = []
         for path, leaf in leaves(spec):
@@ -627,6 +663,8 @@ def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
                     node = input_node(type_, name=where)
                     declared = type_.dtype if type_.dtype.startswith(("int", "uint")) else ""
                     feeds.append((where, node, Feed(type_, f"{self.name}({where})", declared)))
+                    found.data[node] = GivenObject(len(objects), f"{self.name}({where})")
+                    objects.append(where)
                     parts.append(node)
                 case ListSpec(element):
                     if element is None:
@@ -642,7 +680,6 @@ def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
                 case _:
                     parts.append(None)
         given[name] = rebuilt(spec, iter(parts))
-    found = Body()
     result = _run(self, specs, given, found)
     return _signature(self, specs, operands, sequences, feeds, objects, result, found)
 
@@ -766,10 +803,11 @@ def cell(function: Callable[..., Any]) -> Any:
     The function is run once for each structure, on symbolic tensors. Arguments may be values, numbers and
     arrays of the example, None, tuples, dicts and dataclasses of these, and lists of values. A list may have
     any length: in the function, its elements lie along a ragged axis, for `ops.segment_sum` and the layers
-    that take sequences. Keyword-only arguments are static: each value of them makes a cell of its own. Other
-    objects may be labels of metrics. An annotation says what a number is read as (``price: "float32"``), or
-    what the elements of a list are that may be empty (``children: list["float32[64]"]``); an array of any
-    length is then a list of its rows. Methods of a `Module` can be cells, too.
+    that take sequences. Keyword-only arguments are static: each value of them makes a cell of its own.
+    Numbers and other objects may be labels of metrics. An annotation says what a number is read as
+    (``price: "float32"``), or what the elements of a list are that may be empty
+    (``children: list["float32[64]"]``); an array of any length is then a list of its rows. Methods of a
+    `Module` can be cells, too.
 
     Args:
         function: takes and returns tensors, with `foldbatch.ops`, operators and layers.

@@ -563,7 +563,7 @@ class UnderWay:
         values = 1 + len(signature.operands)
         read = rows[:, :values]
         if read.min(initial=0) < 0:
-            raise leak(signature.name, self._numbers[int(whose[read[(read < 0).any(axis=1)][0, 0]])])
+            raise leak(signature.title, self._numbers[int(whose[read[(read < 0).any(axis=1)][0, 0]])])
         rows[:, :values] = moved.take(read)
         order, elements = np.argsort(rows[:, 0], kind="stable"), list[Index]()
         for s, flat in enumerate(noted.elements):

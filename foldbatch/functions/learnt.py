@@ -165,7 +165,7 @@ def remarks(learnt: Learnt, calls: Mapping[Signature, int]) -> Iterator[str]:
     if learnt.decides:
         yield "calls that only decide run in rounds; the counts are of what results, losses and metrics need"
     for group in together(learnt, calls)[:GROUPS]:
-        names = _listed([signature.name for signature in group])
+        names = _listed([signature.title for signature in group])
         each = f"{calls[group[0]]:,} calls each"
         yield f"{names} always ran together, {each}: they could be one function with @fb.cell"
 

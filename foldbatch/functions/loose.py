@@ -32,6 +32,7 @@ NUMBERS |= {"clip", "where", "equal", "not_equal", "less", "less_equal", "greate
 IDS = frozenset({"cross_entropy", "gather"})  # whose plain numbers are ids of the example
 # classes of numbers that are data of these, and not of the cell
 _DATA = dict.fromkeys(NUMBERS, FIXED - {bool}) | dict.fromkeys(IDS, FIXED - {bool, float})
+_DATA["cross_entropy"] = FIXED - {float}  # its label may be a bool
 TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belongs to the cell
 
 DRAWS = frozenset({"random", "normal"})  # whose operands are shapes
@@ -226,7 +227,8 @@ def _given(name: str, x: Any, kind: TensorType) -> Given:
         return x, True, TensorType(x.shape, kind.dtype)
     if isinstance(x, np.generic) and name not in NUMBERS | IDS:
         return x, False, None
-    return x, (name in IDS and type(x) is int) or isinstance(x, Value | np.ndarray | np.generic), None
+    number = (name in IDS and type(x) is int) or (name == "cross_entropy" and type(x) is bool)
+    return x, number or isinstance(x, Value | np.ndarray | np.generic), None
 
 
 def _as_now(x: Any) -> Any:
@@ -384,9 +386,11 @@ def metric(name: str, value: Any, label: Any = None) -> None:
     if value.axis.rank > 1:
         fix = "collect it where elements are made"
         raise WalkError("fb.metric", "one tensor a call", f"a {value!r}", fix)
+    if isinstance(label, Node):
+        label = found.data.get(label, label)
     if label is not None and not isinstance(label, GivenObject):
         given = f"a tensor of {label.type}" if isinstance(label, Node) else describe_value(label)
-        fix = "call fb.metric in the walk, where any number or text is a label"
+        fix = "give the cell the label itself; or call fb.metric in the walk, where any number or text is one"
         raise WalkError("fb.metric label", "an object that the cell is given", given, fix)
     found.metrics.append((name, value, label))
 

@@ -174,7 +174,7 @@ def refuse_other_type(signature: Signature, type_: TensorType, given: TensorType
     """Refuse a value of another type than a slot of a cell reads."""
     if given != type_:
         fix = fix_for_types(type_, given, "elements of a list have one shape and dtype")
-        raise WalkError(signature.name, f"elements of {type_}", f"one of {given}", fix)
+        raise WalkError(signature.title, f"elements of {type_}", f"one of {given}", fix)
 
 
 def leak(what: str, example: int) -> WalkError:
@@ -201,7 +201,7 @@ def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
     wrong |= example.take(read, mode="clip") != whose
     if wrong.any():
         first = int(wrong.argmax())
-        raise leak(reads.slots[int(reads.slot[first])][0][0].name, numbers[int(whose[first])])
+        raise leak(reads.slots[int(reads.slot[first])][0][0].title, numbers[int(whose[first])])
 
 
 # -- as a model's columns

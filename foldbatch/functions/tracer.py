@@ -424,8 +424,8 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
     names: dict[str, None] = {}
     alike = Counter[str]()  # so many have the name
     for signature in cells:
-        names[unlike(signature.name, names, alike[signature.name])] = None
-        alike[signature.name] += 1
+        names[unlike(signature.title, names, alike[signature.title])] = None
+        alike[signature.title] += 1
     drafts = [s.drafted(k, name) for k, (s, name) in enumerate(zip(cells, names, strict=True))]
     flows = {
         (s, j): flow

@@ -420,12 +420,82 @@ def test_nests_without_an_end_are_refused_in_cells_and_leave_debug_as_it_was() -
     assert fb.compile(lambda x: fb.tensor(x) * 2.0, "numpy").debug(1.0).result == 2.0
 
 
-@pytest.mark.parametrize("label, found", [(lambda y: y, "a tensor of int32"), (lambda y: [y], "list of 1")])
+@pytest.mark.parametrize(
+    "label, found", [(lambda y: y + 1, "a tensor of int32"), (lambda y: [y], "list of 1")]
+)
 def test_a_label_of_a_cell_is_an_object_that_it_is_given(label: Any, found: str) -> None:
     cell = fb.cell(lambda y: fb.metric("m", y, label=label(y)))
-    expected = f"fb.metric label: expected an object that the cell is given, found {found}; call"
+    expected = f"fb.metric label: expected an object that the cell is given, found {found}; give"
     with pytest.raises(WalkError, match=expected):
         fb.compile(lambda _: cell(3), "numpy").run([None])
+
+
+@pytest.mark.parametrize("engine", ["numpy", pytest.param("llvm", marks=needs_llvm)])
+def test_a_number_that_a_cell_is_given_labels_its_metric(engine: str) -> None:
+    @fb.cell
+    def scored(x: Any, number: Any, pair: Any) -> Any:
+        fb.metric("number", x, label=number)
+        fb.metric("second", x + number, label=pair[1])
+        return x
+
+    labels = [1, True, 2.5, np.int64(3), np.float32(0.5)]
+    array = np.array([0.0, 0.0])
+
+    def walk(i: int) -> Any:
+        array[:] = i
+        return scored(fb.tensor(float(i)), NUMBERS[i], (array, array))
+
+    NUMBERS = [float(i) for i in range(5)]
+    whole = fb.cell(lambda x, label: fb.metric("m", x, label=label))
+    for run in range(2):
+        found = fb.compile(lambda i: whole(fb.tensor(float(i)), labels[i]), engine).run(
+            range(5), metrics=True
+        )
+        assert [*map(repr, found.metrics["m"].labels)] == [*map(repr, labels)], run
+    found = fb.compile(walk, engine).run(range(5), metrics=True)
+    assert found.metrics["number"].labels == NUMBERS
+    assert [label.tolist() for label in found.metrics["second"].labels] == [[i, i] for i in range(5)]
+    assert fb.compile(walk, engine).debug(3).metrics["number"] == [(3.0, 3.0)]
+
+
+@pytest.mark.parametrize("engine", ["numpy", pytest.param("llvm", marks=needs_llvm)])
+def test_a_label_of_two_classes_may_be_a_bool(engine: str) -> None:
+    scores = fb.cell(lambda x, label: fb.loss(fb.ops.cross_entropy(x, label)))
+    walks = [
+        lambda e: scores(fb.tensor(e[0]), e[1]),
+        lambda e: fb.loss(fb.ops.cross_entropy(fb.tensor(e[0]), e[1])),
+        lambda e: fb.loss(fb.ops.cross_entropy(fb.tensor(e[0]), fb.tensor(e[1]))),
+    ]
+    for walk in walks:
+        program = fb.compile(walk, engine)
+        for kind in (bool, np.bool_):
+            bools = program.run([([1.0, 2.0], kind(0)), ([0.5, 3.0], kind(1))], losses=True)
+            assert bools.loss == program.run([([1.0, 2.0], 0), ([0.5, 3.0], 1)], losses=True).loss
+        with pytest.raises(FoldbatchError, match="expected integer labels"):
+            program.run([([1.0, 2.0, 3.0], True)], losses=True)
+
+
+def test_a_name_of_a_cell_shows_the_keywords_that_tell_it_from_others() -> None:
+    @fb.cell
+    def gate(a: Any, b: Any, *, op: str, scale: float = 1.0) -> Any:
+        return (a - b if op == "xor" else a * b) * scale
+
+    kept = list[Any]()
+
+    def walk(pair: Any) -> Any:
+        a, b = map(fb.tensor, pair)
+        kept.append(gate(a, b, op="xor"))
+        return gate(kept[-1], gate(a, b, op="and", scale=0.5), op="and")
+
+    program = fb.compile(walk, "numpy")
+    program.run([(1.0, 2.0)])
+    names = ["gate(op=and)", "gate(op=and, scale=0.5)", "gate(op=xor)", "tensor"]
+    assert sorted(cell.name for cell in program.model.cells) == names
+    text = str(program.describe([(1.0, 2.0)]))
+    assert all(name in text for name in names)
+    leaks = fb.compile(lambda pair: gate(kept[0], fb.tensor(pair[0]), op="xor"), "numpy")
+    with pytest.raises(WalkError, match=r"^gate\(op=xor\) at example 0: expected values of the same example"):
+        leaks.run([(1.0, 2.0)])
 
 
 def test_a_label_is_noted_as_it_is() -> None:

@@ -424,8 +424,8 @@ def cross_entropy(
 
     Args:
         logits: scores of the classes, which need not be normalised.
-        label: the number of the right class. Where it is None there is no entropy but None, which
-            `foldbatch.loss` takes for nothing.
+        label: the number of the right class; of two classes it may be a bool, False for the first. Where it
+            is None there is no entropy but None, which `foldbatch.loss` takes for nothing.
         weights: ``[classes]``, what the loss of each class is multiplied by; an array or a parameter.
         smoothing: from 0 to 1, the share of the loss that is the mean over all classes (each times its
             weight), as if every class were the right one; the rest is that of the label.
@@ -439,6 +439,8 @@ def cross_entropy(
     if label is None:
         return None
     node = as_node(label, "cross_entropy")
+    if node.dtype == "bool" and as_node(logits, "cross_entropy").shape[-1:] == (2,):
+        node = cast(node, "int32")
     given: object = smoothing
     if not isinstance(given, int | float | np.number) or not 0 <= given <= 1:
         fail("cross_entropy", "smoothing from 0 to 1", describe_value(smoothing), "0.1 is usual")
