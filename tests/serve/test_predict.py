@@ -182,6 +182,18 @@ def test_an_error_of_the_server_is_500_and_stays_in_its_log(service, capsys):
     assert capsys.readouterr().err.count("KeyError: 'secret'") == 1  # clients do not fill the disk
 
 
+def test_what_a_walk_raises_for_an_example_is_its_answer_alone(service, capsys):
+    def answer(structures, nodes):
+        error = KeyError("text")
+        error.add_note("foldbatch: in the walk of example 0")
+        return [{"result": 1}, error, {"result": 2}]
+
+    (status, _, content), _ = post(service, examples(GOOD, GOOD, GOOD), answer=answer)
+    told = "walk at example 1: expected an example that the walk can read, found KeyError: 'text'"
+    assert (status, content["predictions"]) == (200, [{"result": 1}, {"error": told}, {"result": 2}])
+    assert "KeyError: 'text'" in capsys.readouterr().err
+
+
 def test_a_client_that_goes_away_gets_nothing_and_its_examples_do_not_run(service):
     ran, free = [], threading.Event()
 
