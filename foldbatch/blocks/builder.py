@@ -193,6 +193,7 @@ class Builder(Writer):
         remaining = iter(nodes)
 
         def shape(type_: Type) -> Value:
+            """Return the nodes that follow in the structure of a type."""
             match type_:
                 case TupleType(items):
                     return tuple(map(shape, items))
@@ -294,25 +295,25 @@ class Builder(Writer):
             yield body
 
     def _draft(self, outputs: list[Node], losses: list[tuple[str, Node]], metrics: list[MetricVisit]) -> None:
+        """Draft one cell of the region for tensors, losses and metrics; add the statement that calls it."""
         region = self.region
         draft, variable = Draft(self.path, len(self.drafts)), self.fresh("v")
         wanted = [*outputs, *(n for _, n in losses), *(visit.node for visit in metrics)]
         # A tensor that an earlier cell of the region computes is read from there. What is the
         # same for the whole batch is simply computed again.
-        done = {
+        drafted = {
             n: d for d in region.drafts for n in d.draft.nodes if n.axis is CALL and n not in region.feeds
         }
-        stop = {*done, *region.values, *region.elements, *region.feeds}
+        stop = {*drafted, *region.values, *region.elements, *region.feeds}
         arguments: list[Expression] = []
         lists: dict[Axis, Expression] = {}
         data: list[FeedReading] = []
-        labels: list[Datum] = []
         for node in reachable(wanted, stop):
             if node in region.elements:
                 code, axis, _, _ = region.elements[node]
                 lists[axis] = code
-            elif node in region.values or node in done:
-                value, wire = region.values[node] if node in region.values else done[node].output(node)
+            elif node in region.values or node in drafted:
+                value, wire = region.values[node] if node in region.values else drafted[node].output(node)
                 draft.operands.append((node, wire))
                 arguments.append(value)
             elif node is KEY:
@@ -325,21 +326,13 @@ class Builder(Writer):
                 draft.nodes.add(node)
             else:
                 if node.op is INPUT:
-                    found, fix = "one kept from another", "make it an input, for example with AllOf"
-                    raise BlockTypeError(self.path, "tensors that this function is given", found, fix)
+                    actual, fix = "one kept from another", "make it an input, for example with AllOf"
+                    raise BlockTypeError(self.path, "tensors that this function is given", actual, fix)
                 draft.nodes.add(node)
         for axis in lists:
             members = [(node, wire) for node, (_, a, _, wire) in region.elements.items() if a is axis]
             draft.sequences.append((axis, members))
-        for number, visit in enumerate(metrics):
-            if visit.label is not None:
-                labels.append(Datum(visit.label.expression, self.blame(visit.label)))
-                draft.labels.append(number)
-            if visit.mark is not None:
-                data.append(FeedReading(MARK, self.path, "", visit.mark))
-                draft.marks.append((number, len(draft.feeds)))
-                draft.feeds.append((input_node(MARK), data[-1]))
-            draft.metrics.append((visit.name, visit.node))
+        labels = self._draft_metrics(draft, metrics, data)
         draft.losses = list(losses)
         assert self._function is not None
         self._function.effects |= bool(losses or metrics or draft.keys)
@@ -352,6 +345,22 @@ class Builder(Writer):
         feeds = tuple(Datum(d.source.expression, self.blame(d.source, where=d.where)) for d in data)
         call = Call(self.blame(), variable, draft, tuple(arguments), elements, feeds, tuple(labels))
         self.add(call)
+
+    def _draft_metrics(
+        self, draft: Draft, metrics: list[MetricVisit], data: list[FeedReading]
+    ) -> list[Datum]:
+        """Add metrics to a draft, and their marks to its feeds and `data`; return their labels."""
+        labels = []
+        for number, visit in enumerate(metrics):
+            if visit.label is not None:
+                labels.append(Datum(visit.label.expression, self.blame(visit.label)))
+                draft.labels.append(number)
+            if visit.mark is not None:
+                data.append(FeedReading(MARK, self.path, "", visit.mark))
+                draft.marks.append((number, len(draft.feeds)))
+                draft.feeds.append((input_node(MARK), data[-1]))
+            draft.metrics.append((visit.name, visit.node))
+        return labels
 
     # -- functions
 
@@ -407,9 +416,9 @@ def refuse_ragged(node: Node, builder: Builder, block: object = None) -> None:
     """Refuse a tensor of a sequence's elements where one for each call is needed."""
     if node.axis.rank > 1:
         where = builder.path if block is None else builder.where(block)
-        found = f"a {node.type} for every element of a sequence"
+        actual = f"a {node.type} for every element of a sequence"
         fix = "work on each by Map, or sum over them by ops.segment_sum"
-        raise BlockTypeError(where, "one tensor", found, fix)
+        raise BlockTypeError(where, "one tensor", actual, fix)
 
 
 SHOWN = 2  # names of functions and layers that a cell's name has at most
@@ -444,10 +453,10 @@ def name_cell(origins: Iterable[Origin], path: PySequence[str]) -> CellName:
     >>> name_cell([pair, Origin(("tree", ".case(True)", ".decode"), "attend")], ["tree"])
     CellName(short='tree.case(True).attend', long='tree.case(True).pair+attend')
     """
-    own = [origin for origin in origins if origin.path[:1] == tuple(path[:1])]
-    common = _shared([origin.path for origin in own]) if own else path
-    functions = [origin.function for origin in own if origin.function]
-    layers = [origin.function or origin.layer for origin in own if origin.function or origin.layer]
+    within = [origin for origin in origins if origin.path[:1] == tuple(path[:1])]
+    common = _shared([origin.path for origin in within]) if within else path
+    functions = [origin.function for origin in within if origin.function]
+    layers = [origin.function or origin.layer for origin in within if origin.function or origin.layer]
     return CellName(_joined(common, functions), _joined(common, layers))
 
 
@@ -458,9 +467,9 @@ def name_draft(
 
     Origins are numbered in the order of blocks.
     """
-    own = [node for node in nodes if node in origins and node.axis is not UNBATCHED]
-    computed = [node for node in own if node.op is not INPUT]
-    ordered = sorted((origins[node] for node in computed or own), key=itemgetter(0))
+    candidates = [node for node in nodes if node in origins and node.axis is not UNBATCHED]
+    computed = [node for node in candidates if node.op is not INPUT]
+    ordered = sorted((origins[node] for node in computed or candidates), key=itemgetter(0))
     return name_cell([origin for _, origin in ordered], path)
 
 

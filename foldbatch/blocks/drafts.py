@@ -151,9 +151,9 @@ def decide_memos(functions: PySequence[Procedure]) -> list[str]:
             effects.add(component[function.name])
     for function in functions:
         if function.memo is None:
-            own = component[function.name]
-            recurs = any(component[name] == own for name in function.calls)
-            function.memo = recurs and own not in effects
+            recursion = component[function.name]
+            recurs = any(component[name] == recursion for name in function.calls)
+            function.memo = recurs and recursion not in effects
     return [f"memo_{function.name}" for function in functions if function.memo]
 
 

@@ -63,7 +63,7 @@ def assign(builder: Builder, variables: Variables, value: Value, fix: str, expec
 
 
 def read(builder: Builder, variables: Variables) -> Value:
-    """Return what the variables hold, for the present region."""
+    """Return the value that variables hold, for the present region."""
     return builder.unflatten(variables.type, iter(variables.slots))
 
 
@@ -173,8 +173,8 @@ def _feed(slots: list[Terminal], target: Sequence) -> None:
 
 
 @contextmanager
-def each(builder: Builder, value: List, segment: str) -> Iterator[Value]:
-    """Build what is done for each element of a list; yields the element."""
+def loop_over(builder: Builder, value: List, segment: str) -> Iterator[Value]:
+    """Build the body of a loop over a list's elements; yields the element."""
     index, name = builder.fresh("i"), builder.fresh("item")
     subject = value if isinstance(value, Object) else None
     with builder.at(segment):

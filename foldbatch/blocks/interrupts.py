@@ -29,15 +29,18 @@ def interrupted(error: BaseException) -> bool:
     if isinstance(error, BackendError):
         return True
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    return any(_is_given(inner, outer) for outer, inner in pairwise(frames))
+    return any(_has_argument(inner, outer) for outer, inner in pairwise(frames))
 
 
-def _is_given(frame: FrameType, other: FrameType) -> bool:
-    """Return whether an argument of a function's frame is another frame, or a tuple of arguments with it."""
-    code, known = frame.f_code, frame.f_locals
+def _has_argument(frame: FrameType, interrupted_frame: FrameType) -> bool:
+    """Whether a function has a frame as an argument, directly or in a tuple of variable arguments."""
+    code, variables = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
-    given = [known.get(name) for name in code.co_varnames[:count]]
-    return any(x is other or (type(x) is tuple and any(y is other for y in x)) for x in given)
+    arguments = [variables.get(name) for name in code.co_varnames[:count]]
+    return any(
+        x is interrupted_frame or (type(x) is tuple and any(y is interrupted_frame for y in x))
+        for x in arguments
+    )
 
 
 def is_accident(error: Exception, example: Any) -> bool:

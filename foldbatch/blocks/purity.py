@@ -62,7 +62,7 @@ def pure(function: Marked) -> Marked:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a pure function reads of its argument."""
+    """The parts of its argument that a pure function reads."""
 
     arity: bool = False  # of a node, nothing but how many children there are
     fixed: bool = False  # whether nobody can give the function another meaning
@@ -76,7 +76,7 @@ def is_constant(value: Any) -> bool:
 
 
 def reads_of(function: Any) -> Reads | str:
-    """Return what a pure function reads, or why it is not known to be pure: "it <reason>".
+    """Return the parts that a pure function reads, or why it is not known to be pure: "it <reason>".
 
     >>> reads_of(lambda t: t.label == "NP").arity, reads_of(lambda t: not t.children).arity
     (False, True)
@@ -88,32 +88,33 @@ def reads_of(function: Any) -> Reads | str:
         if _marked.get(function) is function.__code__:
             return Reads()
         code = function.__code__
-        known = _reads_of_code(code)
-        if not isinstance(known, str):
-            return known
-        return f"{known} ({PurePath(code.co_filename).name}:{code.co_firstlineno})"
+        reads = _reads_of_code(code)
+        if not isinstance(reads, str):
+            return reads
+        return f"{reads} ({PurePath(code.co_filename).name}:{code.co_firstlineno})"
     if kind is partial and type(function.func) is FunctionType:
-        given = (*function.args, *function.keywords.values())
-        if _marked.get(function.func) is function.func.__code__ and all(map(is_constant, given)):
+        arguments = (*function.args, *function.keywords.values())
+        if _marked.get(function.func) is function.func.__code__ and all(map(is_constant, arguments)):
             return Reads()
     if kind in (operator.attrgetter, operator.itemgetter):
         return _reads_of_getter(function.__reduce__()[1], by_item=kind is operator.itemgetter)
     if function is len:
         return Reads(arity=True, fixed=True)
-    if any(function is each for each in TYPES) or _looks_up(function):
+    if any(function is type_ for type_ in TYPES) or _looks_up(function):
         return Reads(fixed=True)
     return f"is {_described(function)} that is not on the list of what is pure"
 
 
 def _looks_up(function: Any) -> bool:
+    """Whether a function is a vocabulary, or its method that looks a word up."""
     if type(function) is MethodType:
         owner, inner = function.__self__, function.__func__
-        return type(owner) is Vocabulary and any(inner is each for each in LOOKUPS)
+        return type(owner) is Vocabulary and any(inner is method for method in LOOKUPS)
     return type(function) is Vocabulary
 
 
 def direct(function: Any) -> Any:
-    """Return what does the same as a function; of look-ups in a `Vocabulary`, without a call of Python's."""
+    """Return an equal but faster function: a look-up in a `Vocabulary` becomes one in its dict."""
     if not _looks_up(function):
         return function
     vocabulary: Any = function.__self__ if type(function) is MethodType else function
@@ -123,14 +124,14 @@ def direct(function: Any) -> Any:
 
 def is_fixed(function: Any) -> bool:
     """Return whether a function is pure, and nobody can give it another meaning."""
-    known = reads_of(function)
-    return isinstance(known, Reads) and known.fixed
+    reads = reads_of(function)
+    return isinstance(reads, Reads) and reads.fixed
 
 
 def reads_arity(function: Any) -> bool:
     """Return whether a function is pure, and reads nothing but how many children a node has."""
-    known = reads_of(function)
-    return isinstance(known, Reads) and known.arity
+    reads = reads_of(function)
+    return isinstance(reads, Reads) and reads.arity
 
 
 def reads_children(function: Any) -> bool:
@@ -148,9 +149,14 @@ def reads_children(function: Any) -> bool:
 
 @lru_cache(1000)
 def _is_of_children(code: CodeType) -> bool:
+    """Whether code does nothing but return its argument's children."""
     if not _has_one_argument(code):
         return False
-    steps = [(each.opname, each.argval) for each in dis.get_instructions(code) if each.opname not in NOTHING]
+    steps = [
+        (instruction.opname, instruction.argval)
+        for instruction in dis.get_instructions(code)
+        if instruction.opname not in NO_EFFECT
+    ]
     return steps[0][0] in LOADS and steps[1:] == [("LOAD_ATTR", CHILDREN), ("RETURN_VALUE", None)]
 
 
@@ -161,7 +167,7 @@ def of_arity(arity: int) -> Tree:
 
 
 def _described(value: Any) -> str:
-    """Return what an object is, without asking it: it may do something when it is asked."""
+    """Return an object's class for errors; its methods are not called, as they may have effects."""
     return f"a {type(value).__name__}"
 
 
@@ -172,7 +178,7 @@ def _reads_of_getter(keys: tuple[Any, ...], *, by_item: bool) -> Reads | str:
     return Reads(arity=all(type(key) is str and key == LEAF for key in keys), fixed=True)
 
 
-NOTHING = {"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL"}
+NO_EFFECT = {"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL"}
 LOADS = {"LOAD_FAST", "LOAD_FAST_BORROW"}
 CONSTANTS = {"LOAD_CONST", "LOAD_SMALL_INT"}
 SINGLE = (bool, type(None))
@@ -193,7 +199,7 @@ def _reads_of_code(code: CodeType) -> Reads | str:
     arity, stack = True, list[Any]()  # whether nothing else is read of the argument
     for instruction in dis.get_instructions(code):
         name, value = instruction.opname, instruction.argval
-        if name in NOTHING:
+        if name in NO_EFFECT:
             continue
         if name in LOADS:
             stack.append(ARGUMENT)
@@ -220,11 +226,11 @@ def _reads_of_code(code: CodeType) -> Reads | str:
             arity &= read is not ARGUMENT or (type(key[0]) is str and key[0] == LEAF)
             stack.append(VALUE)
         elif name in ("COMPARE_OP", "CONTAINS_OP", "IS_OP"):
-            both = [stack.pop(), stack.pop()]
+            operands = [stack.pop(), stack.pop()]
             # equal values may be told apart by it, but for those that there is one of
-            if name == "IS_OP" and not any(type(x) is tuple and type(x[0]) in SINGLE for x in both):
+            if name == "IS_OP" and not any(type(x) is tuple and type(x[0]) in SINGLE for x in operands):
                 return "compares by 'is'"
-            arity &= ARGUMENT not in both
+            arity &= ARGUMENT not in operands
             stack.append(VALUE)
         else:
             return f"does more than read its argument and compare, {name}"

@@ -81,16 +81,16 @@ class Descent:
             newest = [*islice(calls, before // 10)]  # to look at all would take too long
             if cycle(newest[::-1], self.functions) is not None:
                 raise EndlessError
-        more = min(before or SHALLOW, DEEPEST - before)
-        if more <= 0:
+        additional = min(before or SHALLOW, DEEPEST - before)
+        if additional <= 0:
             fix = "data must not contain itself; let every case of the recursion go on to a part of it"
             raise BadDataError("data that ends", f"more than {DEEPEST} levels", fix)
-        self.levels = before + more
+        self.levels = before + additional
         try:
             if not before:
-                return in_depth(partial(function, *arguments, more), more + SPARE)
+                return in_depth(partial(function, *arguments, additional), additional + SPARE)
             raise_limit(self.levels + SPARE)
-            return function(*arguments, more)
+            return function(*arguments, additional)
         finally:
             self.levels = before
 
@@ -109,7 +109,7 @@ def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None
     seen: set[tuple[object, ...]] = set()
     for place, (name, _, scope) in enumerate(frames):
         arguments = [scope[x] for x in objects.get(name, ())]
-        if not arguments or not scope[printing.LEFT] or any(hasattr(x, "__next__") for x in arguments):
+        if not arguments or not scope[printing.REMAINING] or any(hasattr(x, "__next__") for x in arguments):
             continue  # without any calls left, the call is made once more
         call = (name, *map(id, arguments))
         if call in seen:
@@ -119,9 +119,9 @@ def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None
 
 
 def frames_of(namespace: Mapping[str, Any], calls: Iterable[tuple[FrameType, int]]) -> Iterator[Frame]:
-    """Yield those of some calls that are of a program's functions."""
+    """Yield the frames, among some calls, of a program's functions."""
     for frame, line in calls:
-        if frame.f_globals is namespace and printing.LEFT in frame.f_code.co_varnames:
+        if frame.f_globals is namespace and printing.REMAINING in frame.f_code.co_varnames:
             yield frame.f_code.co_name, line, frame.f_locals
 
 
@@ -171,18 +171,18 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
                     fix += "; run takes a list of examples, eval one"
             case _:
                 kind, fix = ExampleError, ""
-        found = "no object"
+        actual = "no object"
         if isinstance(line.subject, str) and line.subject in scope:
             subject = scope[line.subject]
-            found, name = describe_value(subject), line.expected.removeprefix("an item '").rstrip("'")
+            actual, name = describe_value(subject), line.expected.removeprefix("an item '").rstrip("'")
             if kind is ExampleTypeError and name.isidentifier() and hasattr(subject, name):
                 fix = f"an attribute is read by InputTransform(operator.attrgetter({name!r}))"
         if line.expected and fix:
-            return kind(where, line.expected, found, fix)
+            return kind(where, line.expected, actual, fix)
         expected = line.expected or (
             f"a {line.calls} that succeeds" if line.calls else "an example that can be read"
         )
-        refused = kind(where, expected, f"{_brief(cause)}, given {found}", "see the exception above")
+        refused = kind(where, expected, f"{_brief(cause)}, given {actual}", "see the exception above")
         refused.__cause__ = cause  # it may come from a function of the user's
         return refused
 
@@ -197,7 +197,7 @@ def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
     trace: TracebackType | None = cause.__traceback__
     innermost = trace
     while trace is not None:
-        if trace.tb_frame.f_globals is namespace and printing.LEFT in trace.tb_frame.f_code.co_varnames:
+        if trace.tb_frame.f_globals is namespace and printing.REMAINING in trace.tb_frame.f_code.co_varnames:
             innermost = trace
         trace = trace.tb_next
     cause.__traceback__ = innermost
@@ -247,8 +247,12 @@ def numbered(functions: Sequence[Procedure]) -> Numbered | None:
     text, root, tabled = printing.by_number(functions)
     if not text:
         return None
-    globals_: dict[str, Any] = {f"{printing.TABLE}{each.name}": _ByArity(each.value) for each in tabled}
-    globals_ |= {f"{printing.CODE}{each.name}": getattr(each.value, "__code__", None) for each in tabled}
+    globals_: dict[str, Any] = {
+        f"{printing.TABLE}{constant.name}": _ByArity(constant.value) for constant in tabled
+    }
+    globals_ |= {
+        f"{printing.CODE}{constant.name}": getattr(constant.value, "__code__", None) for constant in tabled
+    }
     return Numbered(code_of(text, "<foldbatch trees>"), root, globals_)
 
 
@@ -292,10 +296,11 @@ def place_of(model: Model, walk: Walking, example: Any, cell: int, call: int) ->
 
 
 def _stopped(walk: Walking, example: Any, name: str, call: int) -> list[str]:
-    """Return where the tracing program stands when it calls a global function once more than `call` times."""
+    """Return the place in the example at which a global function is called once more than `call` times."""
     calls = iter(range(call))
 
     def adapt(bindings: dict[str, Any]) -> None:
+        """Replace the function by one that stops the program at that call."""
         append = bindings[name]
 
         def stop(item: Any) -> None:

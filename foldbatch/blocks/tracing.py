@@ -108,7 +108,7 @@ def names_of(expression: Expression) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What an error in a statement is told of."""
+    """The parts of an error that a statement may cause: block, object and expectation."""
 
     where: str  # the block that the statement is for
     subject: Expression = None  # the object that it looks at
@@ -119,7 +119,7 @@ class Blame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement(Part):
-    """What the program does at one place; each kind names the fields that hold what others ask of it."""
+    """A statement of the tracing program; `ASSIGNS`, `READS` and `CHANGES` name fields of variables."""
 
     blame: Blame  # what its errors are told of
 
@@ -130,28 +130,28 @@ class Statement(Part):
     @property
     def targets(self) -> tuple[str, ...]:
         """The variables that it assigns."""
-        return self._held(self.ASSIGNS)
+        return self._values_of(self.ASSIGNS)
 
     @property
     def reads(self) -> tuple[Expression, ...]:
         """The expressions that it reads."""
-        return self._held(self.READS)
+        return self._values_of(self.READS)
 
     @property
     def changes(self) -> tuple[str, ...]:
         """The variables whose lists it changes."""
-        return self._held(self.CHANGES)
+        return self._values_of(self.CHANGES)
 
     @property
     def bodies(self) -> tuple[Body, ...]:
         """The statements under it."""
         return ()
 
-    def _held(self, names: tuple[str, ...]) -> tuple[Any, ...]:
-        """Return what fields hold, one by one."""
-        held = [getattr(self, name) for name in names]
+    def _values_of(self, names: tuple[str, ...]) -> tuple[Any, ...]:
+        """Return the values of fields as one tuple; those that are tuples item by item, without None."""
+        contents = [getattr(self, name) for name in names]
         return tuple(
-            [x for part in held for x in (part if isinstance(part, tuple) else (part,)) if x is not None]
+            [x for part in contents for x in (part if isinstance(part, tuple) else (part,)) if x is not None]
         )
 
 
@@ -225,7 +225,7 @@ class Append(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Datum(Part):
-    """What a call is given of the example."""
+    """A part of the example that a call reads."""
 
     value: Expression
     blame: Blame

@@ -83,7 +83,7 @@ def left_out(written: Written, parameters: Mapping[str, Parameter]) -> list[str]
     if written.lost:
         return written.lost
     held = {
-        thing.state["array"] for thing in written.plain.things if thing.kind == "Parameter" and thing.state
+        thing.state["array"] for thing in written.plain.objects if thing.kind == "Parameter" and thing.state
     }
     return [f"the parameter {name!r}, which only a function reads" for name in parameters if name not in held]
 

@@ -102,7 +102,7 @@ def test_data_of_two_examples_that_do_not_fit_in_one_array_are_read_one_by_one()
 
 
 def test_so_many_calls_that_one_record_is_full_go_on_in_another(monkeypatch):
-    monkeypatch.setattr("foldbatch.blocks.recorder.MANY", 3)
+    monkeypatch.setattr("foldbatch.blocks.recorder.FULL_RECORD", 3)
     program = fb.compile(fb.Map(ONE) >> fb.Sum(), "reference")
     examples = [[float(i)] * (i % 4) for i in range(9)]
     assert program.run(examples) == [sum(example) for example in examples]
