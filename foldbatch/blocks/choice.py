@@ -28,7 +28,7 @@ from foldbatch.model.columns import refuse
 from foldbatch.system.closed import Closed
 from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, as_type, describe_value
 
-SHOWN = 12  # keys named in an error
+SHOWN_KEYS = 12  # keys named in an error
 
 
 class OneOf(Block[Any, Any]):
@@ -92,8 +92,8 @@ class OneOf(Block[Any, Any]):
         index = {key: number for number, (key, _) in enumerate(self.cases)}
         if self.listed:
             index |= {key - len(self.cases): key for key in list(index)}
-        keys = [key.__name__ if isinstance(key, type) else repr(key) for key, _ in self.cases[:SHOWN]]
-        shown = keys + ["..."] * (len(self.cases) > SHOWN)
+        keys = [key.__name__ if isinstance(key, type) else repr(key) for key, _ in self.cases[:SHOWN_KEYS]]
+        shown = keys + ["..."] * (len(self.cases) > SHOWN_KEYS)
         expected = f"a key of {', '.join(shown)}"
         chosen = builder.fresh("case")
         blame, table = builder.blame(key, expected), builder.constant("index", index)

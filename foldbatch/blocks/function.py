@@ -231,7 +231,7 @@ class Concat(TensorBlock[TupleType, TensorType]):
         return parts
 
 
-SHOWN = 20  # elements of an array that `repr` prints
+SHOWN_NUMBERS = 20  # elements of an array that `repr` prints
 
 
 # -- blocks that yield the same whatever they read: arrays, parameters, zeros
@@ -272,7 +272,7 @@ class FromTensor(Block[Any, TensorType]):
         if isinstance(self.tensor, Parameter):
             return repr(self.tensor)
         array = self.tensor
-        if array.size > SHOWN:
+        if array.size > SHOWN_NUMBERS:
             return f"<{TensorType(array.shape, array.dtype.name)}>"
         text = repr(array).replace("\n", "")
         return text if "dtype" in text or array.dtype.kind != "f" else f"{text[:-1]}, dtype={array.dtype})"

@@ -33,8 +33,10 @@ from foldbatch.scheduler.trace import Index, Ints, unpack
 from foldbatch.trees import TreeNode
 from foldbatch.trees.tree import node_of
 
-DEEP, LARGEST = 2**24, 2**27  # slots of a stack, and numbers of what several trees note
-LEAST, WIDEST = 8, 256  # children that tables know at first, and at most
+STACK_SLOTS = 2**24  # at most, of the stack that the code runs on
+MAX_NOTED = 2**27  # numbers that the trees of a record note
+FIRST_ARITIES = 8  # numbers of children that tables know at first
+MAX_ARITIES = 256
 NO_TABLES: tuple[int, Ints] = 0, np.zeros(0, np.int32)
 MOST_SKIPPED = 64  # batches in a row, after many refusals
 
@@ -123,12 +125,12 @@ class TreeProgram:
             Refused: when the program itself must run, as where anything else is raised.
         """
         self._watch()
-        max_nodes = min(FULL_RECORD, LARGEST // (self.end + 1))
+        max_nodes = min(FULL_RECORD, MAX_NOTED // (self.end + 1))
         arities, tables = self.tables
         source = _Source(examples, max_nodes)
         count, nodes = len(source.roots), source.starts[-1]
         room = nodes + count
-        stack = min((source.largest + 2) * self.frames, DEEP)
+        stack = min((source.largest + 2) * self.frames, STACK_SLOTS)
         values = self.node_values * room
         pool = self.written.room * room
         if max(values, self.packed * room, pool) >= 2**31:
@@ -176,9 +178,9 @@ class TreeProgram:
 
     def _learnt(self, size: int) -> tuple[int, Ints]:
         """Return tables for nodes with fewer children than some number, or more."""
-        if size > WIDEST:
-            raise Refused(f"a node has more than {WIDEST - 1} children")
-        arities = max(LEAST, 1 << (size - 1).bit_length())
+        if size > MAX_ARITIES:
+            raise Refused(f"a node has more than {MAX_ARITIES - 1} children")
+        arities = max(FIRST_ARITIES, 1 << (size - 1).bit_length())
         nodes = [*map(of_arity, range(arities))]
         rows = [
             _cases(_applied(making[1:], nodes), table, last) for making, table, last in self.written.by_arity

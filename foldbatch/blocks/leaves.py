@@ -194,7 +194,7 @@ class Void(Block[Any, VoidType]):
         return None
 
 
-SHOWN = 8  # elements named in an error
+SHOWN_ELEMENTS = 8  # elements named in an error
 
 
 class OneHot(Block[ObjectType, TensorType]):
@@ -280,8 +280,8 @@ class OneHotFromList(Block[ObjectType, TensorType]):
         self.dtype = self.type.dtype
 
     def build(self, builder: Builder, value: Value) -> Node:
-        shown = [repr(element) for element in self.elements[:SHOWN]]
-        ellipsis = ", ..." if len(self.elements) > SHOWN else ""
+        shown = [repr(element) for element in self.elements[:SHOWN_ELEMENTS]]
+        ellipsis = ", ..." if len(self.elements) > SHOWN_ELEMENTS else ""
         unlisted = None if self.strict else len(self.elements)
         find = _finder(self.numbers, f"one of {', '.join(shown)}{ellipsis}", unlisted)
         return _one_hot(self, builder, value, find, self.type, extra=not self.strict)

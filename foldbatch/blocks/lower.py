@@ -177,7 +177,7 @@ class Lowered:
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-        few: AtOnce | None = None,
+        at_once: AtOnce | None = None,
     ) -> list[Trace] | Any:
         """The one place that chooses how examples are traced: trees at once, all else by the program."""
         traced = self.arithmetic.traced
@@ -185,17 +185,17 @@ class Lowered:
             with no_garbage():  # many traces are many objects
                 records = self.trees.records(traced, examples, self.max_calls, atoms=look is not None)
                 if records is not None:
-                    result = few(records[0].few()) if few is not None and len(records) == 1 else None
+                    result = at_once(records[0].few()) if at_once is not None and len(records) == 1 else None
                     return result or [trace for record in records for trace in record.traces()]
         traces: list[Trace] = []
         while len(traces) < len(examples):
             traced_count = len(traces)
             with no_garbage():  # long traces make very many numbers
                 record = self.record(
-                    examples[traced_count:], numbers[traced_count:], look, None if traced_count else few
+                    examples[traced_count:], numbers[traced_count:], look, None if traced_count else at_once
                 )
             if not isinstance(record, Together):
-                return record  # what `few` has made of it
+                return record  # the results that `at_once` returns
             traces += record.traces()
         return traces
 
@@ -233,7 +233,7 @@ class Lowered:
         examples: Sequence[Any],
         numbers: Sequence[int],
         look: Look | None = None,
-        few: AtOnce | None = None,
+        at_once: AtOnce | None = None,
     ) -> Together | Any:
         """Return the record of examples, or of the first ones where there are very many calls.
 
@@ -262,7 +262,9 @@ class Lowered:
                     break
             if look is not None:
                 look(self.model, recorder.data)
-            record = (few and not recorder.full and few(recorder.few)) or recorder.record(self.levels)
+            record = (at_once and not recorder.full and at_once(recorder.small_batch)) or recorder.record(
+                self.levels
+            )
         except Exception as error:
             bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
             if bad is None or bad[0] == len(examples):  # it is no example's fault

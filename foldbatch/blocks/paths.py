@@ -82,7 +82,7 @@ TRUSTED_MODULES = {
     "numpy",
     *sys.stdlib_module_names,
 }  # modules that nobody is asked to trust as a whole
-LONGEST = 100  # characters of a path that an error shows
+MAX_SHOWN_PATH = 100  # characters of a path that an error shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def variable_of(path: Any, trust: Trust) -> Any:
 def _trusted(path: str, trust: Trust) -> tuple[str, str]:
     """Return how errors call a path that the caller trusts, and its module; refuse any other."""
     module, _, names = path.partition(":")
-    shown = path if path.isprintable() and len(path) <= LONGEST else "a function"
+    shown = path if path.isprintable() and len(path) <= MAX_SHOWN_PATH else "a function"
     if not trust.covers(module, names) or not _is_plain(module, names):
         expected = "a function of foldbatch or one that the caller trusts"
         raise ModelError(shown, expected, "another one", _way_to(module))

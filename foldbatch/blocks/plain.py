@@ -330,7 +330,7 @@ STORED = {"bool", "float16", "float32", "float64"} | {
 }
 CONTAINERS: dict[Any, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
 INTS = 2**63  # more is no number of JSON's to every reader
-LONGEST = 10**6  # numbers of a range, which constructors make lists of
+MAX_RANGE = 10**6  # numbers of a range, which constructors make lists of
 FLAGS = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.UNICODE | re.VERBOSE  # of patterns
 
 
@@ -377,7 +377,7 @@ def _data(x: Any, sink: Sink) -> Any:
             return {"dict": [[_data(key, sink), _data(value, sink)] for key, value in x.items()]}
         case slice():
             return {"slice": [_data(bound, sink) for bound in (x.start, x.stop, x.step)]}
-        case range() if len(x) <= LONGEST:
+        case range() if len(x) <= MAX_RANGE:
             return {"range": [_data(bound, sink) for bound in (x.start, x.stop, x.step)]}
         case np.ndarray() if x.dtype.name in STORED:
             return {"array": sink.constant(x)}
@@ -524,8 +524,8 @@ def _pattern(content: Any, source: Source) -> Any:
 
 def _range(content: Any, source: Source) -> range:
     numbers = range(*_list(content, source))
-    if len(numbers) > LONGEST:
-        raise refused(f"a range of {len(numbers)} numbers, of {LONGEST} at most")
+    if len(numbers) > MAX_RANGE:
+        raise refused(f"a range of {len(numbers)} numbers, of {MAX_RANGE} at most")
     return numbers
 
 

@@ -72,7 +72,7 @@ class Recorder:
         self._cleared = *self._counted, *read, self._results, self._offsets, self._ends
         self._counter: Iterator[int] = iter(())
         notes = self._counted, self._ends, self._offsets, self._feeds
-        self.few = Few(None, *notes, self._joint_column, self._results)
+        self.small_batch = Few(None, *notes, self._joint_column, self._results)
         # the functions that the program finds among its globals, by name; they append to the lists
         self.bindings: dict[str, Any] = {}
         for k, feeds in enumerate(model.feeds):

@@ -35,7 +35,7 @@ from foldbatch.types import (
     describe_value,
 )
 
-LONGEST = 1000  # n-grams
+MAX_NGRAM = 1000  # n-grams
 
 
 class Map(Block[ObjectType | TupleType | SequenceType | BroadcastType, Out_co]):
@@ -185,8 +185,8 @@ class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
     def __init__(self, n: int) -> None:
         if not is_int(n):
             raise BlockTypeError("NGrams", "an int as n", describe_value(n), "for example NGrams(2)")
-        if not 1 <= n <= LONGEST:  # else what a file of a stranger asks for would never end
-            raise BlockValueError("NGrams", f"1 to {LONGEST:,} as n", str(n), "for example NGrams(2)")
+        if not 1 <= n <= MAX_NGRAM:  # else what a file of a stranger asks for would never end
+            raise BlockValueError("NGrams", f"1 to {MAX_NGRAM:,} as n", str(n), "for example NGrams(2)")
         self.n = n
 
     def build(self, builder: Builder, value: Value) -> Value:

@@ -35,7 +35,7 @@ from foldbatch.trees.tree import Node, kids_of, node_of
 from foldbatch.types import describe_value
 
 FILENAME = "<foldbatch trace>"
-DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
+MAX_LEVELS = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
 NO_TREE = dict.fromkeys(printing.FIELDS)  # globals that belong to a tree, where there is none
 SPARE = 10_000  # calls within calls that are left to functions of the user
@@ -81,10 +81,10 @@ class Descent:
             newest = [*islice(calls, before // 10)]  # to look at all would take too long
             if cycle(newest[::-1], self.functions) is not None:
                 raise EndlessError
-        additional = min(before or SHALLOW, DEEPEST - before)
+        additional = min(before or SHALLOW, MAX_LEVELS - before)
         if additional <= 0:
             fix = "data must not contain itself; let every case of the recursion go on to a part of it"
-            raise BadDataError("data that ends", f"more than {DEEPEST} levels", fix)
+            raise BadDataError("data that ends", f"more than {MAX_LEVELS} levels", fix)
         self.levels = before + additional
         try:
             if not before:

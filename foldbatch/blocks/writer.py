@@ -14,10 +14,10 @@ from foldbatch.blocks.drafts import Object, Procedure, Region
 from foldbatch.blocks.tracing import Apply, Assign, Blame, Constant, Expression, Place, Read, Statement
 from foldbatch.errors import BlockValueError
 
-LONGEST = 60  # characters of a block's repr in an error
+MAX_REPR = 60  # characters of a block's repr in an error
 PRINTED = 12  # blocks printed at most: then the repr is longer than an error shows
 LOOPS = 20  # loops inside each other: the most that Python compiles
-DEEP = 50  # indentation from which choices become functions of their own: Python compiles 100 levels
+MAX_NESTING = 50  # indentation from which choices become functions of their own: Python compiles 100 levels
 
 
 class Writer:
@@ -148,7 +148,7 @@ class Writer:
     @property
     def deep(self) -> bool:
         """Whether bodies are so far inside each other that a choice should go on in a function of its own."""
-        return self._levels > DEEP
+        return self._levels > MAX_NESTING
 
 
 class _Printing(threading.local):
@@ -170,7 +170,7 @@ def shown(block: object) -> str:
         cut = _printing.remaining < 0
     finally:
         _printing.remaining = outer
-    return f"{type(block).__name__}(...)" if cut or len(text) > LONGEST else text
+    return f"{type(block).__name__}(...)" if cut or len(text) > MAX_REPR else text
 
 
 def exceeds_message() -> bool:

@@ -200,7 +200,7 @@ def test_an_error_deep_in_a_chain_is_found_and_told_in_short():
 
 
 def test_data_without_end_is_an_error(monkeypatch):
-    monkeypatch.setattr(tracer, "DEEPEST", 20_000)
+    monkeypatch.setattr(tracer, "MAX_LEVELS", 20_000)
     onward = fb.ForwardDeclaration(output_type="float32", name="onward")
     onward.resolve_to(fb.OneOf(bool, {True: fb.InputTransform(lambda x: [x]) >> onward(), False: ONE}))
     with pytest.raises(ExampleError, match="expected data that ends, found more than 20000 levels"):
