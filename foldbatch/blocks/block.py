@@ -51,7 +51,7 @@ BlockLike: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...] | Array 
 
 
 class OpenScope(Protocol):
-    """Where blocks are wired; see `foldbatch.blocks.composition`."""
+    """A scope in which blocks are wired; see `foldbatch.blocks.composition`."""
 
     def add(self, block: Any, sources: tuple[Any, ...]) -> Any:
         """Use a block, which reads sources; return its result as a wire."""
@@ -108,7 +108,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
         return ", ".join(parts)
 
     def written(self, value: Any) -> str:
-        """Return an argument as one would write it."""
+        """Return an argument as source text."""
         if value is ...:
             return "..."
         return function_name(value) if callable(value) and not isinstance(value, Block) else repr(value)
@@ -158,7 +158,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
     __array_ufunc__ = None
 
     def reads(self, *sources: Any) -> Any:
-        """Say, inside a composition's scope, what the block reads there; return its result as a wire.
+        """Connect the block to sources, inside a composition's scope; return its result as a wire.
 
         Args:
             sources: wires, blocks read once in this scope, what stands for a block, or tuples of
@@ -183,7 +183,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
             BlockTypeError: when the block is ill typed.
             ExampleError: when the example does not fit it.
         """
-        from foldbatch.program.compiling import evaluate  # noqa: PLC0415 - what runs blocks stands above them
+        from foldbatch.program.compiling import evaluate  # noqa: PLC0415 - running blocks is a floor above them
 
         return evaluate(self, example, backend)
 
@@ -215,7 +215,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
         load_parameters(self, path)
 
     def settings(self) -> dict[str, Any]:
-        """Return the arguments that the block was made with, by name; its class makes an equal one of them.
+        """Return the arguments that the block was made with, by name; its class makes an equal block of them.
 
         They are attributes of the arguments' names; blocks that keep them otherwise implement this.
         """
@@ -277,7 +277,7 @@ def infer(block: AnyBlock, builder: Builder) -> tuple[Value] | None:
     try:
         type_ = block.input_type
         return None if type_ is None else (build(block, builder, builder.specimen(type_)),)
-    except (UnknownTypeError, RecursionError):  # compiling tells what is wrong
+    except (UnknownTypeError, RecursionError):  # compiling raises the error
         return None
 
 
@@ -288,7 +288,7 @@ def check(block: AnyBlock) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """How errors name a part of a pipe: with what stands before it."""
+    """A part of a pipe and the part before it, as errors name them."""
 
     before: AnyBlock | None
     part: AnyBlock
@@ -338,7 +338,7 @@ class Pipe(Block[Any, Any]):
 
     @property
     def input_type(self) -> Type | None:
-        # what passes everything on reads what its successor reads
+        # a block that passes its input on reads the same type as its successor
         return next((b.input_type for b in self.blocks if not b.passes_on), None)
 
     def __repr__(self) -> str:
@@ -453,7 +453,7 @@ PLAIN = (bool, int, float, str)
 SIGNATURES: dict[type, inspect.Signature] = {}  # of constructors, which take long to find out
 
 
-# -- settings: what a thing was made with, found again under the names of its constructor's arguments
+# -- settings: constructor's arguments, kept as attributes of the same names
 
 
 def signature_of(cls: type) -> inspect.Signature:

@@ -82,7 +82,7 @@ class Builder(Writer):
 
     @classmethod
     def scratch(cls, root: object) -> Builder:
-        """Return a builder to infer types with, ready to build; nothing comes of its statements."""
+        """Return a builder to infer types with; its statements are thrown away."""
         builder = cls(root, inferring=True)
         builder._function = builder.declare(builder, "scratch", VOID, VOID)
         builder._regions = [Region()]
@@ -121,7 +121,7 @@ class Builder(Writer):
                 return self.receive(next(slots))
 
     def specimen(self, type_: Type) -> Value:
-        """Return a value of a type, made of new inputs, to build a block with whose result is inferred."""
+        """Return a value of a type, made of new inputs, from which a block's result can be inferred."""
         slots = (Terminal(self.fresh("x"), t, new_wires(t)) for t in run_time_terminals(type_))
         return self.unflatten(type_, slots)
 
@@ -139,7 +139,7 @@ class Builder(Writer):
         return value
 
     def note(self, value: Value, function: str = "", layer: str = "") -> None:
-        """Remember who made new tensors, and the parameters behind them, in the order of blocks.
+        """Note the block that made new tensors, and the parameters behind them, in the order of blocks.
 
         The order names parameters and cells, so it must not depend on what was compiled before; the numbers
         of interned nodes do.
@@ -157,14 +157,14 @@ class Builder(Writer):
                 stack += node.inputs[::-1]
 
     def read(self, source: Object, type_: TensorType, where: str, declared: str = "") -> Node:
-        """Return the tensor that an object is read as, whose data fit the narrower dtype `declared`, too."""
+        """Return an object read as a tensor, whose data must fit the narrower dtype `declared`, too."""
         node = input_node(type_, name=text(source.expression))
         self.region.feeds[node] = FeedReading(type_, where, declared, source)
         self.note(node)
         return node
 
     def element(self, sequence: Sequence, item: Expression) -> Value:
-        """Return one element of a sequence, given what holds it."""
+        """Return one element of a sequence, from the expression that holds it."""
         types = run_time_terminals(sequence.element)
         if len(types) == 1:
             slots = [Terminal(item, types[0], sequence.wires[0])]
@@ -369,14 +369,14 @@ class Builder(Writer):
         return self.collecting.setdefault(name, f"nodes{len(self.collecting)}")
 
     def calls(self, function: Procedure) -> None:
-        """Note that the present function calls another one: in every case, if no choice or loop is open."""
+        """Note that the present function calls a function: in every case, unless a choice or loop is open."""
         assert self._function is not None
         self._function.calls.append(function.name)
         if not self._levels:
             self._function.always.append(function.name)
 
     def beginning(self, name: str) -> str:
-        """Return the beginning of a declaration's paths: its name, with a number where another one has it."""
+        """Return the beginning of a declaration's paths: its name, numbered if another declaration has it."""
         root = numbered(name, self._roots, first=2) if name in self._roots else name
         self._roots.add(root)
         return root
@@ -440,14 +440,14 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class CellName:
-    """A name for a cell, and a longer one in case that others would have the first."""
+    """A name for a cell, and a longer one for the case that several cells would have the first."""
 
     short: str
     long: str
 
 
 def name_cell(origins: Iterable[Origin], path: PySequence[str]) -> CellName:
-    """Return the name of a cell whose tensors were made in this order; its path names one without any.
+    """Return the name of a cell from the origins of its tensors; without any, its path is the name.
 
     >>> pair = Origin(("tree", ".case(True)"), layer="pair")
     >>> name_cell([pair, Origin(("tree", ".case(True)", ".decode"), "attend")], ["tree"])
@@ -502,7 +502,7 @@ def tell_apart(names: PySequence[CellName]) -> list[str]:
 
 
 def numbered(name: str, taken: set[str], first: int) -> str:
-    """Return a name with the least number, from `first` on, that makes it unlike those taken; it is added.
+    """Return a name with the least number, from `first` on, that no name in `taken` has; it is added there.
 
     >>> numbered("tree", {"tree", "tree#2"}, 2)
     'tree#3'

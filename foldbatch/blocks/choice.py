@@ -320,7 +320,7 @@ class Reference(Block[Any, Any]):
         where = builder.where(self)
         if declaration.input_type == OBJECT:
             value = as_object(value)
-        if declaration.input_type == VOID:  # what reads nothing may be given anything
+        if declaration.input_type == VOID:  # a block that reads nothing accepts any input
             value = None
         if type_of(value) != declaration.input_type:
             fix = "declare the input_type that it is given"

@@ -39,7 +39,7 @@ class Wire:
         self.home = home
         self.block = block
         self.sources = sources
-        self.selects = selects  # an item that nobody reads is nothing forgotten
+        self.selects = selects  # items need no reader, other wires do
         self.line = line_of_caller()
 
     def __getitem__(self, key: Any) -> Wire:
@@ -140,7 +140,7 @@ class Composition(Block[Any, Any]):
     @contextmanager
     def scope(self) -> Iterator[Composition]:
         """Wire blocks; scopes of other compositions may be opened inside."""
-        for name in DERIVED:  # of what it was before
+        for name in DERIVED:  # these are of the composition before
             self.__dict__.pop(name, None)
         opened.scopes.append(self)
         try:
@@ -179,7 +179,7 @@ class Composition(Block[Any, Any]):
         raise BlockUseError(self.name, "sources that come before the output", "its own output", fix)
 
     def _source(self, source: Any) -> Any:
-        """Return a source as wires, blocks, or tuples of these, refusing what this scope may not read."""
+        """Return a source as wires, blocks, or tuples of these, refusing wires of other scopes."""
         match source:
             case Output() if source.home is self:
                 self.refuse_output()
@@ -195,7 +195,7 @@ class Composition(Block[Any, Any]):
     # -- putting wires in order
 
     def wire_of(self, source: Any) -> Any:
-        """Return the wires of a source: of a block, the one that stands for it in this scope."""
+        """Return the wires of a source; a block has one wire in this scope."""
         if isinstance(source, tuple):
             return tuple(map(self.wire_of, source))
         if isinstance(source, Wire):
@@ -270,7 +270,7 @@ class Composition(Block[Any, Any]):
         return {"name": self.name}
 
     def state(self) -> dict[str, Any]:
-        """Return the wires in order: what each reads, and where; wires are numbered, the input is 0."""
+        """Return the wires in order, each with its block and the numbers of its sources; the input is 0."""
         numbers = {wire: number for number, wire in enumerate([self._input, *self._wires])}
         wires = [(wire.block, _numbered(wire.sources, numbers), wire.selects) for wire in self._wires]
         output = self._output.wire

@@ -316,7 +316,7 @@ def _refuse_no_zero(part: Type, full: Type, where: str) -> None:
 
 
 def zeros(type_: Type, where: str = "Zeros") -> Value:
-    """Return the zero of a type; `where` says who asks, for errors.
+    """Return the zero of a type; `where` names the caller in errors.
 
     Raises:
         BlockTypeError: when it has none.

@@ -36,7 +36,7 @@ Making: TypeAlias = "tuple[Any, ...]"
 
 
 class Refused(Exception):  # noqa: N818 - is caught, and the program itself runs
-    """Something that is no matter of integers; `where` is the path of the block."""
+    """Raised for a program that cannot be code of integers; `where` is the path of the block."""
 
     where = ""
 
@@ -464,7 +464,7 @@ class WrittenCode:
 
     def __init__(self, functions: Sequence[Procedure], model: Model) -> None:
         self.functions, self.model = {function.name: function for function in functions}, model
-        self.writers: dict[Any, Writer] = {}  # by the name of a function, and what it is given
+        self.writers: dict[Any, Writer] = {}  # by the name of a function, and the contents of its arguments
         self.used: dict[int, Any] = {}  # functions of the user, by identity
         # tests that choose cases, by the number of children and by the node: a making, the table from its
         # data to cases (None tests whether they are None), and the case of all other data

@@ -1,7 +1,7 @@
-"""Interrupts: telling exceptions that no example is to blame for, such as those of signal handlers.
+"""Interrupts: recognising exceptions that no example has caused, such as those of signal handlers.
 
-A handler that raises, such as a timeout's, raises in the midst of whatever runs. Whoever catches errors there
-hands its exception on as it is.
+A handler that raises, such as that of a timeout, interrupts any code that runs. Code that catches errors of
+examples passes such an exception on as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLAIN = (str, int, float, bool, bytes, type(None), np.ndarray, Tree, TreeNode)
 
 
 def interrupted(error: BaseException) -> bool:
-    """Return whether an exception came out of a handler of signals, or says what the process lacks.
+    """Return whether an exception came out of a signal handler, or reports a missing resource of the process.
 
     A handler is given the frame that it interrupts.
     """
@@ -59,7 +59,7 @@ def is_accident(error: Exception, example: Any) -> bool:
 
 
 def _is_plain(example: Any) -> bool:
-    """Return whether an object holds nothing that changes when it is read, or that runs somebody's code."""
+    """Return whether an object is plain data: reading does not change it, and runs no code of the user."""
     waiting, seen = [example], set()
     while waiting:
         part = waiting.pop()

@@ -31,7 +31,7 @@ from foldbatch.static.graph import Node
 from foldbatch.trees import TreeNode
 from foldbatch.types import OBJECT, VOID, ObjectType, SequenceType, TupleType, Type, VoidType, describe_value
 
-UnreadItems: TypeAlias = Literal["error", "ignore"]  # what may become of items that no block reads
+UnreadItems: TypeAlias = Literal["error", "ignore"]  # items that no block reads are an error, or ignored
 FIX = "for example Record((Map(...), Identity())) >> Nth()"
 
 
@@ -359,11 +359,11 @@ class AllOf(Block[Any, TupleType]):
 
 
 def _reading(types: list[Type | None]) -> bool:
-    """Whether blocks read objects, all that read anything."""
+    """Whether all blocks that read anything read objects."""
     return OBJECT in types and all(type_ in (OBJECT, VOID) for type_ in types)
 
 
-# What is an order of items. Mappings are read by key, and classes of the user may count something else.
+# Classes whose items have an order. Mappings are read by key; `len` of a user's class may count other things.
 ORDERED = (TreeNode, list, tuple, np.ndarray, PySequence)
 
 

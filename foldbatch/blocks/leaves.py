@@ -48,7 +48,7 @@ def as_tensor_type(where: str, shape: tuple[int, ...], dtype: str) -> TensorType
 
 
 def _dtype_name(dtype: Any) -> str:
-    """Return NumPy's name for a dtype, or what was given as text where it is none.
+    """Return NumPy's name for a dtype; a value that is no dtype, as text.
 
     >>> _dtype_name(np.int8), _dtype_name("i2"), _dtype_name("number")
     ('int8', 'int16', 'number')
@@ -301,7 +301,7 @@ def _finder(numbering: dict[Any, int], expected: str, unlisted: int | None = Non
 
     Objects not in `numbering` have the number `unlisted`; without one, they are errors.
     """
-    numbers = {**numbering}  # which nobody changes
+    numbers = {**numbering}  # a copy, which no caller can change
 
     def find(x: Any) -> int:
         """Return the number of an object, or of the unlisted ones; raise BadDataError where there is none."""

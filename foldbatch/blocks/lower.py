@@ -112,13 +112,15 @@ class Lowered:
     functions: Sequence[Procedure]  # the functions of the program, the root's first
     model: Model
     policy: Policy
-    globals: dict[str, Any]  # what all runs have among their globals
+    globals: dict[str, Any]  # globals of all runs
     collections: Sequence[str]  # the variables that hold lists of collected values
     memos: Sequence[str]  # the variables that hold memos, which `foldbatch.blocks.drafts` explains
     max_calls: int
-    arithmetic: Arithmetic  # what finds levels
+    arithmetic: Arithmetic  # finds levels
     replacements: Replacements  # the parameters that the program has in the place of the block's
-    trees: TreeProgram | str = field(init=False)  # the same as compiled code, or what keeps it from that
+    trees: TreeProgram | str = field(
+        init=False
+    )  # the program as compiled code, or the reason why it cannot be
     text: ProgramText = field(init=False, repr=False)  # the program as text
     code: CodeType = field(init=False, repr=False)  # the same, compiled, with variables that are shared
     # globals of runs that have ended and the lists that they append to, for other runs
@@ -179,7 +181,7 @@ class Lowered:
         decide: Decide | None = None,
         at_once: AtOnce | None = None,
     ) -> list[Trace] | Any:
-        """The one place that chooses how examples are traced: trees at once, all else by the program."""
+        """Trace examples: trees at once by compiled code, all other examples by the program."""
         traced = self.arithmetic.traced
         if traced is not None and isinstance(self.trees, TreeProgram) and all(map(suits, examples)):
             with no_garbage():  # many traces are many objects
@@ -281,7 +283,7 @@ class Lowered:
         raise self._refused(examples[bad[0]], numbers[bad[0]], bad[1])  # its context is none of the above
 
     def _refused(self, example: Any, number: int, error: Exception) -> Exception:
-        """Return the error for an example that does not fit, or one that is no example's fault."""
+        """Return the error for an example that does not fit, or an error that no example caused."""
         if isinstance(error, TooManyCallsError):
             expected = f"at most {self.max_calls:,} calls"
             fix = "raise the option max_calls, or visit shared parts once: ForwardDeclaration(memo=True)"
@@ -306,7 +308,7 @@ class Lowered:
         `adapt` changes the globals of the run.
         """
         namespace, recorder = self._fresh(careful=True)
-        namespace[ITEMS] = items_of  # what was read before is read again
+        namespace[ITEMS] = items_of  # items read before are read again
         adapt(namespace)
         recorder.begin(namespace)
         with no_garbage():
@@ -357,7 +359,7 @@ def linked(
     arithmetic: Arithmetic = NUMPY,
     replacements: Replacements | None = None,
 ) -> Lowered:
-    """Return a block that has been built as it is ready to run; arguments are those of `lower`.
+    """Link a block that has been built; return it ready to trace. Arguments are those of `lower`.
 
     Raises:
         BlockTypeError: when only a run of it tells which cells there are.
@@ -378,7 +380,7 @@ def linked(
 
 
 def _of_trees(tracer: Lowered) -> TreeProgram | str:
-    """Return a tracing program as compiled code, or what keeps it from that: of a block, if there is one."""
+    """Return a tracing program as compiled code, or the reason why it cannot be, with the block if known."""
     if tracer.arithmetic.traced is None:
         return "this backend compiles no loops"
     cells = tuple(tracer.model.signatures)
@@ -394,7 +396,7 @@ class Built:
 
     functions: Sequence[Procedure]  # of the program, the root's first
     drafts: list[Draft]  # of the cells
-    type: Type  # what the block yields
+    type: Type  # of the block's result
     results: list[Flow]  # the wires of that
     parameters: list[Parameter]  # those that the cells read
     globals: dict[str, Any]  # `globals`, `collections`, `memos`: as of `Lowered`
@@ -476,7 +478,7 @@ def _computes(results: Sequence[Node], graph: CellGraph) -> bool:
 
 
 def _refuse_endless(functions: Sequence[Procedure]) -> None:
-    """Refuse declarations that refer to themselves whatever the example holds."""
+    """Refuse declarations that refer to themselves for any example."""
     edges = {f.name: f.always for f in functions}
     component = components([f.name for f in functions], edges)
     for function in functions:
@@ -560,7 +562,7 @@ class _Used:
         live, bodies = self.live, [self.used_statements(function, inner) for inner in statement.bodies]
         if isinstance(statement, Limit) or (isinstance(statement, Apply) and statement.target is None):
             local_facts = [fact for fact in self.names(function, statement.reads) if fact[1]]  # type: ignore[index]
-            if live.issuperset(local_facts):  # a check stays where what it looks at does
+            if live.issuperset(local_facts):  # a check stays as long as the variables that it reads
                 yield statement
             return
         draft = statement.draft if isinstance(statement, Call) else None

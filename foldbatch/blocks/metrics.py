@@ -177,7 +177,7 @@ class Collected(Block[Any, TupleType]):
 
     def build(self, builder: Builder, value: Value) -> Value:
         """Build the block; return its result, and the list of the values collected in it."""
-        builder.flush()  # what was collected before is not ours
+        builder.flush()  # values collected before belong to outer blocks
         mark, name = builder.fresh("mark"), builder.fresh("list")
         builder.assign(mark, Count(builder.collection(self.name)))
         result = build(self.block, builder, value)

@@ -74,14 +74,18 @@ LISTED: dict[str, str] = {
     "foldbatch.zoo.votes": "features_of",
     "foldbatch.zoo.words": "name_of normal reversed_words_of subwords words_of",
 }
-# what more arguments make another thing of: a class, another coding, an array that is written to
+# functions that additional arguments make dangerous: a class, another coding, an array that is written to
 ALONE = re.compile("builtins:(type|str|str.encode)|numpy:.*")
-WORDS = {"base", "default", "key", "ndigits", "reverse", "start"}  # arguments of the others that have names
-TRUSTED_MODULES = {
-    "foldbatch",
-    "numpy",
-    *sys.stdlib_module_names,
-}  # modules that nobody is asked to trust as a whole
+WORDS = {
+    "base",
+    "default",
+    "key",
+    "ndigits",
+    "reverse",
+    "start",
+}  # keyword arguments that all other functions may get
+# modules that errors do not propose to trust: they have functions that a file must not call
+LIBRARIES = {"foldbatch", "numpy", *sys.stdlib_module_names}
 MAX_SHOWN_PATH = 100  # characters of a path that an error shows
 
 
@@ -94,7 +98,7 @@ class Trust:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def covers(self, module: str, names: str) -> bool:
-        """Return whether what a module has under dotted names may be found."""
+        """Return whether a file may name this part of a module, given by dotted names."""
         if any(f"{module}.".startswith(f"{name}.") for name in self.modules):
             return True
         return any(f"{module}:{names}.".startswith(f"{path}.") for path in self.values)
@@ -104,7 +108,7 @@ NO_TRUST = Trust()
 
 
 def trust_in(entries: Iterable[Trusted]) -> Trust:
-    """Return the trust that callers state by names of modules, by import paths, or by the things themselves.
+    """Return the trust that callers state by names of modules, by import paths, or by modules and functions.
 
     Raises:
         UnknownNameError: when an entry is none of these.
@@ -179,7 +183,7 @@ def find(path: Any, trust: Trust = NO_TRUST) -> Any:
 
 
 def variable_of(path: Any, trust: Trust) -> Any:
-    """Return the variable of a module by import path, whatever it is; errors are those of `find`.
+    """Return the variable of a module by import path; errors are those of `find`.
 
     >>> variable_of("math:tau", trust_in(["math"])) > 6
     True
@@ -195,7 +199,7 @@ def variable_of(path: Any, trust: Trust) -> Any:
 
 
 def _trusted(path: str, trust: Trust) -> tuple[str, str]:
-    """Return how errors call a path that the caller trusts, and its module; refuse any other."""
+    """Return a trusted path as errors show it, and its module; refuse any other path."""
     module, _, names = path.partition(":")
     shown = path if path.isprintable() and len(path) <= MAX_SHOWN_PATH else "a function"
     if not trust.covers(module, names) or not _is_plain(module, names):
@@ -235,7 +239,7 @@ def method_of(owner: Any, name: Any, trust: Trust = NO_TRUST) -> Any:
 
 
 def takes(function: Any, words: Iterable[str]) -> bool:
-    """Return whether a file may give a function arguments of these names besides those that blocks give it.
+    """Return whether a file may give a function arguments of these names, besides those of blocks.
 
     >>> takes(int, ["base"]), takes(sorted, ["key"]), takes(type, []), takes(len, ["file"])
     (True, True, False, False)
@@ -247,9 +251,9 @@ def takes(function: Any, words: Iterable[str]) -> bool:
 
 
 def _way_to(module: str) -> str:
-    """Return how a function of a module that is not trusted could be used all the same."""
+    """Return the fix for a function of a module that is not trusted."""
     root = module.partition(".")[0]
-    if root in TRUSTED_MODULES or not _is_plain(module, "x"):
+    if root in LIBRARIES or not _is_plain(module, "x"):
         return "write a function of your own that calls it, and trust that"
     return f'pass trust=("{root}",), or --trust {root}, if you know where the file comes from'
 
@@ -281,7 +285,7 @@ def _defined(module: ModuleType | None, home: str, names: str) -> Any:
 
 
 def called(module: str) -> str:
-    """Return the name of a module in paths: of the script that runs, that by which others would import it."""
+    """Return the name of a module in paths; of the running script, the name that imports would use."""
     return _name_of_main() if module == "__main__" else module
 
 
@@ -289,7 +293,7 @@ def _name_of_main() -> str:
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     name = spec.name if spec is not None else Path(file).stem if file else ""
-    return name if name and name.partition(".")[0] not in TRUSTED_MODULES else "__main__"
+    return name if name and name.partition(".")[0] not in LIBRARIES else "__main__"
 
 
 @cache

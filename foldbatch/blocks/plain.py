@@ -1,4 +1,4 @@
-"""Blocks as plain data, and back: what JSON and arrays hold, written of any block, read without running code.
+"""Blocks as plain data, and back: JSON and arrays, written of any block and read without running code.
 
 A block is the class it is of, the settings it was made with, and what it was given later: the wires of a
 composition, the parameters of a layer. It is made again by its constructor, which checks the settings. What
@@ -60,8 +60,8 @@ class PlainObject(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     """A block, or another object that may stand in several places, as a parameter or a vocabulary."""
 
     kind: str  # its class: a name of `KINDS`, or an import path
-    settings: dict[str, Any] = {}  # what it is made with, by name, as data
-    state: dict[str, Any] = {}  # what it is given then
+    settings: dict[str, Any] = {}  # arguments of its constructor, by name, as data
+    state: dict[str, Any] = {}  # for `load_state`, by name, as data
 
 
 class Plain(msgspec.Struct, forbid_unknown_fields=True):
@@ -94,7 +94,7 @@ def to_plain(
 def from_plain(
     plain: Plain, arrays: dict[str, Array], trust: Trust = NO_TRUST
 ) -> tuple[AnyBlock, dict[str, Parameter]]:
-    """Return the block that plain data stand for, and by name its parameters whose numbers are in the arrays.
+    """Return the block that plain data stand for, and its parameters whose numbers are in the arrays.
 
     Raises:
         ModelError: when the data are those of no block, or a function or class of theirs is not found.
@@ -114,7 +114,7 @@ def from_plain(
 
 
 class Sink:
-    """Takes what data refer to: arrays, equal ones once, and what cannot be written."""
+    """Collects the arrays that data refer to, equal ones once, and the parts that cannot be written."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self.taken = {*taken}  # names that no array may have
@@ -147,7 +147,7 @@ class Source:
     """The arrays, the trusted names and the objects that data refer to."""
 
     arrays: dict[str, Array]
-    trust: Trust  # what the data may name besides what is listed
+    trust: Trust  # functions and classes that data may name besides the list
     objects: list[Any] = field(default_factory=list)  # the objects that data refer to by number
 
     def object_of(self, number: Any) -> Any:
@@ -281,7 +281,7 @@ class _BlockReader(Source):
 
 
 def _check_names(obj: Any) -> None:
-    """Refuse what the constructors of parameters and their owners leave to their callers."""
+    """Refuse settings of wrong types that the constructors of parameters and owners do not check."""
     match obj:
         case Owner():
             kinds: list[tuple[Any, Any]] = [(obj.name, str), (obj.given, bool)]
@@ -334,7 +334,7 @@ MAX_RANGE = 10**6  # numbers of a range, which constructors make lists of
 FLAGS = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.UNICODE | re.VERBOSE  # of patterns
 
 
-# -- values as plain data: what JSON lacks is a dict of one key, which names the kind, ``{"tuple": [1, 2]}``.
+# -- values as plain data: a kind that JSON lacks is a dict of one key, its name, ``{"tuple": [1, 2]}``.
 # Reading calls no function of the user, and finds only those that `paths` lists or the reader trusts.
 
 
@@ -347,7 +347,7 @@ def refused(actual: str) -> ModelError:
 
 
 def to_data(x: Any, sink: Sink) -> Any:
-    """Return a value as data; `sink` is told where that is not possible."""
+    """Return a value as data; `sink` notes parts for which that is not possible."""
     try:
         return _data(x, sink)
     except RecursionError:

@@ -90,7 +90,7 @@ class ProgramText:
     """A program as text."""
 
     source: str  # the text
-    blames: Mapping[int, Blame]  # by the number of a line, what an error there is told of
+    blames: Mapping[int, Blame]  # by the number of a line, the parts of an error there
 
 
 def text(expression: Expression) -> str:
@@ -137,7 +137,7 @@ def by_number(functions: Sequence[Procedure]) -> tuple[str, str, list[Constant]]
 
 
 def changes(functions: Sequence[Procedure]) -> bool:
-    """Return whether functions of the user make data: one may write to an array that it returned before."""
+    """Return whether functions of the user make data: they may write to an array returned before."""
     statements = [s for function in functions for s in statements_of(function.body)]
     reads = chain.from_iterable(s.reads for s in statements if not isinstance(s, Branch))
     read = {name for expression in reads for name in names_of(expression)}
@@ -274,7 +274,7 @@ class _Printer:
         yield from self.body(cases[1], depth + 1)
 
     def lines(self, statement: Statement) -> Iterator[tuple[str, Blame]]:
-        """Yield the lines of a statement that has no others under it."""
+        """Yield the lines of a statement without bodies."""
         blame = statement.blame
         match statement:
             case Assign(_, into, value):
@@ -338,7 +338,7 @@ class _Printer:
     # -- expressions
 
     def text(self, expression: Expression) -> str:
-        """Return an expression; numbers are made nodes."""
+        """Return an expression as text; numbers of nodes become nodes."""
         match expression:
             case str(name) if name in self.numbers:
                 return f"node({self.names(name)})"
@@ -424,7 +424,7 @@ class _Printer:
             return arity
         self.tabled.append(function)
         looked_up = f"{TABLE}{function.name}[{arity}]"
-        if type(function.value) is not FunctionType:  # nobody can change it
+        if type(function.value) is not FunctionType:  # its code cannot change
             return looked_up
         return f"({looked_up} if {function.name}.__code__ is {CODE}{function.name} else {call})"
 

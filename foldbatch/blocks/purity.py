@@ -9,7 +9,7 @@ visit. Python cannot say so of a function in general. So there is a short list o
 - functions of one argument whose whole code reads fields and items of it by constants, and compares.
 
 What such code reads is a node of a tree or an immutable value, which run no code of the user. A function is
-looked at whenever it is used, for somebody may have given it other code.
+looked at whenever it is used, as its code may have been replaced.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ FIELDS = ("label", "token", "is_leaf", "size")  # of nodes
 # they make atoms of atoms
 TYPES = (str, int, float, bool, str.lower, str.upper, str.casefold, str.strip)
 LOOKUPS = (Vocabulary.__getitem__, Vocabulary.__contains__)
-LEAF = "is_leaf"  # that is told by how many children there are
+LEAF = "is_leaf"  # follows from the number of children
 
 Marked = TypeVar("Marked", bound=Callable[..., Any])
 _marked: WeakKeyDictionary[FunctionType, CodeType] = WeakKeyDictionary()
 
 
 def pure(function: Marked) -> Marked:
-    """Mark a Python function as pure: of equal values it makes equal, immutable ones, and changes nothing.
+    """Mark a Python function as pure: equal arguments give equal, immutable results, and it changes nothing.
 
     It may then be called once for many visits (``docs/batching.md``). The mark holds for the code that the
     function has now.
@@ -64,12 +64,12 @@ def pure(function: Marked) -> Marked:
 class Reads:
     """The parts of its argument that a pure function reads."""
 
-    arity: bool = False  # of a node, nothing but how many children there are
-    fixed: bool = False  # whether nobody can give the function another meaning
+    arity: bool = False  # only the number of a node's children
+    fixed: bool = False  # whether the function can never get another meaning
 
 
 def is_constant(value: Any) -> bool:
-    """Return whether nobody can change an object: it is of `ATOMS`, or a tuple or frozenset of such."""
+    """Return whether an object can never change: it is of `ATOMS`, or a tuple or frozenset of such."""
     if type(value) in (tuple, frozenset):
         return all(map(is_constant, value))
     return type(value) in ATOMS
@@ -123,19 +123,19 @@ def direct(function: Any) -> Any:
 
 
 def is_fixed(function: Any) -> bool:
-    """Return whether a function is pure, and nobody can give it another meaning."""
+    """Return whether a function is pure, and its meaning can never change."""
     reads = reads_of(function)
     return isinstance(reads, Reads) and reads.fixed
 
 
 def reads_arity(function: Any) -> bool:
-    """Return whether a function is pure, and reads nothing but how many children a node has."""
+    """Return whether a function is pure, and reads only the number of a node's children."""
     reads = reads_of(function)
     return isinstance(reads, Reads) and reads.arity
 
 
 def reads_children(function: Any) -> bool:
-    """Return whether a function does nothing but return the children of a node.
+    """Return whether a function only returns the children of a node.
 
     >>> reads_children(lambda t: t.children), reads_children(list), reads_children(lambda t: t.children[0])
     (True, True, False)
@@ -149,7 +149,7 @@ def reads_children(function: Any) -> bool:
 
 @lru_cache(1000)
 def _is_of_children(code: CodeType) -> bool:
-    """Whether code does nothing but return its argument's children."""
+    """Whether code only returns its argument's children."""
     if not _has_one_argument(code):
         return False
     steps = [
@@ -162,7 +162,7 @@ def _is_of_children(code: CodeType) -> bool:
 
 @lru_cache(100)
 def of_arity(arity: int) -> Tree:
-    """Return a tree whose root has so many children."""
+    """Return a tree whose root has a number of children."""
     return Tree([arity] * arity + [-1])
 
 
@@ -182,7 +182,7 @@ NO_EFFECT = {"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL"}
 LOADS = {"LOAD_FAST", "LOAD_FAST_BORROW"}
 CONSTANTS = {"LOAD_CONST", "LOAD_SMALL_INT"}
 SINGLE = (bool, type(None))
-# what stands on the stack, or a tuple of a constant; children may only be asked whether there are any
+# kinds of values on the stack, besides tuples of a constant; children may only be tested for being there
 ARGUMENT, VALUE, CHILDREN = "argument", "value", "children"
 
 
@@ -196,7 +196,7 @@ def _reads_of_code(code: CodeType) -> Reads | str:
     """Follow code that has no jumps, and so is run from its beginning to its end."""
     if not _has_one_argument(code):
         return "has more than one argument, or other variables"
-    arity, stack = True, list[Any]()  # whether nothing else is read of the argument
+    arity, stack = True, list[Any]()  # whether only the number of children is read
     for instruction in dis.get_instructions(code):
         name, value = instruction.opname, instruction.argval
         if name in NO_EFFECT:
@@ -227,7 +227,7 @@ def _reads_of_code(code: CodeType) -> Reads | str:
             stack.append(VALUE)
         elif name in ("COMPARE_OP", "CONTAINS_OP", "IS_OP"):
             operands = [stack.pop(), stack.pop()]
-            # equal values may be told apart by it, but for those that there is one of
+            # it may tell equal values apart, except for values of which there is one object
             if name == "IS_OP" and not any(type(x) is tuple and type(x[0]) in SINGLE for x in operands):
                 return "compares by 'is'"
             arity &= ARGUMENT not in operands

@@ -51,7 +51,7 @@ class Recorder:
     ) -> None:
         self.model, self._form = model, model.form
         self._collections, self._memos = collections, memos
-        # what the globals that belong to an example are between runs
+        # the values, between runs, of the globals that belong to an example
         self.idle_globals = dict.fromkeys(("call", *collections, *memos))
         self._bounds = bounds
         width = max([1, *(len(cell.outputs) for cell in model.signatures)])
@@ -86,7 +86,7 @@ class Recorder:
                 self.bindings[f"feed{k}_{i}"] = check if careful else items.append
 
     def begin(self, namespace: dict[str, Any]) -> None:
-        """Begin an example: put what is its own among the globals of the program."""
+        """Begin an example: set its counter, collections and memos among the globals of the program."""
         self._counter = counter = chain(self._numbers, _too_many())
         namespace["call"] = counter.__next__
         for name in self._collections:
@@ -95,11 +95,13 @@ class Recorder:
             namespace[name] = {}
 
     def end(self, result: Any) -> None:
+        """End an example: note its result and how many calls and values it has made."""
         self._offsets.append(self._offsets[-1] + next(self._counter))
         self._results.append(result)
         self._ends.append([*map(floordiv, map(len, self._counted), self._divisors)])
 
     def clear(self) -> None:
+        """Forget all notes, to begin with the first example again."""
         for noted in self._cleared:
             noted.clear()
         self._offsets.append(0)
@@ -111,7 +113,7 @@ class Recorder:
 
     @property
     def full(self) -> bool:
-        """Whether so much is noted that a record should be made of it."""
+        """Whether so many values are noted that a record should be made of them."""
         return self._offsets[-1] > FULL_RECORD
 
     @property

@@ -185,7 +185,7 @@ class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
     def __init__(self, n: int) -> None:
         if not is_int(n):
             raise BlockTypeError("NGrams", "an int as n", describe_value(n), "for example NGrams(2)")
-        if not 1 <= n <= MAX_NGRAM:  # else what a file of a stranger asks for would never end
+        if not 1 <= n <= MAX_NGRAM:  # else a file from elsewhere could ask for endless work
             raise BlockValueError("NGrams", f"1 to {MAX_NGRAM:,} as n", str(n), "for example NGrams(2)")
         self.n = n
 

@@ -45,7 +45,7 @@ Walking: TypeAlias = "Callable[[Any, Callable[[dict[str, Any]], None]], None]"
 
 
 def depth_left() -> int:
-    """Return how deep plain functions may call each other; half of the stack is left to the user's."""
+    """Return how deep the program's functions may recurse; half of the stack is left to the user's."""
     frame: FrameType | None = sys._getframe()
     used = 0
     while frame is not None:
@@ -63,14 +63,14 @@ class EndlessError(BadDataError):
 
 @dataclass(slots=True)
 class Descent:
-    """Goes on where functions of a program may call each other no deeper."""
+    """Continues a recursion that has reached the depth allowed so far, in a thread with a larger stack."""
 
     functions: Sequence[Procedure]  # those of the program
     namespace: dict[str, Any]  # their globals
     levels: int = 0  # how deep they may call each other so far; 0 where they run in no thread for that yet
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function that may go deeper.
+        """Call a function of the program with a larger limit of depth.
 
         Raises:
             BadDataError: where the data contains itself, or is deeper than any.
@@ -100,7 +100,7 @@ Frame: TypeAlias = "tuple[str, int, Mapping[str, Any]]"
 
 
 def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None:
-    """Return the place of the first call whose objects an earlier call of its function has too.
+    """Return the place of the first call with the same objects as an earlier call of its function.
 
     What a function does depends on the objects that it is given, and never on tensors. So such a call never
     ends, unless an object is an iterator, which changes as it is read.
@@ -219,7 +219,7 @@ def _brief(error: Exception) -> str:
 # -- by number: on trees, the number of a node stands in the place of the node. To make a node, and to ask
 # it for a field, takes a call each; lists of the tree's fields take none. A function of the user gets a node,
 # made when it is called. One that reads nothing but how many children a node has is called once for each such
-# number, as long as nobody gives it other code, which is looked at at every visit.
+# number, as long as its code is the same, which is checked at every visit.
 
 
 class Numbered(NamedTuple):
@@ -227,11 +227,11 @@ class Numbered(NamedTuple):
 
     code: CodeType  # its compiled functions
     root: str  # the name of the first one
-    globals: dict[str, Any]  # what they look up by the number of children, and the code that it holds for
+    globals: dict[str, Any]  # tables by the number of children, and the code for which they hold
 
 
 def suits(example: Any) -> bool:
-    """Return whether an example is a tree, or a node of one, and no object of a class of the user."""
+    """Return whether an example is a tree or a node of one, and not of a user's subclass."""
     return type(example) in (Tree, Node) and type(example.tree) is Tree
 
 
@@ -243,7 +243,7 @@ def fields_of(example: TreeNode) -> dict[str, Any]:
 
 
 def numbered(functions: Sequence[Procedure]) -> Numbered | None:
-    """Return the program on trees, given its functions; None where it would gain nothing."""
+    """Return the program on trees by number, or None where it would gain nothing."""
     text, root, tabled = printing.by_number(functions)
     if not text:
         return None

@@ -147,7 +147,7 @@ class Writer:
 
     @property
     def deep(self) -> bool:
-        """Whether bodies are so far inside each other that a choice should go on in a function of its own."""
+        """Whether bodies are nested so deeply that a choice should become a function of its own."""
         return self._levels > MAX_NESTING
 
 

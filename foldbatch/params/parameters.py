@@ -351,7 +351,7 @@ class Parameter(Closed, Stored):
 
 
 class Remote:
-    """An array in the memory of a device, and what is done there with gradients."""
+    """An array in the memory of a device, with the operations on gradients there."""
 
     __slots__ = ()
 
@@ -364,11 +364,11 @@ class Remote:
         raise NotImplementedError
 
     def first_not_finite(self, arrays: Sequence[Any]) -> Callable[[], int | None]:
-        """Look now for the first array that holds a NaN or an infinity; return what waits for its number."""
+        """Find the first array with a NaN or an infinity; the returned function waits for its number."""
         raise NotImplementedError
 
     def clipped(self, gradients: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
-        """Do what `foldbatch.train.clip_by_global_norm` does; the norm is pending."""
+        """Clip gradients as `foldbatch.train.clip_by_global_norm` does; the norm is pending."""
         raise NotImplementedError
 
 
@@ -400,7 +400,7 @@ class SparseRows(NDArrayOperatorsMixin):
         return np.array(self.dense(), dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        """Compute with the whole table; what is written in place, as by ``*=``, becomes an array."""
+        """Compute with the whole table; an update in place, as by ``*=``, makes an array of it."""
         options |= {} if out is None or isinstance(out[0], SparseRows) else {"out": out}
         return getattr(ufunc, method)(*map(dense, inputs), **options)
 
@@ -429,8 +429,8 @@ class Rule(NamedTuple):
     # differences, products, quotients and ``sqrt(x)`` of ``p``, ``g`` (the gradient), moments, numbers and
     # names that lines above assign. No name is ``i`` or ``n``, or ends in an underscore.
     lines: tuple[str, ...]
-    moments: tuple[str, ...]  # the names of what is kept for each number from step to step
-    numbers: tuple[str, ...]  # the names of what is alike for the whole parameter
+    moments: tuple[str, ...]  # names of the numbers kept for each number of a parameter from step to step
+    numbers: tuple[str, ...]  # names of the numbers that are equal for all of a parameter
 
     @property
     def locals(self) -> tuple[str, ...]:
@@ -448,7 +448,7 @@ class Change(NamedTuple):
     # places
     moments: list[Any]
     gradient: Any  # an array or `SparseRows`, which fits
-    factor: float  # what the gradient is multiplied by first
+    factor: float  # multiplies the gradient first
     rule: Rule  # the formula
     numbers: tuple[float, ...]
     by_rows: bool  # whether a sparse gradient leaves the other rows as they are
@@ -481,7 +481,7 @@ class RemoteUpdates:
     """Optimizers' steps on parameters in the memory of a device."""
 
     def full(self, parameter: Parameter, number: float) -> Any:
-        """Return an array of the device, like a parameter, of one number."""
+        """Return an array on the device, shaped like a parameter, filled with one number."""
         raise NotImplementedError
 
     def apply(self, changes: Sequence[Change], undo: Callable[[], None]) -> None:
@@ -498,7 +498,7 @@ class RemoteUpdates:
         raise NotImplementedError
 
     def look(self) -> None:
-        """Wait, and raise the error of the first bad update, if there is one since somebody looked."""
+        """Wait, and raise the error of the first bad update since the last look, if any."""
         raise NotImplementedError
 
 
@@ -521,7 +521,7 @@ class ParameterStore(Closed, MutableMapping[str, Array]):
         self.updates = updates
 
     def admit(self, parameters: Iterable[Parameter]) -> None:
-        """Add parameters of a model that has grown; those that are there keep their names."""
+        """Add parameters of a model that has grown; those in the store keep their names."""
         self.parameters |= name_parameters(parameters, self.parameters)
         self.numbered = numbered_names(self.parameters)
 

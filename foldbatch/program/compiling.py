@@ -53,11 +53,11 @@ OPTIONS: Mapping[str, Any] = {
     "max_calls": MAX_CALLS,
     "precision": "fp32",
 }
-LOADED = (*OPTIONS, "seed", "threads", "launch", "debug")  # what `load` takes
+LOADED = (*OPTIONS, "seed", "threads", "launch", "debug")  # options of `load`
 
 
 class CompileOptions(TypedDict, total=False):
-    """Options of `compile` that few programs set; it says what they mean."""
+    """Options of `compile` that few programs set; their meanings stand there."""
 
     policy: Literal["auto", "by_component", "by_agenda", "by_depth"]
     layout: Literal["consumer", "producer"]
@@ -160,7 +160,7 @@ def compiled(
     options: CompileOptions | None = None,
     **settings: Any,
 ) -> Program:
-    """Do what `compile` does; `checks_seed` is whether to warn of a seed that parameters ignore."""
+    """Compile as `compile` does; with `checks_seed`, warn of a seed that parameters ignore."""
     chosen = _options_in(options)
     _refuse_unknown("compile options", chosen, tuple(OPTIONS))
     learnt = Learnt(replacements=Replacements(fresh=truth("fresh", fresh)))
@@ -294,7 +294,7 @@ def load(
 
 
 def _precision(precision: str, backend: str) -> str:
-    """Return the precision of the file where a backend has it, and the common one elsewhere."""
+    """Return the file's precision where a backend has it, else that of all backends."""
     try:
         check_precision(precision, choose_engine(backend))
     except BackendError:
@@ -305,7 +305,7 @@ def _precision(precision: str, backend: str) -> str:
 def _lowered(
     where: str, block: Any, backend: str, options: dict[str, Any], learnt: Learnt | None
 ) -> tuple[Tracer, Options]:
-    """Lower a block or a walk of a file; what cannot be lowered is an error of the file."""
+    """Lower a block or a walk of a file; errors become errors of the file."""
     try:
         program_options = {name: options.pop(name) for name in [*options] if name not in OPTIONS}
         return _prepare(block, backend, options, **{"threads": None, **program_options}, learnt=learnt)

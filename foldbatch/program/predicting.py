@@ -17,13 +17,13 @@ from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 
 PREDICTED_AT_ONCE = 256  # examples
-ClassLabel = str | int | bool  # what data may give as the label of a class
-TASKS = ("nodes", "root", "class", "number", None)  # of the last, examples are what a structure is
+ClassLabel = str | int | bool  # labels of classes in data
+TASKS = ("nodes", "root", "class", "number", None)  # None: a structure is an example as it is
 SMALLEST = np.finfo(np.float64).tiny
 
 
 def unlabelled(structure: Any, kind: str | None) -> Any:
-    """Return the example of a structure whose label is to be told."""
+    """Return the example of a structure, without its labels."""
     if kind not in ("nodes", "root"):
         return (structure, None) if kind else structure
     if isinstance(structure, TreeNode):
@@ -36,7 +36,7 @@ def unlabelled(structure: Any, kind: str | None) -> Any:
 
 
 class Predicting(Protocol):
-    """A program, as far as predictions need one."""
+    """A program, as far as predictions use it."""
 
     def run(self, examples: Iterable[Any], *, losses: bool = False, metrics: bool = False) -> Results:
         """Return one result per example; see `foldbatch.Program.run`."""
@@ -167,7 +167,7 @@ def prediction(shares: NDArray[Any], classes: Sequence[ClassLabel]) -> dict[str,
 
 
 def with_text_keys(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a prediction for JSON, whose keys are texts: classes that are none are spelled as JSON does.
+    """Return a prediction for JSON, whose keys are texts: other classes are spelled as JSON spells them.
 
     >>> with_text_keys({"label": False, "probabilities": {False: 0.75, True: 0.25}})
     {'label': False, 'probabilities': {'false': 0.75, 'true': 0.25}}

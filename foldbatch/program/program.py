@@ -181,7 +181,7 @@ class Program(Closed, Printed):
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what decides whether another program can run what this one prepared or planned."""
+        """A digest that is equal in programs which can run each other's prepared or planned examples."""
         return self._ready.fingerprint
 
     if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
@@ -279,7 +279,7 @@ class Program(Closed, Printed):
         return ready, traces
 
     def warm(self, examples: Iterable[Any], batch_size: int = 64, batches: int = 32) -> Captures | None:
-        """Learn ahead from examples what the first batches would else teach, each at the cost of a pause.
+        """Learn cells, parameters and batch sizes from examples ahead, so that first batches need not pause.
 
         Of a plain function: its cells, wires and parameters; a program of blocks knows all of them. On a GPU:
         how large batches are. One that fits into a graph that was captured before, a sequence of kernels with
@@ -605,7 +605,7 @@ class Program(Closed, Printed):
         return replace(report, program=source, captures=captures(self.engine), remarks=remarks)
 
     def kernels(self, name: str = "", *, whole: bool = False) -> str:
-        """Return generated source: the tracing program, and what the engine made of every cell.
+        """Return generated source: the tracing program, and the engine's kernels of every cell.
 
         Of more than a few cells it is a list of cells, a line each.
 
@@ -630,7 +630,7 @@ class Program(Closed, Printed):
     def profile(
         self, examples: Iterable[Any] | Planned, *, steps: int = 3, training: bool = True
     ) -> Timeline:
-        """Return a timeline of one batch that is run several times: what ran when, for how long.
+        """Return a timeline of one batch that is run several times: the start and duration of each part.
 
         Each step plans the batch anew: it traces the examples (trees are remembered), merges the traces,
         makes the schedule and readies the engine's table. Then it runs forward and, while training, backward.

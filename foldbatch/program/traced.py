@@ -34,7 +34,7 @@ ATOMS = (str, bytes, int, float, np.generic, type(None))
 
 @dataclass(frozen=True, slots=True, repr=False, weakref_slot=True)
 class Prepared:
-    """An example traced ahead by `Program.prepare`; give it to the same program in its stead.
+    """An example traced ahead by `Program.prepare`; the same program takes it in the example's place.
 
     Pickled, it can be given to a program of the same block and policy in another process.
     """
@@ -87,7 +87,7 @@ class Traces:
         fresh: dict[int, Trace] | None = None,
         at_once: AtOnce | None = None,
     ) -> list[Trace] | tuple[SubBatch, ...] | Any:
-        """Return the traces of examples, or a plan of the batch where one is at hand, or their results."""
+        """Return the traces of examples, or a kept plan of the batch, or their results."""
         if isinstance(examples, Planned):
             return _owned(examples, owner).parts
         traces = self.all(examples, owner, trace_all, fresh, at_once)
@@ -110,7 +110,7 @@ class Traces:
         fresh: dict[int, Trace] | None = None,
         at_once: AtOnce | None = None,
     ) -> list[Trace] | Any:
-        """Return the traces of examples; `trace_all` traces new ones, or `at_once` runs them if all are new."""
+        """Return the traces of examples; `trace_all` traces new ones; `at_once` runs them if all are."""
         if isinstance(examples, Planned):
             return _owned(examples, owner).traces
         examples = listed(examples)
@@ -157,7 +157,7 @@ class Traces:
         return entry
 
     def _planned(self, key: int, entry: _TracedExample) -> tuple[SubBatch, ...] | None:
-        """Return the plan of a batch of one example; None where there is none, and no room for it."""
+        """Return the plan of a batch of one example; None if there is no room to keep one."""
         if entry.parts is None and entry.nbytes <= self._free_bytes:
             parts = self._plan([entry.trace])
             self._keep(key, entry, parts)
@@ -268,7 +268,7 @@ def holds_objects(model: Model, trace: Trace) -> bool:
 
 
 def same_trace(a: Trace, b: Trace) -> bool:
-    """Whether two traces for one model are of the same calls, data, labels and result."""
+    """Whether two traces for one model have the same calls, data, labels and result."""
     if a.form != b.form or not np.array_equal(pack(a), pack(b)):
         return False
     arrays = zip(chain.from_iterable(loose_of(a)), chain.from_iterable(loose_of(b)), strict=True)

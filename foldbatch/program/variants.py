@@ -171,7 +171,7 @@ def _array(name: str, value: Any) -> Any:
 
 
 def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: int) -> Captures | None:
-    """Let an engine learn from random batches of traces; return what it knows, or None."""
+    """Let an engine learn from random batches of traces; return its captures, or None."""
     engine = runner.engine
     launchers = {training: engine.launcher(training=training) for training in (True, False)}
     learners = {training: launcher for training, launcher in launchers.items() if launcher is not None}

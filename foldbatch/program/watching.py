@@ -46,7 +46,7 @@ class _Host:
 
 
 def profiled(runner: Runner, trace: Callable[[], list[Trace]], steps: int, *, training: bool) -> Timeline:
-    """Return the timeline of a batch that runs so many times; `Program.profile` says what is in it."""
+    """Return the timeline of a batch that runs several times; `Program.profile` explains it."""
     memories: list[Any] = []
     host = _Host()
     launcher = runner.engine.launcher(training=training)

@@ -109,7 +109,7 @@ class Layer(TensorBlock[In_contra, Out_co]):
 
 
 def positive(size: Any, where: str) -> int:
-    """Return a size, refusing what is no positive int."""
+    """Return a size, refusing a value that is no positive int."""
     if not is_int(size) or size < 1:
         raise BlockValueError(where, "a positive int as size", describe_value(size), "for example 150")
     return int(size)

@@ -56,7 +56,7 @@ def lstm_state(layer: AnyLayer, state: Any, size: int) -> State:
 
 
 def lstm_output(u: Node, i: Node, o: Node, remembered: Node | None) -> State:
-    """Return an LSTM's state from its gates and what the states before contribute to its memory."""
+    """Return an LSTM's state from its gates and the contribution of earlier states to its memory."""
     c = i * u if remembered is None else i * u + remembered
     return o * ops.tanh(c), c
 
@@ -219,7 +219,7 @@ class GRUCell(_Sized[TupleType, TupleType]):
 
 
 def leaf_input(layer: AnyLayer, x: Any) -> Node:
-    """Return the x of a node without children, which needs one."""
+    """Return the input x of a node without children, refusing None."""
     if x is None:
         raise GraphError(repr(layer), "an input x or children", "neither", "give a leaf an x")
     return flat(layer, x, "input x")
@@ -257,7 +257,7 @@ def is_sequence(layer: AnyLayer, x: Any, state: Node | State) -> bool:
 
 
 def over_children(parts: list[Node], *, sequence: bool) -> Node:
-    """Sum what children contribute: all elements of a sequence, or the items of a tuple."""
+    """Sum the contributions of children: all elements of a sequence, or the items of a tuple."""
     if sequence:
         return ops.segment_sum(parts[0])
     return ops.add(*parts) if len(parts) > 1 else parts[0]

@@ -579,7 +579,7 @@ def segment_log_softmax(x: TensorLike) -> Node:
 
 @public
 def random(shape: int | Sequence[int], dtype: str = "float32") -> Node:
-    """Return uniform numbers in [0, 1) of a shape, other ones for each call of the block and each `random`.
+    """Return uniform numbers in [0, 1) of a shape, drawn anew for each call of the block and each `random`.
 
     They are a function of the call's `KEY`, so the same call of the same program with the same key
     draws the same numbers again. No gradient reaches the key.
@@ -779,7 +779,7 @@ def _scale_of(x: Node, axes: tuple[int, ...]) -> Node:
 
 
 def key_of(x: Node) -> Node:
-    """Return the key of what is drawn for a tensor: its call's, or one for each element of a list."""
+    """Return the key for random draws of a tensor: its call's, or one for each element of a list."""
     return KEY + segment_position(x) if x.axis.rank > CALL.rank else KEY
 
 
@@ -791,7 +791,7 @@ def _last(x: Node, axis: int, op: str) -> tuple[Node, Node]:
 
 
 def _back(result: Node, x: Node, axis: int) -> Node:
-    """Return a result whose last axis is moved to where it was in `x`."""
+    """Return a result whose last axis is moved back to its place in `x`."""
     place, last = axis_of(x, axis, "transpose"), x.ndim - 1
     return transpose(result, [*range(place), last, *range(place, last)])
 

@@ -238,7 +238,7 @@ def _extents(spec: Sequence[str], nodes: Sequence[Node]) -> dict[str, int]:
 
 
 def _summed(letters: str, node: Node, wanted: set[str]) -> tuple[str, Node]:
-    """Sum over the letters that neither the other operands nor the result have."""
+    """Sum over the letters that are in no other operand and not in the result."""
     axes = tuple(i for i, letter in enumerate(letters) if letter not in wanted)
     if not axes:
         return letters, node

@@ -266,7 +266,7 @@ def _of_sequence(x: Node, ids: Node) -> Node:
 
 @public
 def segment_position(x: TensorLike) -> Node:
-    """Return, for each element of a call's sequence, how many stand before it, as int64.
+    """Return the index of each element in its call's sequence, as int64.
 
     Shapes: ``[M, *]`` to ``[M]``.
 
@@ -287,7 +287,7 @@ def segment_position(x: TensorLike) -> Node:
 
 @public
 def segment_argmax(x: TensorLike) -> Node:
-    """Return, per call, which element of its sequence is the (first) maximum, as int64; 0 for an empty one.
+    """Return, per call, the index of the (first) maximum in its sequence, as int64; 0 for an empty one.
 
     Shapes: ``[M, *]`` to ``[N, *]``. With `gather` it selects an element by what was computed.
 
