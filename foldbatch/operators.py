@@ -290,13 +290,13 @@ class Operators(Generic[Result]):
 
 
 class Deferred(Operators[Any]):
-    """A tensor that a user's plain function has by number only: what is done with it is noted for later."""
+    """A tensor that a user's plain function knows by number only: operations on it are noted for later."""
 
     __slots__ = ()
 
 
 class Stored(Operators[Any]):
-    """A tensor that the model keeps: what a function that stands for a model does with it is noted, too."""
+    """A tensor that the model keeps; a plain function's operations on it are noted, too."""
 
     __slots__ = ()
 
@@ -317,7 +317,7 @@ def _holds_symbol(operands: Sequence[Any]) -> bool:
 
 
 def called_as_it_is(function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]) -> Any:
-    """Call a function of `foldbatch.ops`; tell of arguments that it does not take."""
+    """Call a function of `foldbatch.ops`; errors show arguments that it does not take."""
     try:
         return function(*operands, **options)
     except TypeError as error:
@@ -354,7 +354,7 @@ def public(function: F) -> F:
 
 
 def numpys(function: F) -> F:
-    """Do the same with a function that takes what NumPy's of its name takes: users may call that one, too."""
+    """Enter a function as `public` does; users may also call NumPy's of its name, which takes the same."""
     TAKEN.add(function.__name__)
     return public(function)
 

@@ -113,7 +113,7 @@ def misuse(expression: str) -> tuple[Exception, str]:
 
 def test_every_misuse_says_where_what_was_expected_what_was_found_and_what_to_do(golden, monkeypatch):
     """It raises what a user would catch, as early as it is known."""
-    monkeypatch.setattr(tracer, "DEEPEST", 1000)
+    monkeypatch.setattr(tracer, "MAX_LEVELS", 1000)
     lines = []
     for kind, time, expression in ENTRIES:
         error, raised = misuse(expression)

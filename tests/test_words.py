@@ -49,9 +49,9 @@ def bound_names(tree: ast.AST, function: str = "") -> Iterator[tuple[int, str, s
 
 
 def is_allowed(file: str, function: str, name: str) -> bool:
-    """Python's own convention, and the third part of an error's text: ``where: expected X, found Y; fix``."""
+    """Python's own convention, public names, and the third part of an error: ``where: expected X, found Y; fix``."""
     operator = name == "other" and function.startswith("__") and function.endswith("__")
-    return operator or (name == "found" and file == "errors.py")
+    return operator or name in WORDS["public"].get(file, ()) or (name == "found" and file == "errors.py")
 
 
 def wrong_names(file: str, tree: ast.Module) -> list[str]:

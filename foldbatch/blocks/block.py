@@ -22,7 +22,7 @@ import numpy as np
 
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import UnknownTypeError, Value, pattern, type_of
-from foldbatch.blocks.writer import enough, shown
+from foldbatch.blocks.writer import exceeds_message, shown
 from foldbatch.errors import (
     BlockTypeError,
     BlockUseError,
@@ -51,7 +51,7 @@ BlockLike: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...] | Array 
 
 
 class OpenScope(Protocol):
-    """Where blocks are wired; see `foldbatch.blocks.composition`."""
+    """A scope in which blocks are wired; see `foldbatch.blocks.composition`."""
 
     def add(self, block: Any, sources: tuple[Any, ...]) -> Any:
         """Use a block, which reads sources; return its result as a wire."""
@@ -65,14 +65,15 @@ class _Open(threading.local):
         self.scopes: list[OpenScope] = []
 
 
-MADE = "_inferred", "_called"  # what is made of a block, and kept with it
+DERIVED = "_inferred", "_called"  # attributes that are computed from a block, and kept with it
 opened = _Open()  # the scopes that are open, the innermost last
 
 
-def _innermost(block: AnyBlock, what: str) -> OpenScope:
+def _innermost(block: AnyBlock, usage: str) -> OpenScope:
+    """Return the innermost open scope; refuse a use of a block, as ``.reads``, outside of any."""
     if not opened.scopes:
         fix = "write `with composition.scope():` around it"
-        raise BlockUseError(f"{shown(block)}{what}", "to be inside a composition's scope", "none open", fix)
+        raise BlockUseError(f"{shown(block)}{usage}", "to be inside a composition's scope", "none open", fix)
     return opened.scopes[-1]
 
 
@@ -87,7 +88,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
     passes_on = False  # whether the block yields its input unchanged
 
     def build(self, builder: Builder, value: Value) -> Value:
-        """Return what becomes of `value`; raises BlockTypeError where it cannot be used."""
+        """Return the block's result for `value`; raises BlockTypeError where it cannot be used."""
         raise NotImplementedError
 
     def arguments(self) -> str:
@@ -107,7 +108,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
         return ", ".join(parts)
 
     def written(self, value: Any) -> str:
-        """Return an argument as one would write it."""
+        """Return an argument as source text."""
         if value is ...:
             return "..."
         return function_name(value) if callable(value) and not isinstance(value, Block) else repr(value)
@@ -157,7 +158,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
     __array_ufunc__ = None
 
     def reads(self, *sources: Any) -> Any:
-        """Say, inside a composition's scope, what the block reads there; return its result as a wire.
+        """Connect the block to sources, inside a composition's scope; return its result as a wire.
 
         Args:
             sources: wires, blocks read once in this scope, what stands for a block, or tuples of
@@ -174,7 +175,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
     __iter__ = None  # Python would count items from 0 for ever
 
     def eval(self, example: Any, backend: BackendName = "auto") -> Any:
-        """Return what the block makes of one example: nested arrays, lists and tuples.
+        """Return the block's result for one example: nested arrays, lists and tuples.
 
         With metrics, returns ``(result, metrics)``, metrics by name. The block is compiled anew.
 
@@ -182,7 +183,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
             BlockTypeError: when the block is ill typed.
             ExampleError: when the example does not fit it.
         """
-        from foldbatch.program.compiling import evaluate  # noqa: PLC0415 - what runs blocks stands above them
+        from foldbatch.program.compiling import evaluate  # noqa: PLC0415 - running blocks is a floor above them
 
         return evaluate(self, example, backend)
 
@@ -214,14 +215,14 @@ class Block(Closed, Generic[In_contra, Out_co]):
         load_parameters(self, path)
 
     def settings(self) -> dict[str, Any]:
-        """Return the arguments that the block was made with, by name; its class makes an equal one of them.
+        """Return the arguments that the block was made with, by name; its class makes an equal block of them.
 
         They are attributes of the arguments' names; blocks that keep them otherwise implement this.
         """
         return settings_of(self)
 
     def state(self) -> dict[str, Any]:
-        """Return what the block was given after it was made, for `load_state`."""
+        """Return the data that the block got after its construction, for `load_state`."""
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -230,11 +231,11 @@ class Block(Closed, Generic[In_contra, Out_co]):
             raise BlockTypeError(repr(self), "no state", ", ".join(state), "only some blocks have one")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled and copied: all but types inferred of it, and cells of walks."""
-        return {name: value for name, value in self.__dict__.items() if name not in MADE}
+        """Return the attributes to pickle and to copy: all but inferred types and cells of walks."""
+        return {name: value for name, value in self.__dict__.items() if name not in DERIVED}
 
     def __repr__(self) -> str:
-        return "..." if enough() else f"{type(self).__name__}({self.arguments()})"
+        return "..." if exceeds_message() else f"{type(self).__name__}({self.arguments()})"
 
 
 AnyBlock: TypeAlias = Block[Any, Any]
@@ -259,23 +260,24 @@ def build(block: AnyBlock, builder: Builder, value: Value) -> Value:
 
 
 def _build(block: AnyBlock, builder: Builder, value: Value) -> Value:
+    """Build a block; an error of a tensor expression becomes one of the block, with its place."""
     try:
         return block.build(builder, value)
     except GraphError as error:
         inside = "" if error.where == repr(block) else f" in {error.where}"
         where = builder.where(block) + inside
-        told = BlockTypeError(where, error.expected, error.found, error.fix)
+        wrapped = BlockTypeError(where, error.expected, error.found, error.fix)
         for line in lines_outside(error):
-            told.add_note(line)
-        raise told from None
+            wrapped.add_note(line)
+        raise wrapped from None
 
 
 def infer(block: AnyBlock, builder: Builder) -> tuple[Value] | None:
-    """Return what a block yields, as a tuple of one value, or None where that depends on its input."""
+    """Return a block's result as a tuple of one value, or None where its type depends on the input."""
     try:
         type_ = block.input_type
         return None if type_ is None else (build(block, builder, builder.specimen(type_)),)
-    except (UnknownTypeError, RecursionError):  # compiling tells what is wrong
+    except (UnknownTypeError, RecursionError):  # compiling raises the error
         return None
 
 
@@ -286,7 +288,7 @@ def check(block: AnyBlock) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """How errors name a part of a pipe: with what stands before it."""
+    """A part of a pipe and the part before it, as errors name them."""
 
     before: AnyBlock | None
     part: AnyBlock
@@ -309,7 +311,7 @@ class Pipe(Block[Any, Any]):
     def __init__(self, *blocks: Any) -> None:
         parts = [as_block(block, ">>") for block in blocks]
         self.blocks: tuple[AnyBlock, ...] = tuple(
-            one for part in parts for one in (part.blocks if isinstance(part, Pipe) else [part])
+            member for part in parts for member in (part.blocks if isinstance(part, Pipe) else [part])
         )
         self._check_joints(parts)
 
@@ -319,6 +321,7 @@ class Pipe(Block[Any, Any]):
         return value
 
     def _check_joints(self, parts: list[AnyBlock]) -> None:
+        """Infer the parts' types one after the other; raise BlockTypeError where two do not fit."""
         builder = Builder.scratch("")
         result: tuple[Value] | None = None
         before: AnyBlock | None = None
@@ -335,11 +338,11 @@ class Pipe(Block[Any, Any]):
 
     @property
     def input_type(self) -> Type | None:
-        # what passes everything on reads what its successor reads
+        # a block that passes its input on reads the same type as its successor
         return next((b.input_type for b in self.blocks if not b.passes_on), None)
 
     def __repr__(self) -> str:
-        if enough():
+        if exceeds_message():
             return "..."
         return " >> ".join(map(repr, self.blocks)) if self.blocks else "Pipe()"
 
@@ -349,7 +352,7 @@ BLOCK_LIKES: list[tuple[tuple[type, ...], Callable[[Any], AnyBlock]]] = []
 
 
 def as_block(value: Any, where: str = "block") -> AnyBlock:
-    """Return the block that a value stands for; `where` is who asks, for errors.
+    """Return the block that a value stands for; `where` names the caller in errors.
 
     A Block stands for itself, an array or a Parameter for FromTensor, a dict, list or tuple for
     Record.
@@ -362,33 +365,33 @@ def as_block(value: Any, where: str = "block") -> AnyBlock:
     expected = "a block, an array, a Parameter, or a dict, list or tuple of these"
     match value:
         case type():
-            found, fix = f"the class {value.__name__}", f"make an object of it: {value.__name__}(...)"
+            actual, fix = f"the class {value.__name__}", f"make an object of it: {value.__name__}(...)"
         case int() | float():
-            found, fix = describe_value(value), "wrap a constant in FromTensor"
+            actual, fix = describe_value(value), "wrap a constant in FromTensor"
         case str():
-            found, fix = describe_value(value), f"to read an item, write GetItem({value!r})"
+            actual, fix = describe_value(value), f"to read an item, write GetItem({value!r})"
         case None:
-            found, fix = "None", "Void() is the block that yields nothing"
+            actual, fix = "None", "Void() is the block that yields nothing"
         case _ if hasattr(value, "resolve_to"):
-            found, fix = "a declaration itself", "call it, as in tree(): that gives a block"
+            actual, fix = "a declaration itself", "call it, as in tree(): that gives a block"
         case _ if hasattr(value, "reads"):
-            found, fix = f"{value!r}, a wire", "inside a scope, write block.reads(wire)"
+            actual, fix = f"{value!r}, a wire", "inside a scope, write block.reads(wire)"
         case _ if hasattr(value, "value_and_grad"):
-            found, fix = "a compiled program", "give what it was compiled from"
+            actual, fix = "a compiled program", "give what it was compiled from"
         case _ if callable(value):
-            found = f"the function {getattr(value, '__name__', repr(value))}"
+            actual = f"the function {getattr(value, '__name__', repr(value))}"
             fix = "wrap it in Function (of tensors) or in InputTransform (of objects)"
             if not hasattr(value, "__name__"):
-                found, fix = f"a {type(value).__name__} that can be called", "give a function that calls it"
+                actual, fix = f"a {type(value).__name__} that can be called", "give a function that calls it"
         case _ if hasattr(value, "forward"):
-            found, fix = describe_value(value), "let its method be called __call__, not forward"
+            actual, fix = describe_value(value), "let its method be called __call__, not forward"
         case _:
-            found, fix = describe_value(value), "combine blocks only"
-    raise BlockTypeError(where, expected, found, fix)
+            actual, fix = describe_value(value), "combine blocks only"
+    raise BlockTypeError(where, expected, actual, fix)
 
 
 def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, AnyBlock]], bool]:
-    """Return pairs of key and block, and whether the keys were given or are 0, 1, ...
+    """Return pairs of key and block, and whether the caller wrote the keys; else they are 0, 1, ...
 
     `blocks` is a dict, pairs of key and block, or a tuple or list of blocks.
 
@@ -397,25 +400,25 @@ def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, AnyBlock]], bool]
         BlockValueError: when a key stands twice.
     """
     if isinstance(blocks, Mapping):
-        items, given = list(blocks.items()), True
+        items, has_keys = list(blocks.items()), True
     elif isinstance(blocks, Iterable) and not isinstance(blocks, str | bytes | Block | np.ndarray):
         parts = list(blocks)
-        given = bool(parts) and all(isinstance(p, tuple) and len(p) == 2 and _is_key(p[0]) for p in parts)
-        items = parts if given else list(enumerate(parts))
+        has_keys = bool(parts) and all(isinstance(p, tuple) and len(p) == 2 and _is_key(p[0]) for p in parts)
+        items = parts if has_keys else list(enumerate(parts))
     else:
         fix = (
             "put a comma behind a single one"
             if isinstance(blocks, Block)
             else "for example {'left': Scalar()}"
         )
-        found = repr(blocks) if isinstance(blocks, Block) else describe_value(blocks)
-        raise BlockTypeError(where, "a dict, pairs, or a tuple or list of blocks", found, fix)
+        actual = repr(blocks) if isinstance(blocks, Block) else describe_value(blocks)
+        raise BlockTypeError(where, "a dict, pairs, or a tuple or list of blocks", actual, fix)
     seen: set[Any] = set()
     for key, _ in items:
         if _hashable(key) in seen:
             raise BlockValueError(where, "every key once", f"{key!r} twice", "drop or rename one")
         seen.add(_hashable(key))
-    return [(key, as_block(block, f"{where}[{key!r}]")) for key, block in items], given
+    return [(key, as_block(block, f"{where}[{key!r}]")) for key, block in items], has_keys
 
 
 def _is_key(value: Any) -> bool:
@@ -437,7 +440,7 @@ def named(name: object, where: str) -> str:
 
 
 def function_name(fn: Callable[..., Any]) -> str:
-    """Return how a user's function is called in `repr` and in errors.
+    """Return the name of a user's function in `repr` and in errors.
 
     >>> function_name(len), function_name(lambda x: x)
     ('len', '<lambda>')
@@ -450,7 +453,7 @@ PLAIN = (bool, int, float, str)
 SIGNATURES: dict[type, inspect.Signature] = {}  # of constructors, which take long to find out
 
 
-# -- settings: what a thing was made with, found again under the names of its constructor's arguments
+# -- settings: constructor's arguments, kept as attributes of the same names
 
 
 def signature_of(cls: type) -> inspect.Signature:
@@ -460,25 +463,25 @@ def signature_of(cls: type) -> inspect.Signature:
     return SIGNATURES[cls]
 
 
-def settings_of(thing: object) -> dict[str, Any]:
-    """Return the arguments that a thing was made with, by name, but for those that are the default.
+def settings_of(obj: object) -> dict[str, Any]:
+    """Return the constructor's arguments of an object, by name, but for those that are the default.
 
     They are attributes of the arguments' names, as in scikit-learn.
     """
     settings = {}
-    for name, parameter in signature_of(type(thing)).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD or not hasattr(thing, name):
+    for name, parameter in signature_of(type(obj)).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD or not hasattr(obj, name):
             fix = f"write self.{name} = {name} in its constructor, or give the class a method settings()"
             expected = f"its argument {name} as an attribute of this name"
-            raise BlockTypeError(type(thing).__name__, expected, "none", fix)
-        value = getattr(thing, name)
-        if not _same(value, parameter.default):
+            raise BlockTypeError(type(obj).__name__, expected, "none", fix)
+        value = getattr(obj, name)
+        if not _is_default(value, parameter.default):
             settings[name] = value
     return settings
 
 
 def make(cls: type, settings: Mapping[str, Any]) -> Any:
-    """Return what a class makes of settings; the inverse of `settings_of`."""
+    """Return an object of a class, made with settings; the inverse of `settings_of`."""
     signature = signature_of(cls)
     unknown = settings.keys() - signature.parameters.keys()
     if unknown:
@@ -487,7 +490,8 @@ def make(cls: type, settings: Mapping[str, Any]) -> Any:
     return cls(*bound.args, **bound.kwargs)
 
 
-def _same(value: object, default: object) -> bool:
+def _is_default(value: object, default: object) -> bool:
+    """Whether an argument equals its default, as far as plain values can be compared."""
     return value is default or (
         type(value) is type(default) and isinstance(value, PLAIN) and value == default
     )

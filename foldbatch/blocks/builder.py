@@ -82,7 +82,7 @@ class Builder(Writer):
 
     @classmethod
     def scratch(cls, root: object) -> Builder:
-        """Return a builder to infer types with, ready to build; nothing comes of its statements."""
+        """Return a builder to infer types with; its statements are thrown away."""
         builder = cls(root, inferring=True)
         builder._function = builder.declare(builder, "scratch", VOID, VOID)
         builder._regions = [Region()]
@@ -121,7 +121,7 @@ class Builder(Writer):
                 return self.receive(next(slots))
 
     def specimen(self, type_: Type) -> Value:
-        """Return a value of a type, made of new inputs, to build a block with whose result is inferred."""
+        """Return a value of a type, made of new inputs, from which a block's result can be inferred."""
         slots = (Terminal(self.fresh("x"), t, new_wires(t)) for t in run_time_terminals(type_))
         return self.unflatten(type_, slots)
 
@@ -139,7 +139,7 @@ class Builder(Writer):
         return value
 
     def note(self, value: Value, function: str = "", layer: str = "") -> None:
-        """Remember who made new tensors, and the parameters behind them, in the order of blocks.
+        """Note the block that made new tensors, and the parameters behind them, in the order of blocks.
 
         The order names parameters and cells, so it must not depend on what was compiled before; the numbers
         of interned nodes do.
@@ -157,14 +157,14 @@ class Builder(Writer):
                 stack += node.inputs[::-1]
 
     def read(self, source: Object, type_: TensorType, where: str, declared: str = "") -> Node:
-        """Return the tensor that an object is read as, whose data fit the narrower dtype `declared`, too."""
+        """Return an object read as a tensor, whose data must fit the narrower dtype `declared`, too."""
         node = input_node(type_, name=text(source.expression))
         self.region.feeds[node] = FeedReading(type_, where, declared, source)
         self.note(node)
         return node
 
     def element(self, sequence: Sequence, item: Expression) -> Value:
-        """Return one element of a sequence, given what holds it."""
+        """Return one element of a sequence, from the expression that holds it."""
         types = run_time_terminals(sequence.element)
         if len(types) == 1:
             slots = [Terminal(item, types[0], sequence.wires[0])]
@@ -193,6 +193,7 @@ class Builder(Writer):
         remaining = iter(nodes)
 
         def shape(type_: Type) -> Value:
+            """Return the nodes that follow in the structure of a type."""
             match type_:
                 case TupleType(items):
                     return tuple(map(shape, items))
@@ -294,25 +295,25 @@ class Builder(Writer):
             yield body
 
     def _draft(self, outputs: list[Node], losses: list[tuple[str, Node]], metrics: list[MetricVisit]) -> None:
+        """Draft one cell of the region for tensors, losses and metrics; add the statement that calls it."""
         region = self.region
         draft, variable = Draft(self.path, len(self.drafts)), self.fresh("v")
         wanted = [*outputs, *(n for _, n in losses), *(visit.node for visit in metrics)]
         # A tensor that an earlier cell of the region computes is read from there. What is the
         # same for the whole batch is simply computed again.
-        done = {
+        drafted = {
             n: d for d in region.drafts for n in d.draft.nodes if n.axis is CALL and n not in region.feeds
         }
-        stop = {*done, *region.values, *region.elements, *region.feeds}
+        stop = {*drafted, *region.values, *region.elements, *region.feeds}
         arguments: list[Expression] = []
         lists: dict[Axis, Expression] = {}
         data: list[FeedReading] = []
-        labels: list[Datum] = []
         for node in reachable(wanted, stop):
             if node in region.elements:
                 code, axis, _, _ = region.elements[node]
                 lists[axis] = code
-            elif node in region.values or node in done:
-                value, wire = region.values[node] if node in region.values else done[node].output(node)
+            elif node in region.values or node in drafted:
+                value, wire = region.values[node] if node in region.values else drafted[node].output(node)
                 draft.operands.append((node, wire))
                 arguments.append(value)
             elif node is KEY:
@@ -325,21 +326,13 @@ class Builder(Writer):
                 draft.nodes.add(node)
             else:
                 if node.op is INPUT:
-                    found, fix = "one kept from another", "make it an input, for example with AllOf"
-                    raise BlockTypeError(self.path, "tensors that this function is given", found, fix)
+                    actual, fix = "one kept from another", "make it an input, for example with AllOf"
+                    raise BlockTypeError(self.path, "tensors that this function is given", actual, fix)
                 draft.nodes.add(node)
         for axis in lists:
             members = [(node, wire) for node, (_, a, _, wire) in region.elements.items() if a is axis]
             draft.sequences.append((axis, members))
-        for number, visit in enumerate(metrics):
-            if visit.label is not None:
-                labels.append(Datum(visit.label.expression, self.blame(visit.label)))
-                draft.labels.append(number)
-            if visit.mark is not None:
-                data.append(FeedReading(MARK, self.path, "", visit.mark))
-                draft.marks.append((number, len(draft.feeds)))
-                draft.feeds.append((input_node(MARK), data[-1]))
-            draft.metrics.append((visit.name, visit.node))
+        labels = self._draft_metrics(draft, metrics, data)
         draft.losses = list(losses)
         assert self._function is not None
         self._function.effects |= bool(losses or metrics or draft.keys)
@@ -353,6 +346,22 @@ class Builder(Writer):
         call = Call(self.blame(), variable, draft, tuple(arguments), elements, feeds, tuple(labels))
         self.add(call)
 
+    def _draft_metrics(
+        self, draft: Draft, metrics: list[MetricVisit], data: list[FeedReading]
+    ) -> list[Datum]:
+        """Add metrics to a draft, and their marks to its feeds and `data`; return their labels."""
+        labels = []
+        for number, visit in enumerate(metrics):
+            if visit.label is not None:
+                labels.append(Datum(visit.label.expression, self.blame(visit.label)))
+                draft.labels.append(number)
+            if visit.mark is not None:
+                data.append(FeedReading(MARK, self.path, "", visit.mark))
+                draft.marks.append((number, len(draft.feeds)))
+                draft.feeds.append((input_node(MARK), data[-1]))
+            draft.metrics.append((visit.name, visit.node))
+        return labels
+
     # -- functions
 
     def collection(self, name: str) -> str:
@@ -360,14 +369,14 @@ class Builder(Writer):
         return self.collecting.setdefault(name, f"nodes{len(self.collecting)}")
 
     def calls(self, function: Procedure) -> None:
-        """Note that the present function calls another one: in every case, if no choice or loop is open."""
+        """Note that the present function calls a function: in every case, unless a choice or loop is open."""
         assert self._function is not None
         self._function.calls.append(function.name)
         if not self._levels:
             self._function.always.append(function.name)
 
     def beginning(self, name: str) -> str:
-        """Return the beginning of a declaration's paths: its name, with a number where another one has it."""
+        """Return the beginning of a declaration's paths: its name, numbered if another declaration has it."""
         root = numbered(name, self._roots, first=2) if name in self._roots else name
         self._roots.add(root)
         return root
@@ -407,12 +416,12 @@ def refuse_ragged(node: Node, builder: Builder, block: object = None) -> None:
     """Refuse a tensor of a sequence's elements where one for each call is needed."""
     if node.axis.rank > 1:
         where = builder.path if block is None else builder.where(block)
-        found = f"a {node.type} for every element of a sequence"
+        actual = f"a {node.type} for every element of a sequence"
         fix = "work on each by Map, or sum over them by ops.segment_sum"
-        raise BlockTypeError(where, "one tensor", found, fix)
+        raise BlockTypeError(where, "one tensor", actual, fix)
 
 
-SHOWN = 2  # names of functions and layers that a cell's name has at most
+SHOWN_NAMES = 2  # names of functions and layers that a cell's name has at most
 
 
 # -- names of cells: the path of the innermost block that all tensors of the cell come from, and then the
@@ -431,23 +440,23 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class CellName:
-    """A name for a cell, and a longer one in case that others would have the first."""
+    """A name for a cell, and a longer one for the case that several cells would have the first."""
 
     short: str
     long: str
 
 
 def name_cell(origins: Iterable[Origin], path: PySequence[str]) -> CellName:
-    """Return the name of a cell whose tensors were made in this order; its path names one without any.
+    """Return the name of a cell from the origins of its tensors; without any, its path is the name.
 
     >>> pair = Origin(("tree", ".case(True)"), layer="pair")
     >>> name_cell([pair, Origin(("tree", ".case(True)", ".decode"), "attend")], ["tree"])
     CellName(short='tree.case(True).attend', long='tree.case(True).pair+attend')
     """
-    own = [origin for origin in origins if origin.path[:1] == tuple(path[:1])]
-    common = _shared([origin.path for origin in own]) if own else path
-    functions = [origin.function for origin in own if origin.function]
-    layers = [origin.function or origin.layer for origin in own if origin.function or origin.layer]
+    within = [origin for origin in origins if origin.path[:1] == tuple(path[:1])]
+    common = _shared([origin.path for origin in within]) if within else path
+    functions = [origin.function for origin in within if origin.function]
+    layers = [origin.function or origin.layer for origin in within if origin.function or origin.layer]
     return CellName(_joined(common, functions), _joined(common, layers))
 
 
@@ -458,9 +467,9 @@ def name_draft(
 
     Origins are numbered in the order of blocks.
     """
-    own = [node for node in nodes if node in origins and node.axis is not UNBATCHED]
-    computed = [node for node in own if node.op is not INPUT]
-    ordered = sorted((origins[node] for node in computed or own), key=itemgetter(0))
+    candidates = [node for node in nodes if node in origins and node.axis is not UNBATCHED]
+    computed = [node for node in candidates if node.op is not INPUT]
+    ordered = sorted((origins[node] for node in computed or candidates), key=itemgetter(0))
     return name_cell([origin for _, origin in ordered], path)
 
 
@@ -472,7 +481,7 @@ def _shared(paths: PySequence[tuple[str, ...]]) -> PySequence[str]:
 
 def _joined(path: Iterable[str], names: Iterable[str]) -> str:
     different = list(dict.fromkeys(names))
-    if len(different) > SHOWN:
+    if len(different) > SHOWN_NAMES:
         different = [different[0], "...", different[-1]]
     return "".join([*path, "." * bool(different), "+".join(different)])
 
@@ -493,7 +502,7 @@ def tell_apart(names: PySequence[CellName]) -> list[str]:
 
 
 def numbered(name: str, taken: set[str], first: int) -> str:
-    """Return a name with the least number, from `first` on, that makes it unlike those taken; it is added.
+    """Return a name with the least number, from `first` on, that no name in `taken` has; it is added there.
 
     >>> numbered("tree", {"tree", "tree#2"}, 2)
     'tree#3'

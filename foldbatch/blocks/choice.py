@@ -28,7 +28,7 @@ from foldbatch.model.columns import refuse
 from foldbatch.system.closed import Closed
 from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, as_type, describe_value
 
-SHOWN = 12  # keys named in an error
+SHOWN_KEYS = 12  # keys named in an error
 
 
 class OneOf(Block[Any, Any]):
@@ -61,12 +61,12 @@ class OneOf(Block[Any, Any]):
         if not callable(key_fn) and not isinstance(key_fn, Block):
             fix = "for example lambda x: x['kind'], or GetItem('kind')"
             raise BlockTypeError("OneOf", "a function or a block as key_fn", describe_value(key_fn), fix)
-        pairs, given = keyed(cases, "OneOf.case")
+        pairs, has_keys = keyed(cases, "OneOf.case")
         if not pairs:
             raise BlockValueError("OneOf", "at least one case", "none", "give a dict from key to block")
         self.key_fn = key_fn
         self.cases = tuple(pairs)
-        self.listed = not given
+        self.listed = not has_keys
         self.pre_block = None if pre_block is None else as_block(pre_block, "OneOf.pre_block")
 
         check(self)
@@ -80,6 +80,7 @@ class OneOf(Block[Any, Any]):
         return self.key_fn.input_type if isinstance(self.key_fn, Block) else OBJECT
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Build every case in a nested region; a branch assigns its result to shared variables."""
         if builder.deep:
             return apart(builder, self, value)
         origin = value.place if isinstance(value, Object) else ()
@@ -87,12 +88,12 @@ class OneOf(Block[Any, Any]):
         if self.pre_block is not None:
             with builder.at(".pre_block"):
                 value = build(self.pre_block, builder, value)
-        given = pass_on(builder, value)
+        passed = pass_on(builder, value)
         index = {key: number for number, (key, _) in enumerate(self.cases)}
         if self.listed:
             index |= {key - len(self.cases): key for key in list(index)}
-        keys = [key.__name__ if isinstance(key, type) else repr(key) for key, _ in self.cases[:SHOWN]]
-        shown = keys + ["..."] * (len(self.cases) > SHOWN)
+        keys = [key.__name__ if isinstance(key, type) else repr(key) for key, _ in self.cases[:SHOWN_KEYS]]
+        shown = keys + ["..."] * (len(self.cases) > SHOWN_KEYS)
         expected = f"a key of {', '.join(shown)}"
         chosen = builder.fresh("case")
         blame, table = builder.blame(key, expected), builder.constant("index", index)
@@ -104,7 +105,7 @@ class OneOf(Block[Any, Any]):
         bodies: list[Body] = []
         for (case, block), levels in zip(self.cases, levels_of(len(self.cases) + 1), strict=False):
             with builder.at(f".case({case!r})"), builder.inside(1 + levels) as body:
-                outcome = build(block, builder, read(builder, given))
+                outcome = build(block, builder, read(builder, passed))
                 result = result or declare(builder, type_of(outcome), origin)
                 wanted = f"{result.type}, as case {self.cases[0][0]!r} yields"
                 assign(builder, result, outcome, "make all cases yield one type", wanted)
@@ -114,6 +115,7 @@ class OneOf(Block[Any, Any]):
         return read(builder, result)
 
     def _key(self, builder: Builder, value: Value) -> Object:
+        """Return the object that names the case, found by the key's function or block."""
         if isinstance(self.key_fn, Block):
             with builder.at(".key"):
                 key = as_object(build(self.key_fn, builder, value))
@@ -130,6 +132,7 @@ class OneOf(Block[Any, Any]):
         return builder.apply(function, value, where=f"{builder.path} OneOf", calls="key_fn")
 
     def arguments(self) -> str:
+        """Return the arguments as text: the key, the cases as a list or a dict, and the block before them."""
         key = repr(self.key_fn) if isinstance(self.key_fn, Block) else function_name(self.key_fn)
         if self.listed:
             cases = f"[{', '.join(repr(block) for _, block in self.cases)}]"
@@ -171,6 +174,7 @@ class Optional(Block[ObjectType | TupleType, Any]):
         return OBJECT if reads_object else None
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Build a branch: the block where all objects are present, else the substitute."""
         items = map(as_object, value) if isinstance(value, tuple) else [expect_object(self, builder, value)]
         objects = [item for item in items if isinstance(item, Object)]
         if not objects:
@@ -178,18 +182,18 @@ class Optional(Block[ObjectType | TupleType, Any]):
             raise BlockTypeError(builder.where(self), "an object in the tuple", str(type_of(value)), fix)
         if builder.deep:
             return apart(builder, self, value)
-        given = pass_on(builder, value)
+        passed = pass_on(builder, value)
         blame = builder.blame()
-        with builder.at(".some"), builder.inside() as some:
-            outcome = build(self.some, builder, read(builder, given))
+        with builder.at(".some"), builder.inside() as present_body:
+            outcome = build(self.some, builder, read(builder, passed))
             result = declare(builder, type_of(outcome), objects[0].place)
             assign(builder, result, outcome, "")
-        with builder.at(".none"), builder.inside() as none:
+        with builder.at(".none"), builder.inside() as absent_body:
             empty = zeros(result.type, builder.path) if self.none is None else build(self.none, builder, None)
             fix, expected = "make both yield one type", f"{result.type}, as the other block yields"
             assign(builder, result, empty, fix, expected)
         present = Present(tuple(item.expression for item in objects))
-        builder.add(Branch(blame, present, (tuple(some), tuple(none))))
+        builder.add(Branch(blame, present, (tuple(present_body), tuple(absent_body))))
         return read(builder, result)
 
 
@@ -263,9 +267,9 @@ class ForwardDeclaration(Closed):
         self.input_type: Type = OBJECT if input_type is None else as_type(input_type, f"{where} input_type")
         self.output_type: Type | None = None  # until it is declared
         if output_type is ... and self.input_type != OBJECT:
-            found = f"input_type={input_type!r} alone"
+            actual = f"input_type={input_type!r} alone"
             fix = f"write ForwardDeclaration(output_type={input_type!r})"
-            raise BlockTypeError(where, "the type that it yields", found, fix)
+            raise BlockTypeError(where, "the type that it yields", actual, fix)
         if output_type is not ...:
             self.output_type = as_type(output_type, f"{where} output_type")
         self.name = named(name, "ForwardDeclaration")
@@ -280,7 +284,7 @@ class ForwardDeclaration(Closed):
         return Reference(self)
 
     def resolve_to(self, block: Any) -> None:
-        """Say what the declaration stands for."""
+        """Define the block that the declaration stands for."""
         if self.block is not None:
             fix = "make another declaration"
             raise BlockValueError(f"{self.name}.resolve_to", "one definition", "a second one", fix)
@@ -311,11 +315,12 @@ class Reference(Block[Any, Any]):
         return self.declaration.input_type
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Build a call of the declaration's function; the first use builds that function, too."""
         declaration = self.declaration
         where = builder.where(self)
         if declaration.input_type == OBJECT:
             value = as_object(value)
-        if declaration.input_type == VOID:  # what reads nothing may be given anything
+        if declaration.input_type == VOID:  # a block that reads nothing accepts any input
             value = None
         if type_of(value) != declaration.input_type:
             fix = "declare the input_type that it is given"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from foldbatch.blocks.block import MADE, AnyBlock, Block, as_block, build, check, opened
+from foldbatch.blocks.block import DERIVED, AnyBlock, Block, as_block, build, check, opened
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Value, type_of
 from foldbatch.blocks.items import GetItem, Record
@@ -22,7 +22,7 @@ from foldbatch.types import OBJECT, VOID, Type, describe_value, is_void
 
 
 class Wire:
-    """What can be read inside a composition's scope: its input, a block's result, or an item of these.
+    """A readable value in a composition's scope: its input, a block's result, or an item of these.
 
     ``wire[i]``, ``wire[a:b]`` select of a tuple, a sequence or an object; the wire of a `Record` of
     names also knows its names.
@@ -39,7 +39,7 @@ class Wire:
         self.home = home
         self.block = block
         self.sources = sources
-        self.selects = selects  # an item that nobody reads is nothing forgotten
+        self.selects = selects  # items need no reader, other wires do
         self.line = line_of_caller()
 
     def __getitem__(self, key: Any) -> Wire:
@@ -75,14 +75,14 @@ class Wire:
 
 
 class Output:
-    """What a composition yields: ``composition.output.reads(...)`` says it, once."""
+    """The result of a composition; ``composition.output.reads(...)`` defines it, once."""
 
     def __init__(self, home: Composition) -> None:
         self.home = home
         self.wire: Wire | None = None
 
     def reads(self, *sources: Any) -> None:
-        """Say what the composition yields: one source as it is, several as a tuple, none as void."""
+        """Define the composition's result: one source as it is, several as a tuple, none as void."""
         if self.wire is not None:
             fix = "read all of it at once, as in output.reads(a, b)"
             raise BlockUseError(f"{self.home.name}.output.reads", "one call", "a second one", fix)
@@ -129,19 +129,19 @@ class Composition(Block[Any, Any]):
 
     @property
     def input(self) -> Wire:
-        """What the composition reads."""
+        """The wire of the composition's input."""
         return self._input
 
     @property
     def output(self) -> Output:
-        """What it yields; say so with ``output.reads(...)``."""
+        """The composition's result; define it with ``output.reads(...)``."""
         return self._output
 
     @contextmanager
     def scope(self) -> Iterator[Composition]:
         """Wire blocks; scopes of other compositions may be opened inside."""
-        for made in MADE:  # of what it was before
-            self.__dict__.pop(made, None)
+        for name in DERIVED:  # these are of the composition before
+            self.__dict__.pop(name, None)
         opened.scopes.append(self)
         try:
             yield self
@@ -153,8 +153,10 @@ class Composition(Block[Any, Any]):
     def connect(self, source: Any, block: Any) -> Any:
         """Let a block, or the output, read a source, as Fold writes it: ``block.reads(source)``."""
         sources = tuple(source) if isinstance(source, tuple | list) else (source,)
-        own = isinstance(block, Wire | Output)
-        return block.reads(*sources) if own else self.add(as_block(block, f"{self.name}.connect"), sources)
+        is_wired = isinstance(block, Wire | Output)
+        return (
+            block.reads(*sources) if is_wired else self.add(as_block(block, f"{self.name}.connect"), sources)
+        )
 
     def add(self, block: Any, sources: tuple[Any, ...], *, selects: bool = False) -> Wire:
         """Use a block in this composition; returns its result."""
@@ -177,7 +179,7 @@ class Composition(Block[Any, Any]):
         raise BlockUseError(self.name, "sources that come before the output", "its own output", fix)
 
     def _source(self, source: Any) -> Any:
-        """Return a source as wires, blocks, or tuples of these, refusing what this scope may not read."""
+        """Return a source as wires, blocks, or tuples of these, refusing wires of other scopes."""
         match source:
             case Output() if source.home is self:
                 self.refuse_output()
@@ -193,7 +195,7 @@ class Composition(Block[Any, Any]):
     # -- putting wires in order
 
     def wire_of(self, source: Any) -> Any:
-        """Return the wires of a source: of a block, the one that stands for it in this scope."""
+        """Return the wires of a source; a block has one wire in this scope."""
         if isinstance(source, tuple):
             return tuple(map(self.wire_of, source))
         if isinstance(source, Wire):
@@ -208,6 +210,7 @@ class Composition(Block[Any, Any]):
         return uses[0] if uses else self.add(source, ())
 
     def _order(self) -> list[Wire]:
+        """Return the wires that lead to the output, sources first; refuse wires in a circle."""
         placed: dict[Wire, None] = {}
         assert self._output.wire is not None
         for start in [*(wire for wire in self._wires if not wire.selects), self._output.wire]:
@@ -233,6 +236,7 @@ class Composition(Block[Any, Any]):
         return _flat(tuple(map(self.wire_of, wire.sources)))
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Build the blocks of all wires in order; return the output's value."""
         output = self._output.wire
         if output is None:
             fix = f"end its scope with {self.name}.output.reads(...), of nothing if it yields nothing"
@@ -266,13 +270,14 @@ class Composition(Block[Any, Any]):
         return {"name": self.name}
 
     def state(self) -> dict[str, Any]:
-        """Return the wires in order: what each reads, and where; wires are numbered, the input is 0."""
+        """Return the wires in order, each with its block and the numbers of its sources; the input is 0."""
         numbers = {wire: number for number, wire in enumerate([self._input, *self._wires])}
         wires = [(wire.block, _numbered(wire.sources, numbers), wire.selects) for wire in self._wires]
         output = self._output.wire
         return {"wires": wires, "output": None if output is None else _numbered(output.sources, numbers)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
+        """Add the wires that `state` of an equal composition has, with their sources by number."""
         wires = [self._input]
         for block, sources, selects in state["wires"]:
             used = as_block(block, f"{self.name} wire")
@@ -283,6 +288,7 @@ class Composition(Block[Any, Any]):
 
     @property
     def input_type(self) -> Type | None:
+        """The type of the input where its readers are known to want an object, or where it has no reader."""
         readers = [wire for wire in self._wires if self._input in wire.sources]
         types = [wire.block.input_type for wire in readers if wire.block is not None]
         single = [len(wire.sources) == 1 for wire in readers]

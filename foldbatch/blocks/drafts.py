@@ -91,7 +91,7 @@ class Procedure:
 
     name: str  # as in the program
     path: str  # the path of its block
-    input_type: Type  # `input_type`, `output_type`: what it reads and yields
+    input_type: Type  # `input_type`, `output_type`: the types of its argument and result
     output_type: Type
     parameters: list[Terminal]  # `parameters`, `results`: the terminals of these
     results: list[Terminal]
@@ -110,7 +110,7 @@ class Procedure:
 
     @property
     def objects(self) -> list[str]:
-        """Those that hold no tensors."""
+        """The parameters that hold no tensors."""
         return [str(slot.expression) for slot in self.parameters if not isinstance(slot.type, TensorType)]
 
 
@@ -151,9 +151,9 @@ def decide_memos(functions: PySequence[Procedure]) -> list[str]:
             effects.add(component[function.name])
     for function in functions:
         if function.memo is None:
-            own = component[function.name]
-            recurs = any(component[name] == own for name in function.calls)
-            function.memo = recurs and own not in effects
+            recursion = component[function.name]
+            recurs = any(component[name] == recursion for name in function.calls)
+            function.memo = recurs and recursion not in effects
     return [f"memo_{function.name}" for function in functions if function.memo]
 
 
@@ -180,7 +180,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """One value, repeated for whoever reads it."""
+    """One value, repeated for each reader."""
 
     value: Value
 
@@ -199,12 +199,12 @@ class Terminal:
 
 
 def is_int(value: object) -> bool:
-    """Whether what a user gave is an int and no bool."""
+    """Whether a user's value is an int and no bool."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def refuse_no_count(name: str, value: Any, least: int) -> None:
-    """Raise `BlockValueError` for what is no whole number of `least` or more."""
+    """Raise `BlockValueError` for a value that is no whole number of `least` or more."""
     if not is_int(value) or value < least:
         expected, fix = f"a whole number of {least} or more", "leave it out for the default"
         raise BlockValueError(name, expected, describe_value(value), fix)
@@ -242,7 +242,7 @@ def leaves(value: Value) -> Iterator[Node | Object | Sequence]:
 
 
 def as_object(value: Value) -> Value:
-    """Return a tuple of objects as the one object that it is; any other value as itself.
+    """Return a tuple of objects as one object, a tuple at run time; any other value as itself.
 
     >>> as_object((Object("a"), (Object("b"),)))
     Object(expression=Tuple(items=('a', Tuple(items=('b',)))), place=())
@@ -278,7 +278,7 @@ def feed(source: Any, target: Any) -> None:
 
 
 def run_time_terminals(type_: Type) -> list[Type]:
-    """Return the terminals of a type as functions pass them: broadcasts as what they repeat."""
+    """Return the terminals of a type as functions pass them: a broadcast as the value that it repeats."""
     types: list[Type] = []
     for terminal in terminals(type_):
         match terminal:

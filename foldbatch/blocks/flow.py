@@ -55,7 +55,7 @@ def assign(builder: Builder, variables: Variables, value: Value, fix: str, expec
     if type_of(value) != variables.type:
         raise BlockTypeError(builder.path, expected or str(variables.type), str(type_of(value)), fix)
     slots = builder.finish(value)
-    if slots:  # all at once: what one is given may be what another holds
+    if slots:  # all at once: a value may be another variable of these
         targets = tuple(str(slot.expression) for slot in variables.slots)
         builder.add(Assign(builder.blame(), targets, packed(slots)))
     for slot, variable in zip(slots, variables.slots, strict=True):
@@ -63,12 +63,12 @@ def assign(builder: Builder, variables: Variables, value: Value, fix: str, expec
 
 
 def read(builder: Builder, variables: Variables) -> Value:
-    """Return what the variables hold, for the present region."""
+    """Return the value that variables hold, for the present region."""
     return builder.unflatten(variables.type, iter(variables.slots))
 
 
 def pass_on(builder: Builder, value: Value) -> Variables:
-    """Return the variables that already hold a value, so that regions inside the present one can read it."""
+    """Return the variables that already hold a value, so that inner regions can read it."""
     return Variables(type_of(value), tuple(builder.flatten(value)))
 
 
@@ -163,7 +163,7 @@ def from_tuple(builder: Builder, value: tuple[Value, ...]) -> List:
 
 
 def empty_list(code: str, element: Type) -> Sequence:
-    """Return the sequence that a variable holds, before anything is put into it."""
+    """Return the sequence of an empty list that a variable holds."""
     return Sequence(code, element, tuple(map(new_wires, run_time_terminals(element))))
 
 
@@ -173,8 +173,8 @@ def _feed(slots: list[Terminal], target: Sequence) -> None:
 
 
 @contextmanager
-def each(builder: Builder, value: List, segment: str) -> Iterator[Value]:
-    """Build what is done for each element of a list; yields the element."""
+def loop_over(builder: Builder, value: List, segment: str) -> Iterator[Value]:
+    """Build the body of a loop over a list's elements; yields the element."""
     index, name = builder.fresh("i"), builder.fresh("item")
     subject = value if isinstance(value, Object) else None
     with builder.at(segment):

@@ -40,11 +40,12 @@ class Fold(Block[ObjectType | TupleType | SequenceType, Any]):
         self.start = as_block(start, "Fold.start")
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Build a loop that keeps the state in variables; return its last value."""
         source = flow.expect_list(self, builder, value)
         with builder.at(".start"):
             first = as_object(build(self.start, builder, None))
         state = _begin(builder, first)
-        with flow.each(builder, source, ".combine") as element:
+        with flow.loop_over(builder, source, ".combine") as element:
             outcome = build(self.combine, builder, (flow.read(builder, state), element))
             flow.assign(builder, state, outcome, UNCHANGED, f"a state of {state.type}, as the start is")
         return flow.read(builder, state)
@@ -92,6 +93,7 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
         self.initial_state_from_input = initial_state_from_input
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Build a loop that appends outputs to a list and keeps the state in variables; return both."""
         first: Value = None
         if self.initial_state_from_input:
             if not isinstance(value, tuple) or len(value) != 2:
@@ -105,17 +107,18 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
         state = _begin(builder, as_object(first))
         outputs = builder.fresh("list")
         builder.assign(outputs, Listed(()))
-        with flow.each(builder, source, ".cell") as element:
+        with flow.loop_over(builder, source, ".cell") as element:
             outcome = build(self.cell, builder, (element, flow.read(builder, state)))
             if not isinstance(outcome, tuple) or len(outcome) != 2:
                 fix = "give both, even where they are the same"
                 raise BlockTypeError(builder.path, "a pair (output, state)", str(type_of(outcome)), fix)
             builder.finish(outcome)  # both in one cell
-            made = flow.append(builder, outcome[0], outputs)
+            output_list = flow.append(builder, outcome[0], outputs)
             flow.assign(builder, state, outcome[1], UNCHANGED, f"a state of {state.type}, as the first is")
-        return made, flow.read(builder, state)
+        return output_list, flow.read(builder, state)
 
     def _first_state(self, builder: Builder, element: Type) -> Value:
+        """Return the first state: of the block for it, or zeros of the cell's state type."""
         if self.initial_state is not None:
             with builder.at(".initial_state"):
                 return build(self.initial_state, builder, None)
@@ -126,6 +129,7 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
         return zeros(state_type, builder.where(self))
 
     def _state_type(self, element: Type) -> Type | None:
+        """Return the type of the cell's state: from its `state_type`, or from its result's second item."""
         state_type_of = getattr(self.cell, "state_type", None)
         if state_type_of is not None:
             state_type: Type = state_type_of(element)
@@ -158,6 +162,7 @@ class Reduce(Block[TupleType | SequenceType, Any]):
         self.default = None if default is None else as_block(default, "Reduce.default")
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Build a loop over levels, with one over pairs in it; return the last element, or the default."""
         source = flow.expect_sequence(self, builder, value)
         type_ = source.element
         wanted = f"{type_}, as the elements are"
@@ -167,23 +172,23 @@ class Reduce(Block[TupleType | SequenceType, Any]):
         result = flow.declare(builder, type_)
         builder.assign(level, source.expression)
         rounds = builder.apply(ROUNDS, Object(level))
-        with flow.each(builder, rounds, ""):
+        with flow.loop_over(builder, rounds, ""):
             builder.assign(above, Listed(()))
             pairs, pair = builder.apply(PAIRS, Object(level)), builder.fresh("pair")
             with builder.at(".combine"), builder.inside(loop=True) as combined:
-                both = builder.fresh("left"), builder.fresh("right")
-                builder.add(Assign(builder.blame(), both, pair))
-                left, right = (builder.element(items, item) for item in both)
-                outcome = build(self.combine, builder, (left, right))
+                names = builder.fresh("left"), builder.fresh("right")
+                builder.add(Assign(builder.blame(), names, pair))
+                first_item, second_item = (builder.element(items, item) for item in names)
+                outcome = build(self.combine, builder, (first_item, second_item))
                 if type_of(outcome) != type_:
                     fix = "combine two elements into one of their kind"
                     raise BlockTypeError(builder.path, wanted, str(type_of(outcome)), fix)
-                made = flow.append(builder, outcome, flow.empty_list(above, type_))
-                assert isinstance(made, Sequence)
-                feed(made.wires, items.wires)
+                next_level = flow.append(builder, outcome, flow.empty_list(above, type_))
+                assert isinstance(next_level, Sequence)
+                feed(next_level.wires, items.wires)
             index = builder.fresh("i")
             builder.add(Loop(builder.blame(), index, pair, pairs.expression, tuple(combined)))
-            builder.add(Apply(builder.blame(), level, REST, (above, level)))
+            builder.add(Apply(builder.blame(), level, WITH_ODD_ITEM, (above, level)))
         blame = builder.blame()
         with builder.inside() as filled:
             first = builder.item(Object(level), 0)
@@ -196,20 +201,22 @@ class Reduce(Block[TupleType | SequenceType, Any]):
 
 
 def _rounds(items: list[Any]) -> range:
+    """Return a range of as many numbers as halvings reduce the items to one."""
     return range(max(len(items) - 1, 0).bit_length())
 
 
 def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
+    """Return neighbours as pairs; an odd last item has none."""
     return list(zip(items[::2], items[1::2], strict=False))
 
 
-def _with_rest(above: list[Any], items: list[Any]) -> list[Any]:
+def _with_odd_item(above: list[Any], items: list[Any]) -> list[Any]:
     """Return the next level: an odd last item goes up as it is."""
     return [*above, items[-1]] if len(items) % 2 else above
 
 
 ROUNDS, PAIRS = Constant("rounds", _rounds), Constant("pairs", _pairs)
-REST = Constant("with_rest", _with_rest)
+WITH_ODD_ITEM = Constant("with_rest", _with_odd_item)
 
 
 class _Summary(Block[TupleType | SequenceType, TensorType]):
@@ -219,6 +226,7 @@ class _Summary(Block[TupleType | SequenceType, TensorType]):
     over: Callable[..., Node]  # makes one of a tensor along the axis of a sequence's elements
 
     def build(self, builder: Builder, value: Value) -> Node:
+        """Return one tensor, made of a tuple's tensors or along the axis of a sequence's elements."""
         if isinstance(value, tuple) and value and all(isinstance(item, Node) for item in value):
             nodes = [item for item in value if isinstance(item, Node)]
             if len({node.type for node in nodes}) == 1 and all(node.axis.rank < 2 for node in nodes):
@@ -229,8 +237,8 @@ class _Summary(Block[TupleType | SequenceType, TensorType]):
         elements = builder.elements(sequence)
         if not isinstance(elements, Node):
             fix = "select one of them, as in Map(GetItem(0))"
-            found = str(type_of(sequence))
-            raise BlockTypeError(builder.where(self), "a sequence of single tensors", found, fix)
+            actual = str(type_of(sequence))
+            raise BlockTypeError(builder.where(self), "a sequence of single tensors", actual, fix)
         return self.of_elements(elements)
 
     def of_tensors(self, nodes: list[Node]) -> Node:

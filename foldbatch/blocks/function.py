@@ -54,7 +54,7 @@ class TensorBlock(Block[In_contra, Out_co]):
         raise NotImplementedError
 
     def called(self) -> tuple[str, str]:
-        """Return what names of cells say of the block: the user's function, and the layer; empty if none."""
+        """Return the names for cells of the block: the user's function and the layer; empty if none."""
         return "", ""
 
     def __call__(self, *xs: Any) -> Any:
@@ -67,6 +67,7 @@ class TensorBlock(Block[In_contra, Out_co]):
         return Hooks.layer(self, xs)
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Call the block's function of symbolic tensors; its result joins the region's graph."""
         argument = self._symbolic(builder, value)
         xs = argument if isinstance(argument, tuple) else (argument,)
         try:
@@ -75,14 +76,17 @@ class TensorBlock(Block[In_contra, Out_co]):
         except FoldbatchError:
             raise
         except Exception as error:
-            found = f"one that raised {type(error).__name__}: {error}"
+            actual = f"one that raised {type(error).__name__}: {error}"
             fix = f"it is called with {type_of(value)}, a symbol and no number; compute with foldbatch.ops"
-            raise BlockTypeError(builder.where(self), "a function of symbolic tensors", found, fix) from error
+            raise BlockTypeError(
+                builder.where(self), "a function of symbolic tensors", actual, fix
+            ) from error
         outcome = self._checked(builder, result)
         builder.note(outcome, *self.called())
         return outcome
 
     def _symbolic(self, builder: Builder, value: Value) -> Any:
+        """Return a value as the function's argument: tensors, tuples of them, or a sequence's elements."""
         match value:
             case Node():
                 return value
@@ -100,6 +104,7 @@ class TensorBlock(Block[In_contra, Out_co]):
         raise BlockTypeError(builder.where(self), "tensors", str(type_of(value)), fix)
 
     def _checked(self, builder: Builder, result: Any) -> Value:
+        """Return a function's result as tensors and tuples; refuse any other object."""
         match result:
             case Node():
                 return result
@@ -144,6 +149,7 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
         self.fn = fn
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Call the function; refuse inputs and results without a tensor."""
         if not any(isinstance(leaf, Node | Sequence) for leaf in leaves(value)):
             fix = (
                 "read the object first, for example with Scalar, in a case of OneOf too; a constant is "
@@ -198,6 +204,7 @@ class Concat(TensorBlock[TupleType, TensorType]):
         self.flatten = flatten
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Return the joined tensors of a tuple; scalars become vectors of one element."""
         where = builder.where(self)
         if not isinstance(value, tuple):
             fix = "put it behind a Record or an AllOf"
@@ -208,6 +215,7 @@ class Concat(TensorBlock[TupleType, TensorType]):
         return ops.concat([ops.expand_dims(x, 0) if x.ndim == 0 else x for x in parts], self.axis)
 
     def _parts(self, where: str, value: tuple[Value, ...]) -> list[Node]:
+        """Return the tensors of a tuple, and of tuples in it if `flatten` is set; refuse any other value."""
         parts: list[Node] = []
         for item in value:
             match item:
@@ -223,7 +231,7 @@ class Concat(TensorBlock[TupleType, TensorType]):
         return parts
 
 
-SHOWN = 20  # elements of an array that `repr` prints
+SHOWN_NUMBERS = 20  # elements of an array that `repr` prints
 
 
 # -- blocks that yield the same whatever they read: arrays, parameters, zeros
@@ -246,8 +254,8 @@ class FromTensor(Block[Any, TensorType]):
 
     def __init__(self, tensor: Any) -> None:
         if not isinstance(tensor, Parameter | np.ndarray | np.generic | int | float):
-            found, fix = describe_value(tensor), "convert it with np.asarray"
-            raise BlockTypeError("FromTensor", "an array or a Parameter", found, fix)
+            actual, fix = describe_value(tensor), "convert it with np.asarray"
+            raise BlockTypeError("FromTensor", "an array or a Parameter", actual, fix)
         if isinstance(tensor, np.ndarray | np.generic) and tensor.dtype.kind not in "fiub":
             fix = "encode it as numbers"
             raise BlockTypeError("FromTensor", "an array of numbers", describe_value(tensor), fix)
@@ -260,10 +268,11 @@ class FromTensor(Block[Any, TensorType]):
         return node
 
     def arguments(self) -> str:
+        """Return the array or parameter as text; of a large array, its type alone."""
         if isinstance(self.tensor, Parameter):
             return repr(self.tensor)
         array = self.tensor
-        if array.size > SHOWN:
+        if array.size > SHOWN_NUMBERS:
             return f"<{TensorType(array.shape, array.dtype.name)}>"
         text = repr(array).replace("\n", "")
         return text if "dtype" in text or array.dtype.kind != "f" else f"{text[:-1]}, dtype={array.dtype})"
@@ -295,18 +304,19 @@ class Zeros(Block[Any, Any]):
         return shorthand(self.type)
 
 
-def _refuse_no_zero(part: Type, whole: Type, where: str) -> None:
+def _refuse_no_zero(part: Type, full: Type, where: str) -> None:
+    """Refuse a type with a part that has no zero, as an object; `full` is the type that errors show."""
     match part:
         case ObjectType() | BroadcastType():
             fix = "build it from tensor types, tuples and sequences"
-            raise BlockTypeError(where, "a type that has a zero", str(whole), fix)
+            raise BlockTypeError(where, "a type that has a zero", str(full), fix)
         case TupleType(items):
             for item in items:
-                _refuse_no_zero(item, whole, where)
+                _refuse_no_zero(item, full, where)
 
 
 def zeros(type_: Type, where: str = "Zeros") -> Value:
-    """Return the zero of a type; `where` says who asks, for errors.
+    """Return the zero of a type; `where` names the caller in errors.
 
     Raises:
         BlockTypeError: when it has none.

@@ -1,7 +1,7 @@
-"""Interrupts: telling exceptions that no example is to blame for, such as those of signal handlers.
+"""Interrupts: recognising exceptions that no example has caused, such as those of signal handlers.
 
-A handler that raises, such as a timeout's, raises in the midst of whatever runs. Whoever catches errors there
-hands its exception on as it is.
+A handler that raises, such as that of a timeout, interrupts any code that runs. Code that catches errors of
+examples passes such an exception on as it is.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ PLAIN = (str, int, float, bool, bytes, type(None), np.ndarray, Tree, TreeNode)
 
 
 def interrupted(error: BaseException) -> bool:
-    """Return whether an exception came out of a handler of signals, or says what the process lacks.
+    """Return whether an exception came out of a signal handler, or reports a missing resource of the process.
 
     A handler is given the frame that it interrupts.
     """
     if isinstance(error, BackendError):
         return True
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    return any(_is_given(inner, outer) for outer, inner in pairwise(frames))
+    return any(_has_argument(inner, outer) for outer, inner in pairwise(frames))
 
 
-def _is_given(frame: FrameType, other: FrameType) -> bool:
-    """Return whether an argument of a function's frame is another frame, or a tuple of arguments with it."""
-    code, known = frame.f_code, frame.f_locals
+def _has_argument(frame: FrameType, interrupted_frame: FrameType) -> bool:
+    """Whether a function has a frame as an argument, directly or in a tuple of variable arguments."""
+    code, variables = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
-    given = [known.get(name) for name in code.co_varnames[:count]]
-    return any(x is other or (type(x) is tuple and any(y is other for y in x)) for x in given)
+    arguments = [variables.get(name) for name in code.co_varnames[:count]]
+    return any(
+        x is interrupted_frame or (type(x) is tuple and any(y is interrupted_frame for y in x))
+        for x in arguments
+    )
 
 
 def is_accident(error: Exception, example: Any) -> bool:
@@ -56,7 +59,7 @@ def is_accident(error: Exception, example: Any) -> bool:
 
 
 def _is_plain(example: Any) -> bool:
-    """Return whether an object holds nothing that changes when it is read, or that runs somebody's code."""
+    """Return whether an object is plain data: reading does not change it, and runs no code of the user."""
     waiting, seen = [example], set()
     while waiting:
         part = waiting.pop()

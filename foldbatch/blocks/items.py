@@ -31,7 +31,7 @@ from foldbatch.static.graph import Node
 from foldbatch.trees import TreeNode
 from foldbatch.types import OBJECT, VOID, ObjectType, SequenceType, TupleType, Type, VoidType, describe_value
 
-Rest: TypeAlias = Literal["error", "ignore"]  # what may become of items that no block reads
+UnreadItems: TypeAlias = Literal["error", "ignore"]  # items that no block reads are an error, or ignored
 FIX = "for example Record((Map(...), Identity())) >> Nth()"
 
 
@@ -89,6 +89,7 @@ class GetItem(Block[Any, Any]):
         raise BlockTypeError(builder.where(self), expected, str(type_of(value)), fix)
 
     def _of_tuple(self, builder: Builder, value: tuple[Value, ...]) -> Value:
+        """Return the items of a tuple that an int or a slice selects, at compile time."""
         if not isinstance(self.key, int | slice) or isinstance(self.key, bool):
             fix = f"the tuple is {type_of(value)}; a Record of names yields a tuple too"
             expected = "an int or a slice as key of a tuple"
@@ -98,10 +99,11 @@ class GetItem(Block[Any, Any]):
         except IndexError:
             expected = f"an index from {-len(value)} to {len(value) - 1}"
             expected = expected if value else "an item"
-            found, fix = f"{self.key} of {type_of(value)}", "indices count from 0"
-            raise BlockTypeError(builder.where(self), expected, found, fix) from None
+            actual, fix = f"{self.key} of {type_of(value)}", "indices count from 0"
+            raise BlockTypeError(builder.where(self), expected, actual, fix) from None
 
     def _of_sequence(self, builder: Builder, value: Sequence) -> Value:
+        """Return one element of a sequence as tensors, or a part of the sequence."""
         if isinstance(self.key, slice):
             cut = Cut(value.expression, builder.constant("key", self.key))
             return Sequence(cut, value.element, value.wires)
@@ -133,6 +135,7 @@ class Items(Block[ObjectType, ObjectType]):
     input_type = OBJECT
 
     def build(self, builder: Builder, value: Value) -> Object:
+        """Build a call that sorts the items of a mapping; return the list of pairs."""
         source = as_object(value)
         if not isinstance(source, Object):
             fix = "make the pairs before their values become tensors"
@@ -142,6 +145,7 @@ class Items(Block[ObjectType, ObjectType]):
 
 
 def _sorted_items(data: Any) -> list[tuple[Any, Any]]:
+    """Return the items of a mapping in the order of their keys; refuse keys that cannot be sorted."""
     if not isinstance(data, Mapping):
         raise BadDataError("a mapping", describe_value(data), "give it a dict", ExampleTypeError)
     try:
@@ -197,6 +201,7 @@ class Nth(Block[TupleType | ObjectType, Any]):
     """
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Build a read of the item at an index that the input has, too."""
         where = builder.where(self)
         pair = as_object(value)
         if isinstance(pair, Object):
@@ -264,9 +269,9 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
     (array(1., dtype=float32),)
     """
 
-    def __init__(self, blocks: Mapping[Any, Any] | Iterable[Any], *, rest: Rest = "error") -> None:
-        if rest not in get_args(Rest):
-            expected = f"rest as one of {', '.join(map(repr, get_args(Rest)))}"
+    def __init__(self, blocks: Mapping[Any, Any] | Iterable[Any], *, rest: UnreadItems = "error") -> None:
+        if rest not in get_args(UnreadItems):
+            expected = f"rest as one of {', '.join(map(repr, get_args(UnreadItems)))}"
             raise BlockValueError("Record", expected, describe_value(rest), "leave it out to refuse the rest")
         pairs, self.named = keyed(blocks, "Record")
         self.blocks = tuple(pairs)
@@ -274,14 +279,15 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
         check(self)
 
     def settings(self) -> dict[str, Any]:
-        given: Any = (self.blocks or {}) if self.named else tuple(block for _, block in self.blocks)
-        return {**settings_of(self), "blocks": given}
+        blocks: Any = (self.blocks or {}) if self.named else tuple(block for _, block in self.blocks)
+        return {**settings_of(self), "blocks": blocks}
 
     @property
     def input_type(self) -> Type | None:
         return OBJECT if self.named or _reading([block.input_type for _, block in self.blocks]) else None
 
     def build(self, builder: Builder, value: Value) -> tuple[Value, ...]:
+        """Build each block on its item; return the results as a tuple."""
         where = builder.where(self)
         count, refuses = len(self.blocks), self.rest == "error"
         match value:
@@ -311,6 +317,7 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
         return self._blocks() + ("" if self.rest == "error" else f", rest={self.rest!r}")
 
     def _blocks(self) -> str:
+        """Return the blocks as text: a dict, a list of pairs, or a tuple."""
         if any(isinstance(key, slice) for key, _ in self.blocks):  # no key of a dict before Python 3.12
             return "[" + ", ".join(f"({key!r}, {block!r})" for key, block in self.blocks) + "]"
         if self.named:
@@ -341,6 +348,7 @@ class AllOf(Block[Any, TupleType]):
         return next((type_ for type_ in types if type_ not in (None, VOID)), None)
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Build each block on the input; return the results as a tuple."""
         if not self.blocks:
             return None
         results = []
@@ -351,11 +359,11 @@ class AllOf(Block[Any, TupleType]):
 
 
 def _reading(types: list[Type | None]) -> bool:
-    """Whether blocks read objects, all that read anything."""
+    """Whether all blocks that read anything read objects."""
     return OBJECT in types and all(type_ in (OBJECT, VOID) for type_ in types)
 
 
-# What is an order of items. Mappings are read by key, and classes of the user may count something else.
+# Classes whose items have an order. Mappings are read by key; `len` of a user's class may count other things.
 ORDERED = (TreeNode, list, tuple, np.ndarray, PySequence)
 
 
@@ -369,6 +377,7 @@ def refuse_rest(builder: Builder, source: Object, count: int, where: str) -> Non
 
 
 def _refuse(data: object, count: int) -> None:
+    """Refuse an object with more items than blocks read; the fix names a block that reads all."""
     if isinstance(data, ORDERED) and len(data) > count:
         fix = "give a block for each, or read them all with Map"
         if isinstance(data, TreeNode):

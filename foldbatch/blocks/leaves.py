@@ -33,9 +33,9 @@ def expect_object(block: AnyBlock, builder: Builder, value: Value) -> Object:
     """Return `value` as one Python object, refusing anything else."""
     value = as_object(value)
     if not isinstance(value, Object):
-        found = str(type_of(value))
+        actual = str(type_of(value))
         fix = "what is a tensor already needs no reading" if isinstance(value, Node) else "give it one object"
-        raise BlockTypeError(builder.where(block), "a Python object", found, fix)
+        raise BlockTypeError(builder.where(block), "a Python object", actual, fix)
     return value
 
 
@@ -48,7 +48,7 @@ def as_tensor_type(where: str, shape: tuple[int, ...], dtype: str) -> TensorType
 
 
 def _dtype_name(dtype: Any) -> str:
-    """Return NumPy's name for a dtype, or what was given as text where it is none.
+    """Return NumPy's name for a dtype; a value that is no dtype, as text.
 
     >>> _dtype_name(np.int8), _dtype_name("i2"), _dtype_name("number")
     ('int8', 'int16', 'number')
@@ -194,7 +194,7 @@ class Void(Block[Any, VoidType]):
         return None
 
 
-SHOWN = 8  # elements named in an error
+SHOWN_ELEMENTS = 8  # elements named in an error
 
 
 class OneHot(Block[ObjectType, TensorType]):
@@ -223,8 +223,8 @@ class OneHot(Block[ObjectType, TensorType]):
                 fix = "as in OneHot(0, 10)"
                 raise BlockTypeError("OneHot", "an int as bound", describe_value(bound), fix)
         if self.stop <= self.start:
-            found = f"none from {self.start} to {self.stop}"
-            raise BlockIndexError("OneHot", "one int or more", found, "give the bounds of a range")
+            actual = f"none from {self.start} to {self.stop}"
+            raise BlockIndexError("OneHot", "one int or more", actual, "give the bounds of a range")
         self.type = as_tensor_type("OneHot", (self.stop - self.start,), dtype)
         self.dtype = self.type.dtype
 
@@ -260,8 +260,8 @@ class OneHotFromList(Block[ObjectType, TensorType]):
 
     def __init__(self, elements: Iterable[Any], dtype: str = DEFAULT_DTYPE, *, strict: bool = True) -> None:
         if not isinstance(elements, Iterable):
-            found = describe_value(elements)
-            raise BlockTypeError("OneHotFromList", "a list of elements", found, "for example ['a', 'b']")
+            actual = describe_value(elements)
+            raise BlockTypeError("OneHotFromList", "a list of elements", actual, "for example ['a', 'b']")
         self.elements = tuple(elements)
         self.strict = strict
         self.numbers: dict[Any, int] = {}
@@ -269,21 +269,21 @@ class OneHotFromList(Block[ObjectType, TensorType]):
             try:
                 first = self.numbers.setdefault(element, number)
             except TypeError:
-                found, fix = describe_value(element), "for example tuples instead of lists"
-                raise BlockTypeError("OneHotFromList", "hashable elements", found, fix) from None
+                actual, fix = describe_value(element), "for example tuples instead of lists"
+                raise BlockTypeError("OneHotFromList", "hashable elements", actual, fix) from None
             if first != number:
-                found = f"{element!r} twice"
-                raise BlockUseError("OneHotFromList", "distinct elements", found, "drop one")
+                actual = f"{element!r} twice"
+                raise BlockUseError("OneHotFromList", "distinct elements", actual, "drop one")
         if not self.elements:
             raise BlockIndexError("OneHotFromList", "one element or more", "none", "for example ['a', 'b']")
         self.type = as_tensor_type("OneHotFromList", (len(self.elements),), dtype)
         self.dtype = self.type.dtype
 
     def build(self, builder: Builder, value: Value) -> Node:
-        shown = [repr(element) for element in self.elements[:SHOWN]]
-        more = ", ..." if len(self.elements) > SHOWN else ""
+        shown = [repr(element) for element in self.elements[:SHOWN_ELEMENTS]]
+        ellipsis = ", ..." if len(self.elements) > SHOWN_ELEMENTS else ""
         unlisted = None if self.strict else len(self.elements)
-        find = _finder(self.numbers, f"one of {', '.join(shown)}{more}", unlisted)
+        find = _finder(self.numbers, f"one of {', '.join(shown)}{ellipsis}", unlisted)
         return _one_hot(self, builder, value, find, self.type, extra=not self.strict)
 
     def arguments(self) -> str:
@@ -296,14 +296,15 @@ def _dtype(type_: TensorType, *, named: bool = True) -> str:
     return f", dtype={type_.dtype!r}" if named else f", {type_.dtype!r}"
 
 
-def _finder(given: dict[Any, int], expected: str, unlisted: int | None = None) -> Callable[[Any], int]:
+def _finder(numbering: dict[Any, int], expected: str, unlisted: int | None = None) -> Callable[[Any], int]:
     """Return the function that finds an object's number.
 
-    Objects not in `given` have the number `unlisted`; without one, they are errors.
+    Objects not in `numbering` have the number `unlisted`; without one, they are errors.
     """
-    numbers = {**given}  # which nobody changes
+    numbers = {**numbering}  # a copy, which no caller can change
 
     def find(x: Any) -> int:
+        """Return the number of an object, or of the unlisted ones; raise BadDataError where there is none."""
         try:
             number = numbers.get(x, unlisted)
         except TypeError:  # not hashable, so none of them

@@ -112,13 +112,15 @@ class Lowered:
     functions: Sequence[Procedure]  # the functions of the program, the root's first
     model: Model
     policy: Policy
-    globals: dict[str, Any]  # what all runs have among their globals
+    globals: dict[str, Any]  # globals of all runs
     collections: Sequence[str]  # the variables that hold lists of collected values
     memos: Sequence[str]  # the variables that hold memos, which `foldbatch.blocks.drafts` explains
     max_calls: int
-    arithmetic: Arithmetic  # what finds levels
+    arithmetic: Arithmetic  # finds levels
     replacements: Replacements  # the parameters that the program has in the place of the block's
-    trees: TreeProgram | str = field(init=False)  # the same as compiled code, or what keeps it from that
+    trees: TreeProgram | str = field(
+        init=False
+    )  # the program as compiled code, or the reason why it cannot be
     text: ProgramText = field(init=False, repr=False)  # the program as text
     code: CodeType = field(init=False, repr=False)  # the same, compiled, with variables that are shared
     # globals of runs that have ended and the lists that they append to, for other runs
@@ -177,23 +179,25 @@ class Lowered:
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-        few: AtOnce | None = None,
+        at_once: AtOnce | None = None,
     ) -> list[Trace] | Any:
-        """The one place that chooses how examples are traced: trees at once, all else by the program."""
+        """Trace examples: trees at once by compiled code, all other examples by the program."""
         traced = self.arithmetic.traced
         if traced is not None and isinstance(self.trees, TreeProgram) and all(map(suits, examples)):
             with no_garbage():  # many traces are many objects
                 records = self.trees.records(traced, examples, self.max_calls, atoms=look is not None)
                 if records is not None:
-                    found = few(records[0].few()) if few is not None and len(records) == 1 else None
-                    return found or [trace for record in records for trace in record.traces()]
+                    result = at_once(records[0].few()) if at_once is not None and len(records) == 1 else None
+                    return result or [trace for record in records for trace in record.traces()]
         traces: list[Trace] = []
         while len(traces) < len(examples):
-            done = len(traces)
+            traced_count = len(traces)
             with no_garbage():  # long traces make very many numbers
-                record = self.record(examples[done:], numbers[done:], look, None if done else few)
+                record = self.record(
+                    examples[traced_count:], numbers[traced_count:], look, None if traced_count else at_once
+                )
             if not isinstance(record, Together):
-                return record  # what `few` has made of it
+                return record  # the results that `at_once` returns
             traces += record.traces()
         return traces
 
@@ -231,7 +235,7 @@ class Lowered:
         examples: Sequence[Any],
         numbers: Sequence[int],
         look: Look | None = None,
-        few: AtOnce | None = None,
+        at_once: AtOnce | None = None,
     ) -> Together | Any:
         """Return the record of examples, or of the first ones where there are very many calls.
 
@@ -260,7 +264,9 @@ class Lowered:
                     break
             if look is not None:
                 look(self.model, recorder.data)
-            record = (few and not recorder.full and few(recorder.few)) or recorder.record(self.levels)
+            record = (at_once and not recorder.full and at_once(recorder.small_batch)) or recorder.record(
+                self.levels
+            )
         except Exception as error:
             bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
             if bad is None or bad[0] == len(examples):  # it is no example's fault
@@ -270,14 +276,14 @@ class Lowered:
             return record
         finally:
             recorder.clear()
-            namespace.update(recorder.nothing)
+            namespace.update(recorder.idle_globals)
             namespace.update(NO_TREE)
             if ended:  # else a thread that ran deep may still find its globals here
                 self.unused.append(run)
         raise self._refused(examples[bad[0]], numbers[bad[0]], bad[1])  # its context is none of the above
 
     def _refused(self, example: Any, number: int, error: Exception) -> Exception:
-        """Return the error for an example that does not fit, or one that is no example's fault."""
+        """Return the error for an example that does not fit, or an error that no example caused."""
         if isinstance(error, TooManyCallsError):
             expected = f"at most {self.max_calls:,} calls"
             fix = "raise the option max_calls, or visit shared parts once: ForwardDeclaration(memo=True)"
@@ -302,7 +308,7 @@ class Lowered:
         `adapt` changes the globals of the run.
         """
         namespace, recorder = self._fresh(careful=True)
-        namespace[ITEMS] = items_of  # what was read before is read again
+        namespace[ITEMS] = items_of  # items read before are read again
         adapt(namespace)
         recorder.begin(namespace)
         with no_garbage():
@@ -319,8 +325,8 @@ class Lowered:
 
     def _fresh(self, *, careful: bool = False) -> Run:
         """Return globals for runs of the program, and the lists that its functions append to."""
-        given = self.model, self.collections, self.memos, self.max_calls, self.model.bounds
-        recorder = Recorder(*given, careful=careful)
+        arguments = self.model, self.collections, self.memos, self.max_calls, self.model.bounds
+        recorder = Recorder(*arguments, careful=careful)
         namespace = self.globals | TOOLS | recorder.bindings
         if not careful:
             namespace.update({name: direct(function) for name, function in self.globals.items()})
@@ -347,30 +353,34 @@ def lower(
 
 def linked(
     block: AnyBlock,
-    made: Built,
+    program: Built,
     policy: Policy,
     max_calls: int = MAX_CALLS,
     arithmetic: Arithmetic = NUMPY,
     replacements: Replacements | None = None,
 ) -> Lowered:
-    """Return a block that has been built as it is ready to run; arguments are those of `lower`.
+    """Link a block that has been built; return it ready to trace. Arguments are those of `lower`.
 
     Raises:
         BlockTypeError: when only a run of it tells which cells there are.
     """
-    if made.walks:
+    if program.walks:
         fix = "give it to foldbatch.compile, which runs it as a walk"
         raise BlockTypeError(shown(block), "a block whose cells are all known", "one that calls walks", fix)
     replacements = Replacements() if replacements is None else replacements
-    for draft in made.drafts:
+    for draft in program.drafts:
         replacements.in_draft(draft)
-    model = link(made.drafts, made.type, made.results, [replacements.of(p) for p in made.parameters])
-    own = made.globals, made.collections, made.memos
-    return Lowered(block, made.functions, model, policy, *own, max_calls, arithmetic, replacements)
+    model = link(
+        program.drafts, program.type, program.results, [replacements.of(p) for p in program.parameters]
+    )
+    program_variables = program.globals, program.collections, program.memos
+    return Lowered(
+        block, program.functions, model, policy, *program_variables, max_calls, arithmetic, replacements
+    )
 
 
 def _of_trees(tracer: Lowered) -> TreeProgram | str:
-    """Return a tracing program as compiled code, or what keeps it from that: of a block, if there is one."""
+    """Return a tracing program as compiled code, or the reason why it cannot be, with the block if known."""
     if tracer.arithmetic.traced is None:
         return "this backend compiles no loops"
     cells = tuple(tracer.model.signatures)
@@ -382,11 +392,11 @@ def _of_trees(tracer: Lowered) -> TreeProgram | str:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a block is built to: the tracing program, and drafts of the cells that it calls."""
+    """A built block: its tracing program, and drafts of the cells that it calls."""
 
     functions: Sequence[Procedure]  # of the program, the root's first
     drafts: list[Draft]  # of the cells
-    type: Type  # what the block yields
+    type: Type  # of the block's result
     results: list[Flow]  # the wires of that
     parameters: list[Parameter]  # those that the cells read
     globals: dict[str, Any]  # `globals`, `collections`, `memos`: as of `Lowered`
@@ -396,11 +406,11 @@ class Built:
 
 
 def built(
-    block: AnyBlock, asides: frozenset[str] = ASIDES, given: Type = OBJECT, path: str = "model"
+    block: AnyBlock, asides: frozenset[str] = ASIDES, input_type: Type = OBJECT, path: str = "model"
 ) -> Built:
-    """Build a block that reads what is of type `given`; errors begin with `path`."""
+    """Build a block that reads a value of `input_type`; errors begin with `path`."""
     builder = Builder(path, asides=asides)
-    root = builder.declare(block, "root", given, VOID)
+    root = builder.declare(block, "root", input_type, VOID)
     with builder.define(root, path) as argument:
         try:
             result = build(block, builder, argument)
@@ -418,7 +428,7 @@ def built(
     if builder.left_out:
         kept = needed(drafts, results)
         functions = pruned(functions, kept)
-        drafts = [each.draft for each in kept.values()]
+        drafts = [pruned_draft.draft for pruned_draft in kept.values()]
     memos = decide_memos(functions)
     constants = chain.from_iterable(constants_of(function.body) for function in functions)
     return Built(
@@ -453,28 +463,28 @@ def depth(model: Model, trace: Trace) -> int:
     cells = [cell.graph for cell in model.cells]
     passing = {k for k, cell in enumerate(cells) if _computes(cell.outputs, cell)}
     ending = [_computes(cell.results, cell) for cell in cells]
-    own = trace.calls, trace.elements, trace.values
-    chains = longest_chains(model.signatures, *own, range(len(cells)), passing)
+    calls = trace.calls, trace.elements, trace.values
+    chains = longest_chains(model.signatures, *calls, range(len(cells)), passing)
     return max((n - (k in passing) + ending[k] for k, part in chains.items() for n in part), default=0)
 
 
 def _computes(results: Sequence[Node], graph: CellGraph) -> bool:
     """Whether results need computation: data as read (or as one-hot vectors), constants and views do not."""
-    given = set(graph.inputs)
+    inputs = set(graph.inputs)
     return any(
-        n.op not in SOURCES and n not in given and not is_view(n) and n.op.name != "one_hot"
+        n.op not in SOURCES and n not in inputs and not is_view(n) and n.op.name != "one_hot"
         for n in reachable(results, graph.inputs)
     )
 
 
 def _refuse_endless(functions: Sequence[Procedure]) -> None:
-    """Refuse declarations that refer to themselves whatever the example holds."""
+    """Refuse declarations that refer to themselves for any example."""
     edges = {f.name: f.always for f in functions}
     component = components([f.name for f in functions], edges)
     for function in functions:
-        if any(component[other] == component[function.name] for other in function.always):
-            found, fix = "one that always refers to itself", "choose with OneOf where to end"
-            raise BlockTypeError(function.path, "a definition that ends", found, fix)
+        if any(component[callee] == component[function.name] for callee in function.always):
+            actual, fix = "one that always refers to itself", "choose with OneOf where to end"
+            raise BlockTypeError(function.path, "a definition that ends", actual, fix)
 
 
 # A statement that is used; or ("name", function, variable), ("result", function, number), ("run", function),
@@ -489,21 +499,21 @@ Fact: TypeAlias = Hashable
 
 
 def pruned(functions: Sequence[Procedure], kept: Mapping[int, PrunedDraft]) -> list[Procedure]:
-    """Return the functions of a tracing program without the statements whose outcome nobody uses.
+    """Return the functions of a tracing program without the statements whose outcome has no reader.
 
     `kept` is what is left of each cell that they call, by number; the new statements call that.
     """
-    left = [replace(f, body=changed(f.body, lambda part: _of_kept(part, kept))) for f in functions]
-    used, size, root = _Used(left), -1, left[0]
+    remaining = [replace(f, body=changed(f.body, lambda part: _of_kept(part, kept))) for f in functions]
+    used, size, root = _Used(remaining), -1, remaining[0]
     used.live |= {("run", root.name), *(("result", root.name, j) for j in range(len(root.results)))}
     while size < (size := len(used.live)):
-        bodies = [used.left(f.name, f.body) for f in left]
-    pairs = zip(left, bodies, strict=True)
+        bodies = [used.used_statements(f.name, f.body) for f in remaining]
+    pairs = zip(remaining, bodies, strict=True)
     return [replace(f, body=body) for f, body in pairs if ("run", f.name) in used.live]
 
 
 def _of_kept(part: Part, kept: Mapping[int, PrunedDraft]) -> Any:
-    """Return a part that calls what is left of a cell; the number of an output that is not becomes None."""
+    """Return a part with the call of a pruned cell; the number of an output that is gone becomes None."""
     match part:
         case CallOutput(call, cell, number):
             if cell not in kept or number not in kept[cell].outputs:
@@ -512,19 +522,19 @@ def _of_kept(part: Part, kept: Mapping[int, PrunedDraft]) -> Any:
         case Call(draft=draft) if draft is not None:
             if draft.number not in kept:
                 return GONE
-            left = kept[draft.number]
+            remainder = kept[draft.number]
             return replace(
                 part,
-                draft=left.draft,
-                arguments=tuple(part.arguments[i] for i in left.arguments if i < len(part.arguments)),
-                lists=tuple(part.lists[i] for i in left.sequences),
-                feeds=tuple(part.feeds[i] for i in left.feeds),
+                draft=remainder.draft,
+                arguments=tuple(part.arguments[i] for i in remainder.arguments if i < len(part.arguments)),
+                lists=tuple(part.lists[i] for i in remainder.sequences),
+                feeds=tuple(part.feeds[i] for i in remainder.feeds),
             )
     return part
 
 
 class _Used:
-    """What is known so far to be used of a program."""
+    """The facts known so far about what a program uses: variables, results, functions and effects."""
 
     def __init__(self, functions: Sequence[Procedure]) -> None:
         self.functions = {f.name: f for f in functions}
@@ -539,19 +549,20 @@ class _Used:
         names = [x for expression in expressions for x in names_of(expression)]
         return [("name", function if x in self.locals[function] else "", x) for x in names]
 
-    def left(self, function: str, body: Body) -> Body:
-        """Return what is left of statements, and note what that uses.
+    def used_statements(self, function: str, body: Body) -> Body:
+        """Return the statements that have readers or effects, and note the facts that they use.
 
         Results and arguments that nobody reads become None.
         """
-        found = [each for statement in reversed(body) for each in self._left(function, statement)]
-        return tuple(found[::-1])
+        statements = [part for statement in reversed(body) for part in self._used_parts(function, statement)]
+        return tuple(statements[::-1])
 
-    def _left(self, function: str, statement: Statement) -> Iterator[Statement]:
-        live, bodies = self.live, [self.left(function, inner) for inner in statement.bodies]
+    def _used_parts(self, function: str, statement: Statement) -> Iterator[Statement]:
+        """Yield a statement with its used operands and bodies, if it has a reader or an effect."""
+        live, bodies = self.live, [self.used_statements(function, inner) for inner in statement.bodies]
         if isinstance(statement, Limit) or (isinstance(statement, Apply) and statement.target is None):
-            own = [fact for fact in self.names(function, statement.reads) if fact[1]]  # type: ignore[index]
-            if live.issuperset(own):  # a check stays where what it looks at does
+            local_facts = [fact for fact in self.names(function, statement.reads) if fact[1]]  # type: ignore[index]
+            if live.issuperset(local_facts):  # a check stays as long as the variables that it reads
                 yield statement
             return
         draft = statement.draft if isinstance(statement, Call) else None

@@ -37,17 +37,18 @@ class Loss(Block[TensorType, VoidType]):
 
     def __init__(self, name: str = "loss", weight: float = 1.0) -> None:
         self.name = named(name, "Loss")
-        given: object = weight
+        number: object = weight
         if (
-            not isinstance(given, int | float | np.number)
-            or isinstance(given, bool)
-            or not math.isfinite(given)
+            not isinstance(number, int | float | np.number)
+            or isinstance(number, bool)
+            or not math.isfinite(number)
         ):
             fix = "1 counts the loss as it is, 0.5 half of it"
             raise BlockValueError("Loss weight", "a finite number", describe_value(weight), fix)
         self.weight = float(weight)
 
     def build(self, builder: Builder, value: Value) -> None:
+        """Add the tensor to the region's losses, if the program has losses; yields nothing."""
         if not isinstance(value, Node) or value.shape or not value.type.is_float:
             fix = "reduce it, for example with ops.mean"
             if isinstance(value, Node) and not value.type.is_float:
@@ -99,6 +100,7 @@ class Metric(Block[TensorType | TupleType, VoidType]):
         self.name = named(name, "Metric")
 
     def build(self, builder: Builder, value: Value) -> None:
+        """Add the tensor, and the label if there is one, to the region's metrics; yields nothing."""
         match value:
             case Node():
                 tensor, label = value, None
@@ -133,6 +135,7 @@ class Collect(Block[Any, Any]):
         self.name = named(name, "Collect")
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Note the value for its list, which the region appends to when it ends; return the value."""
         where, type_ = builder.where(self), type_of(value)
         tensors = list(leaves(value))
         if not tensors or not all(isinstance(leaf, Node) for leaf in tensors):
@@ -173,7 +176,8 @@ class Collected(Block[Any, TupleType]):
         return self.block.input_type
 
     def build(self, builder: Builder, value: Value) -> Value:
-        builder.flush()  # what was collected before is not ours
+        """Build the block; return its result, and the list of the values collected in it."""
+        builder.flush()  # values collected before belong to outer blocks
         mark, name = builder.fresh("mark"), builder.fresh("list")
         builder.assign(mark, Count(builder.collection(self.name)))
         result = build(self.block, builder, value)
@@ -184,8 +188,8 @@ class Collected(Block[Any, TupleType]):
             fix = f"put Collect({self.name!r}) behind what is to be collected"
             raise BlockTypeError(builder.where(self), "a Collect in the block", "none", fix)
         builder.flush(result)
-        held = str(collection.expression)
-        builder.add(Apply(builder.blame(), name, CUT_OFF, (held, mark), changed=held))
+        variable = str(collection.expression)
+        builder.add(Apply(builder.blame(), name, CUT_OFF, (variable, mark), changed=variable))
         return result, Sequence(name, collection.element, collection.wires)
 
 

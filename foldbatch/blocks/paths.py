@@ -74,33 +74,41 @@ LISTED: dict[str, str] = {
     "foldbatch.zoo.votes": "features_of",
     "foldbatch.zoo.words": "name_of normal reversed_words_of subwords words_of",
 }
-# what more arguments make another thing of: a class, another coding, an array that is written to
+# functions that additional arguments make dangerous: a class, another coding, an array that is written to
 ALONE = re.compile("builtins:(type|str|str.encode)|numpy:.*")
-WORDS = {"base", "default", "key", "ndigits", "reverse", "start"}  # arguments of the others that have names
-KNOWN = {"foldbatch", "numpy", *sys.stdlib_module_names}  # modules that nobody is asked to trust as a whole
-LONGEST = 100  # characters of a path that an error shows
+WORDS = {
+    "base",
+    "default",
+    "key",
+    "ndigits",
+    "reverse",
+    "start",
+}  # keyword arguments that all other functions may get
+# modules that errors do not propose to trust: they have functions that a file must not call
+LIBRARIES = {"foldbatch", "numpy", *sys.stdlib_module_names}
+MAX_SHOWN_PATH = 100  # characters of a path that an error shows
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What a caller lets a file name besides the list."""
+    """The modules, functions and classes that a file may name besides the list, as its reader allows."""
 
     modules: tuple[str, ...] = ()  # names of modules; those below them are meant, too
     # functions and classes by import path; None stands for one that is looked up when it is asked for
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def covers(self, module: str, names: str) -> bool:
-        """Return whether what a module has under dotted names may be found."""
+        """Return whether a file may name this part of a module, given by dotted names."""
         if any(f"{module}.".startswith(f"{name}.") for name in self.modules):
             return True
         return any(f"{module}:{names}.".startswith(f"{path}.") for path in self.values)
 
 
-NOBODY = Trust()
+NO_TRUST = Trust()
 
 
 def trust_in(entries: Iterable[Trusted]) -> Trust:
-    """Return the trust that callers state by names of modules, by import paths, or by the things themselves.
+    """Return the trust that callers state by names of modules, by import paths, or by modules and functions.
 
     Raises:
         UnknownNameError: when an entry is none of these.
@@ -136,13 +144,13 @@ def path_of(value: Any) -> str | None:
     if listed is not None:
         return listed
     home, _, names = _name_of(value).partition(":")
-    found = _defined(sys.modules.get(home), home, names)
+    definition = _defined(sys.modules.get(home), home, names)
     path = f"{called(home)}:{names}"
-    same = found is value or (isinstance(value, type(found)) and bool(found == value))
-    return path if found is not None and same and _listed().get(path) is None else None
+    matches = definition is value or (isinstance(value, type(definition)) and bool(definition == value))
+    return path if definition is not None and matches and _listed().get(path) is None else None
 
 
-def find(path: Any, trust: Trust = NOBODY) -> Any:
+def find(path: Any, trust: Trust = NO_TRUST) -> Any:
     """Return the function or class of an import path.
 
     It may be one that the caller trusts besides the list; modules are imported when they are asked for.
@@ -164,18 +172,18 @@ def find(path: Any, trust: Trust = NOBODY) -> Any:
         value = _listed()[path]
         return getattr(import_module(module), names) if value is None else value
     shown, home = _trusted(path, trust)
-    given = trust.values.get(path)
-    if given is not None:
-        return given
-    found = _defined(_imported(home, shown), home, names)
-    if found is None:
+    trusted_value = trust.values.get(path)
+    if trusted_value is not None:
+        return trusted_value
+    definition = _defined(_imported(home, shown), home, names)
+    if definition is None:
         fix = "define it, or rename it"
         raise ModelError(shown, "a function or class that is defined there", "none", fix)
-    return found
+    return definition
 
 
 def variable_of(path: Any, trust: Trust) -> Any:
-    """Return what a module has under a name, whatever it is; errors are those of `find`.
+    """Return the variable of a module by import path; errors are those of `find`.
 
     >>> variable_of("math:tau", trust_in(["math"])) > 6
     True
@@ -191,9 +199,9 @@ def variable_of(path: Any, trust: Trust) -> Any:
 
 
 def _trusted(path: str, trust: Trust) -> tuple[str, str]:
-    """Return how errors call a path that the caller trusts, and its module; refuse any other."""
+    """Return a trusted path as errors show it, and its module; refuse any other path."""
     module, _, names = path.partition(":")
-    shown = path if path.isprintable() and len(path) <= LONGEST else "a function"
+    shown = path if path.isprintable() and len(path) <= MAX_SHOWN_PATH else "a function"
     if not trust.covers(module, names) or not _is_plain(module, names):
         expected = "a function of foldbatch or one that the caller trusts"
         raise ModelError(shown, expected, "another one", _way_to(module))
@@ -208,7 +216,7 @@ def _imported(home: str, shown: str) -> ModuleType:
         raise ModelError(shown, "a module that can be imported", f"none: {error}", fix) from None
 
 
-def method_of(owner: Any, name: Any, trust: Trust = NOBODY) -> Any:
+def method_of(owner: Any, name: Any, trust: Trust = NO_TRUST) -> Any:
     """Return a method of plain data, of a vocabulary, a pattern, an array or a dataclass.
 
     Raises:
@@ -225,13 +233,13 @@ def method_of(owner: Any, name: Any, trust: Trust = NOBODY) -> Any:
         allowed = name in names.split() and (type(owner), name) != (str, "encode")
     method = getattr(owner, name, None) if allowed else None
     if not callable(method):
-        found = f"{name} of {type(owner).__name__}"
-        raise ModelError(found, "a method of plain data", "another one", "write a function of your own")
+        actual = f"{name} of {type(owner).__name__}"
+        raise ModelError(actual, "a method of plain data", "another one", "write a function of your own")
     return method
 
 
 def takes(function: Any, words: Iterable[str]) -> bool:
-    """Return whether a file may give a function arguments of these names besides those that blocks give it.
+    """Return whether a file may give a function arguments of these names, besides those of blocks.
 
     >>> takes(int, ["base"]), takes(sorted, ["key"]), takes(type, []), takes(len, ["file"])
     (True, True, False, False)
@@ -243,9 +251,9 @@ def takes(function: Any, words: Iterable[str]) -> bool:
 
 
 def _way_to(module: str) -> str:
-    """Return how a function of a module that is not trusted could be used all the same."""
+    """Return the fix for a function of a module that is not trusted."""
     root = module.partition(".")[0]
-    if root in KNOWN or not _is_plain(module, "x"):
+    if root in LIBRARIES or not _is_plain(module, "x"):
         return "write a function of your own that calls it, and trust that"
     return f'pass trust=("{root}",), or --trust {root}, if you know where the file comes from'
 
@@ -265,19 +273,19 @@ def _name_of(value: Any) -> str:
 
 
 def _defined(module: ModuleType | None, home: str, names: str) -> Any:
-    """Return what a module defines under dotted names; None where that is nothing, or defined elsewhere."""
-    found: Any = module
+    """Return the function or class that a module itself defines under dotted names, or None."""
+    value: Any = module
     for name in names.split("."):
-        if isinstance(found, ModuleType):
-            found = vars(found).get(name)
+        if isinstance(value, ModuleType):
+            value = vars(value).get(name)
         else:
-            found = getattr(found, name, None) if isinstance(found, type) else None
-    defined = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
-    return found if callable(found) and defined == (home, names) else None
+            value = getattr(value, name, None) if isinstance(value, type) else None
+    defined = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    return value if callable(value) and defined == (home, names) else None
 
 
 def called(module: str) -> str:
-    """Return the name of a module in paths: of the script that runs, that by which others would import it."""
+    """Return the name of a module in paths; of the running script, the name that imports would use."""
     return _name_of_main() if module == "__main__" else module
 
 
@@ -285,12 +293,12 @@ def _name_of_main() -> str:
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     name = spec.name if spec is not None else Path(file).stem if file else ""
-    return name if name and name.partition(".")[0] not in KNOWN else "__main__"
+    return name if name and name.partition(".")[0] not in LIBRARIES else "__main__"
 
 
 @cache
 def _listed() -> Mapping[str, Any]:
-    """Return what is listed by path; None for what is found in a module of foldbatch above this one."""
+    """Return the listed functions and classes by path; None for those in higher modules of foldbatch."""
     named: dict[str, Any] = {f"foldbatch.ops:{name}": getattr(ops, name) for name in ops.__all__}
     for module, names in LISTED.items():
         home = None if module.startswith("foldbatch.") else import_module(module)

@@ -1,4 +1,4 @@
-"""Blocks as plain data, and back: what JSON and arrays hold, written of any block, read without running code.
+"""Blocks as plain data, and back: JSON and arrays, written of any block and read without running code.
 
 A block is the class it is of, the settings it was made with, and what it was given later: the wires of a
 composition, the parameters of a layer. It is made again by its constructor, which checks the settings. What
@@ -31,7 +31,7 @@ from foldbatch import blocks
 from foldbatch.blocks.block import AnyBlock, Block, make, settings_of
 from foldbatch.blocks.choice import ForwardDeclaration, Reference
 from foldbatch.blocks.layers.layer import Layer
-from foldbatch.blocks.paths import NOBODY, Trust, find, method_of, path_of, takes
+from foldbatch.blocks.paths import NO_TRUST, Trust, find, method_of, path_of, takes
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import FoldbatchError, ModelError
 from foldbatch.model.tracer import Written
@@ -56,18 +56,19 @@ KINDS |= {"Owner": Owner, "Parameter": Parameter, "Reference": Reference, "Vocab
 NAMES = {cls: name for name, cls in KINDS.items()}
 
 
-class Thing(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+class PlainObject(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A block, or another object that may stand in several places, as a parameter or a vocabulary."""
 
     kind: str  # its class: a name of `KINDS`, or an import path
-    settings: dict[str, Any] = {}  # what it is made with, by name, as data
-    state: dict[str, Any] = {}  # what it is given then
+    settings: dict[str, Any] = {}  # arguments of its constructor, by name, as data
+    state: dict[str, Any] = {}  # for `load_state`, by name, as data
 
 
 class Plain(msgspec.Struct, forbid_unknown_fields=True):
     """A block as plain data."""
 
-    things: list[Thing]  # all that it is made of, sources first; they refer to each other by number
+    # all objects that it is made of, sources first, which refer to each other by number; `things` in files
+    objects: list[PlainObject] = msgspec.field(name="things")
     definitions: list[tuple[int, int]]  # pairs of a declaration and the block that it stands for, by number
     block: int  # the number of the block itself
 
@@ -85,29 +86,35 @@ def to_plain(
     for declaration in writer.declared:  # grows meanwhile
         if declaration.block is not None:
             definitions.append((writer.number(declaration), writer.number(declaration.block)))
-    return Written(Plain(writer.things, definitions, number), writer.arrays, list(dict.fromkeys(writer.lost)))
+    return Written(
+        Plain(writer.objects, definitions, number), writer.arrays, list(dict.fromkeys(writer.lost))
+    )
 
 
 def from_plain(
-    plain: Plain, arrays: dict[str, Array], trust: Trust = NOBODY
+    plain: Plain, arrays: dict[str, Array], trust: Trust = NO_TRUST
 ) -> tuple[AnyBlock, dict[str, Parameter]]:
-    """Return the block that plain data stand for, and by name its parameters whose numbers are in the arrays.
+    """Return the block that plain data stand for, and its parameters whose numbers are in the arrays.
 
     Raises:
         ModelError: when the data are those of no block, or a function or class of theirs is not found.
     """
     reader = _BlockReader(arrays, trust)
-    for thing in plain.things:
-        with _blaming(f"object {len(reader.things)}" + f" ({thing.kind})" * (thing.kind in KINDS)):
-            reader.things.append(reader.make(thing))
+    for plain_object in plain.objects:
+        with _blaming(
+            f"object {len(reader.objects)}" + f" ({plain_object.kind})" * (plain_object.kind in KINDS)
+        ):
+            reader.objects.append(reader.make(plain_object))
     for declaration, definition in plain.definitions:
         with _blaming("the definition of a declaration"):
-            _expect(ForwardDeclaration, reader.thing(declaration)).resolve_to(reader.thing(definition))
-    return _expect(Block, reader.thing(plain.block)), reader.parameters
+            _expect(ForwardDeclaration, reader.object_of(declaration)).resolve_to(
+                reader.object_of(definition)
+            )
+    return _expect(Block, reader.object_of(plain.block)), reader.parameters
 
 
 class Sink:
-    """Takes what data refer to: arrays, equal ones once, and what cannot be written."""
+    """Collects the arrays that data refer to, equal ones once, and the parts that cannot be written."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self.taken = {*taken}  # names that no array may have
@@ -116,10 +123,11 @@ class Sink:
         self._names: dict[tuple[Any, ...], str] = {}  # by content
 
     def refer(self, x: object) -> dict[str, Any] | None:
-        """Return data that refer to a thing written elsewhere, or None where a value is none."""
+        """Return data that refer to an object written elsewhere, or None for a value written in place."""
         return None
 
     def constant(self, array: Array) -> str:
+        """Store an array, equal ones once; return the name that data refer to it by."""
         native = np.require(array, array.dtype.newbyteorder("="), "C")
         key = native.dtype.name, native.shape, hashlib.blake2b(native.data if native.size else b"").digest()
         if key not in self._names:
@@ -129,23 +137,24 @@ class Sink:
             self._names[key], self.arrays[name] = name, native
         return self._names[key]
 
-    def lose(self, what: str) -> None:
-        self.lost.append(what)
+    def lose(self, name: str) -> None:
+        """Note a part that plain data cannot hold, by the name that errors show."""
+        self.lost.append(name)
 
 
 @dataclass(slots=True)
 class Source:
-    """Has what data refer to."""
+    """The arrays, the trusted names and the objects that data refer to."""
 
     arrays: dict[str, Array]
-    trust: Trust  # what the data may name besides what is listed
-    things: list[Any] = field(default_factory=list)  # the things that they refer to by number
+    trust: Trust  # functions and classes that data may name besides the list
+    objects: list[Any] = field(default_factory=list)  # the objects that data refer to by number
 
-    def thing(self, number: Any) -> Any:
-        """Return the thing of a number; raise ModelError where there is none."""
-        if type(number) is not int or not 0 <= number < len(self.things):
-            raise refused(f"a reference to object {number!r} of {len(self.things)}")
-        return self.things[number]
+    def object_of(self, number: Any) -> Any:
+        """Return the object of a number; raise ModelError where there is none."""
+        if type(number) is not int or not 0 <= number < len(self.objects):
+            raise refused(f"a reference to object {number!r} of {len(self.objects)}")
+        return self.objects[number]
 
 
 # -- writing
@@ -153,10 +162,10 @@ class Source:
 
 @dataclass(slots=True)
 class _Begun:
-    """A thing that is being written: it comes after those that it refers to."""
+    """An object that is being written: it comes after those that it refers to."""
 
-    thing: Any
-    written: Thing
+    obj: Any
+    written: PlainObject
     sources: Iterator[Any]
 
 
@@ -166,16 +175,16 @@ class _Writer(Sink):
         replaced = {layers: names[p] for layers, p in replacements.items() if p in names}
         self.names = {**names, **replaced}
         self.replacements = replacements
-        self.things: list[Thing] = []
+        self.objects: list[PlainObject] = []
         self.declared: list[ForwardDeclaration] = []
         # by id, each with the object itself, so that no other one can get this id
         self.references: dict[int, tuple[Any, dict[str, Any]]] = {}
-        # what is being written, and the things that it refers to
+        # the object that is being written, and the objects that it refers to
         self.current: Any = None
         self.sources: list[Any] = []
 
     def number(self, root: Any) -> int:
-        """Write a thing, and before it all that it refers to, however deep; return its number."""
+        """Write an object after all objects that it refers to, however deep; return its number."""
         stack = [] if self._reference(root)["object"] is not None else [self._begin(root)]
         begun = {id(root)}
         while stack:
@@ -189,45 +198,47 @@ class _Writer(Sink):
                 stack.append(self._begin(source))
                 break
             else:
-                done = stack.pop()
-                self._reference(done.thing)["object"] = len(self.things)
-                self.things.append(done.written)
+                begun_object = stack.pop()
+                self._reference(begun_object.obj)["object"] = len(self.objects)
+                self.objects.append(begun_object.written)
         number: int = self._reference(root)["object"]
         return number
 
-    def _begin(self, thing: Any) -> _Begun:
-        self.current, self.sources = thing, []
-        settings, state = self._content(thing)
-        kind = NAMES.get(type(thing)) or path_of(type(thing))
+    def _begin(self, obj: Any) -> _Begun:
+        """Write an object's settings and state as data; note the objects that these refer to."""
+        self.current, self.sources = obj, []
+        settings, state = self._content(obj)
+        kind = NAMES.get(type(obj)) or path_of(type(obj))
         if kind is None:
-            self.lose(f"the class {type(thing).__qualname__}")
+            self.lose(f"the class {type(obj).__qualname__}")
         data = [{name: to_data(value, self) for name, value in part.items()} for part in (settings, state)]
-        if isinstance(thing, ForwardDeclaration):
-            self.declared.append(thing)
-        return _Begun(thing, Thing(kind or "", *data), iter(self.sources))
+        if isinstance(obj, ForwardDeclaration):
+            self.declared.append(obj)
+        return _Begun(obj, PlainObject(kind or "", *data), iter(self.sources))
 
-    def _content(self, thing: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        match thing:
+    def _content(self, obj: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the settings and the state of an object; drawn parameters are left to the file's arrays."""
+        match obj:
             case Parameter():
-                settings = settings_of(self.replacements.get(thing, thing))
-                if not thing.given:
+                settings = settings_of(self.replacements.get(obj, obj))
+                if not obj.given:
                     del settings["name"]
-                if thing not in self.names:
+                if obj not in self.names:
                     return settings, {}
                 settings.pop("init", None)  # it is drawn
-                return settings, {"array": self.names[thing]}
+                return settings, {"array": self.names[obj]}
             case Layer():
-                drawn = {name: p for name, p in thing.parameters.items() if p in self.names}
-                return thing.settings(), {"parameters": drawn} if drawn else {}
+                drawn = {name: p for name, p in obj.parameters.items() if p in self.names}
+                return obj.settings(), {"parameters": drawn} if drawn else {}
             case Block():
-                return thing.settings(), thing.state()
+                return obj.settings(), obj.state()
             case ForwardDeclaration():
-                return thing.settings(), {}
-        return settings_of(thing), {}
+                return obj.settings(), {}
+        return settings_of(obj), {}
 
-    def _reference(self, thing: Any) -> dict[str, Any]:
-        """Return the data that stand for a thing; its number is filled in when the thing has been written."""
-        return self.references.setdefault(id(thing), (thing, {"object": None}))[1]
+    def _reference(self, obj: Any) -> dict[str, Any]:
+        """Return the data that refer to an object; its number is filled in when the object is written."""
+        return self.references.setdefault(id(obj), (obj, {"object": None}))[1]
 
     def refer(self, x: object) -> dict[str, Any] | None:
         data = is_dataclass(x) and not isinstance(x, type)
@@ -236,8 +247,8 @@ class _Writer(Sink):
         self.sources.append(x)
         return self._reference(x)
 
-    def lose(self, what: str) -> None:
-        super().lose(f"{what} of {shown(self.current)}")
+    def lose(self, name: str) -> None:
+        super().lose(f"{name} of {shown(self.current)}")
 
 
 # -- reading
@@ -247,41 +258,43 @@ class _Writer(Sink):
 class _BlockReader(Source):
     parameters: dict[str, Parameter] = field(default_factory=dict)
 
-    def make(self, plain: Thing) -> Any:
+    def make(self, plain: PlainObject) -> Any:
+        """Make an object of its class from settings, and load its state."""
         cls = KINDS[plain.kind] if plain.kind in KINDS else _class(plain.kind, self.trust)
         settings, state = (
             {name: from_data(value, self) for name, value in part.items()}
             for part in (plain.settings, plain.state)
         )
-        thing = make(cls, settings)
-        _check_names(thing)
-        if isinstance(thing, Parameter) and state:
+        obj = make(cls, settings)
+        _check_names(obj)
+        if isinstance(obj, Parameter) and state:
             name = state["array"]
             if name in self.parameters:
                 raise refused(f"two parameters {name!r}")
-            thing.assign(self.arrays[name], name)
-            self.parameters[name] = thing
-        elif isinstance(thing, Block):
-            thing.load_state(state)
+            obj.assign(self.arrays[name], name)
+            self.parameters[name] = obj
+        elif isinstance(obj, Block):
+            obj.load_state(state)
         elif state:
             raise refused(f"a state of {cls.__name__}")
-        return thing
+        return obj
 
 
-def _check_names(thing: Any) -> None:
-    """Refuse what the constructors of parameters and their owners leave to their callers."""
-    match thing:
+def _check_names(obj: Any) -> None:
+    """Refuse settings of wrong types that the constructors of parameters and owners do not check."""
+    match obj:
         case Owner():
-            kinds: list[tuple[Any, Any]] = [(thing.name, str), (thing.given, bool)]
+            kinds: list[tuple[Any, Any]] = [(obj.name, str), (obj.given, bool)]
         case Parameter():
-            kinds = [(thing.name, str), (thing.trainable, bool), (thing.owner, Owner | None)]
+            kinds = [(obj.name, str), (obj.trainable, bool), (obj.owner, Owner | None)]
         case _:
             return
     if not all(isinstance(value, kind) for value, kind in kinds):
-        raise refused(f"a {type(thing).__name__} of wrong settings")
+        raise refused(f"a {type(obj).__name__} of wrong settings")
 
 
 def _class(kind: str, trust: Trust) -> type:
+    """Return the class of an import path; refuse any that is neither a block nor a dataclass."""
     if ":" not in kind:
         fix = "install the foldbatch that wrote the file"
         raise ModelError(repr(kind), "a class that this foldbatch has", "an unknown one", fix)
@@ -291,10 +304,11 @@ def _class(kind: str, trust: Trust) -> type:
     return cls
 
 
-def _expect(cls: type, thing: Any) -> Any:
-    if not isinstance(thing, cls):
-        raise refused(f"a {type(thing).__name__} in place of a {cls.__name__}")
-    return thing
+def _expect(cls: type, obj: Any) -> Any:
+    """Return an object, refusing one of another class."""
+    if not isinstance(obj, cls):
+        raise refused(f"a {type(obj).__name__} in place of a {cls.__name__}")
+    return obj
 
 
 @contextmanager
@@ -303,12 +317,12 @@ def _blaming(where: str) -> Iterator[None]:
     try:
         yield
     except FoldbatchError as error:
-        found = " ".join(error.found.split())  # an array has lines
-        raise ModelError(f"{where}: {error.where}", error.expected, found, error.fix) from error
+        actual = " ".join(error.found.split())  # an array has lines
+        raise ModelError(f"{where}: {error.where}", error.expected, actual, error.fix) from error
     except Exception as error:
-        found = " ".join(f"data that raise {type(error).__name__}: {error}".split())
+        actual = " ".join(f"data that raise {type(error).__name__}: {error}".split())
         fix = "save the model anew"
-        raise ModelError(where, "data of a block that foldbatch wrote", found, fix) from error
+        raise ModelError(where, "data of a block that foldbatch wrote", actual, fix) from error
 
 
 STORED = {"bool", "float16", "float32", "float64"} | {
@@ -316,24 +330,24 @@ STORED = {"bool", "float16", "float32", "float64"} | {
 }
 CONTAINERS: dict[Any, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
 INTS = 2**63  # more is no number of JSON's to every reader
-LONGEST = 10**6  # numbers of a range, which constructors make lists of
+MAX_RANGE = 10**6  # numbers of a range, which constructors make lists of
 FLAGS = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.UNICODE | re.VERBOSE  # of patterns
 
 
-# -- values as plain data: what JSON lacks is a dict of one key, which names the kind, ``{"tuple": [1, 2]}``.
+# -- values as plain data: a kind that JSON lacks is a dict of one key, its name, ``{"tuple": [1, 2]}``.
 # Reading calls no function of the user, and finds only those that `paths` lists or the reader trusts.
 
 
-def refused(found: str) -> ModelError:
+def refused(actual: str) -> ModelError:
     """Return the error of data that `to_data` does not write."""
-    return ModelError("data", "data of a block that foldbatch wrote", found, "save the model anew")
+    return ModelError("data", "data of a block that foldbatch wrote", actual, "save the model anew")
 
 
 # -- writing
 
 
 def to_data(x: Any, sink: Sink) -> Any:
-    """Return a value as data; `sink` is told where that is not possible."""
+    """Return a value as data; `sink` notes parts for which that is not possible."""
     try:
         return _data(x, sink)
     except RecursionError:
@@ -341,6 +355,7 @@ def to_data(x: Any, sink: Sink) -> Any:
 
 
 def _data(x: Any, sink: Sink) -> Any:
+    """Return a value as data; functions by import path, arrays and objects by reference."""
     if type(x) in CONTAINERS:
         kind, items = CONTAINERS[type(x)], [_data(item, sink) for item in x]
         if kind in {"set", "frozenset"}:
@@ -362,7 +377,7 @@ def _data(x: Any, sink: Sink) -> Any:
             return {"dict": [[_data(key, sink), _data(value, sink)] for key, value in x.items()]}
         case slice():
             return {"slice": [_data(bound, sink) for bound in (x.start, x.stop, x.step)]}
-        case range() if len(x) <= LONGEST:
+        case range() if len(x) <= MAX_RANGE:
             return {"range": [_data(bound, sink) for bound in (x.start, x.stop, x.step)]}
         case np.ndarray() if x.dtype.name in STORED:
             return {"array": sink.constant(x)}
@@ -381,6 +396,7 @@ def _data(x: Any, sink: Sink) -> Any:
 
 
 def _function_data(x: Any, sink: Sink) -> Any:
+    """Return a function as data: its path, a partial of one, a getter, or a method of plain data."""
     path = path_of(x)
     if path is not None:
         return {"function": path}
@@ -403,7 +419,7 @@ def _function_data(x: Any, sink: Sink) -> Any:
 
 
 def _called(x: Any) -> str:
-    """Return how errors call what has no import path."""
+    """Return the name, in errors, of an object that has no import path."""
     code, name = getattr(x, "__code__", None), getattr(x, "__qualname__", None)
     place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code is not None else ""
     if not callable(x) or not isinstance(name, str):
@@ -416,6 +432,7 @@ def _hidden(attributes: Sequence[str]) -> bool:
 
 
 def _type_data(type_: Type, sink: Sink) -> Any:
+    """Return a type as data."""
     match type_:
         case TensorType(shape, dtype):
             return [*shape, dtype]
@@ -453,7 +470,8 @@ def from_data(data: Any, source: Source) -> Any:
     return READERS[kind](content, source)
 
 
-def _many(content: Any, source: Source) -> list[Any]:
+def _list(content: Any, source: Source) -> list[Any]:
+    """Return the values of a list of data, refusing any other content."""
     if not isinstance(content, list):
         raise refused(f"{describe_value(content)} in place of a list")
     return [from_data(item, source) for item in content]
@@ -475,7 +493,7 @@ def _partial(content: Any, source: Source) -> Any:
     function, named = from_data(data, source), {name: from_data(value, source) for name, value in words}
     if not takes(function, named):
         raise refused(f"arguments of {data}, which takes no such")
-    return partial(function, *_many(values, source), **named)
+    return partial(function, *_list(values, source), **named)
 
 
 def _attributes(content: Any, source: Source) -> Any:
@@ -505,13 +523,14 @@ def _pattern(content: Any, source: Source) -> Any:
 
 
 def _range(content: Any, source: Source) -> range:
-    numbers = range(*_many(content, source))
-    if len(numbers) > LONGEST:
-        raise refused(f"a range of {len(numbers)} numbers, of {LONGEST} at most")
+    numbers = range(*_list(content, source))
+    if len(numbers) > MAX_RANGE:
+        raise refused(f"a range of {len(numbers)} numbers, of {MAX_RANGE} at most")
     return numbers
 
 
 def _type(content: Any, source: Source) -> Type:
+    """Return the type that data stand for; the inverse of `_type_data`."""
     match content:
         case [*shape, str(dtype)]:
             return TensorType(tuple(shape), dtype)
@@ -539,10 +558,10 @@ def _type(content: Any, source: Source) -> Type:
 
 def refuse_other_fields(kind: Any, names: tuple[Any, ...]) -> None:
     """Refuse a dataclass or a named tuple that had other fields when the file was written."""
-    own = tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else kind._fields
-    if own != names:
+    present = tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else kind._fields
+    if present != names:
         fix = "restore the class that the file was saved with, or train anew"
-        raise ModelError(kind.__qualname__, f"the fields {names}", f"{own}", fix)
+        raise ModelError(kind.__qualname__, f"the fields {names}", f"{present}", fix)
 
 
 READERS: dict[str, Callable[[Any, Source], Any]] = {
@@ -553,19 +572,19 @@ READERS: dict[str, Callable[[Any, Source], Any]] = {
     "ellipsis": lambda content, source: ...,
     "enum": _enum,
     "float": lambda content, _: float(content),
-    "frozenset": lambda content, source: frozenset(_many(content, source)),
+    "frozenset": lambda content, source: frozenset(_list(content, source)),
     "function": lambda content, source: find(content, source.trust),
     "int": lambda content, _: int(content, 16),
-    "items": lambda content, source: itemgetter(*_many(content, source)),
+    "items": lambda content, source: itemgetter(*_list(content, source)),
     "method": _method,
     "number": _number,
-    "object": lambda content, source: source.thing(content),
+    "object": lambda content, source: source.object_of(content),
     "partial": _partial,
     "pattern": _pattern,
     "range": _range,
-    "set": lambda content, source: set(_many(content, source)),
-    "slice": lambda content, source: slice(*_many(content, source)),
+    "set": lambda content, source: set(_list(content, source)),
+    "slice": lambda content, source: slice(*_list(content, source)),
     "text": lambda content, _: bytes.fromhex(content).decode("utf-16-le", "surrogatepass"),
-    "tuple": lambda content, source: tuple(_many(content, source)),
+    "tuple": lambda content, source: tuple(_list(content, source)),
     "type": _type,
 }

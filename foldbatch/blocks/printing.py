@@ -64,7 +64,7 @@ from foldbatch.model.drafts import Draft
 
 CHAIN = 4  # bodies that are tried one after the other
 MANY_VARIABLES = 100  # of a function: Python makes room for all at each call, 8 us for 1,200
-DEEPER, LEFT = "deeper", "left"  # names in functions
+DEEPER, REMAINING = "deeper", "left"  # names in functions
 KINDS = "has_identity"  # the table of kinds, see `memo`
 ITEM_OR, TABLE, CODE, NOW, ITEMS = "item_or", "by_arity_", "code_of_", "as_now", "items_of"
 LISTS = {"label": "labels", "token": "tokens"}  # of a tree
@@ -90,7 +90,7 @@ class ProgramText:
     """A program as text."""
 
     source: str  # the text
-    blames: Mapping[int, Blame]  # by the number of a line, what an error there is told of
+    blames: Mapping[int, Blame]  # by the number of a line, the parts of an error there
 
 
 def text(expression: Expression) -> str:
@@ -104,45 +104,45 @@ def text(expression: Expression) -> str:
 
 def program(functions: Sequence[Procedure], *, shared: bool = False) -> ProgramText:
     """Return a program as text; variables are `shared` where a function has many, see `shared_names`."""
-    known = {function.name: function for function in functions}
+    by_name = {function.name: function for function in functions}
     lines: list[tuple[str, Blame | None]] = []
     changing = changes(functions)
     for function in functions:
-        printer = _Printer(known, changing, own=shared_names(function) if shared else {})
+        printer = _Printer(by_name, changing, other_names=shared_names(function) if shared else {})
         lines += [*printer.function(function, function.name), ("", None)]
     return _text(lines)
 
 
 def by_number(functions: Sequence[Procedure]) -> tuple[str, str, list[Constant]]:
-    """Return a program on trees as text, and the name of its first function, which is given a tree.
+    """Return a program on trees as text, the name of its first function, and its tabled functions.
 
-    There is no text where it gains nothing. Behind these come the functions of the user that are looked up by
-    the number of children, while they have the code that they have.
+    The first function is given the number of a node. The text is empty where it gains nothing. Tabled are the
+    functions of the user that are looked up by the number of children, as long as their code does not change.
     """
-    known = {function.name: function for function in functions}
+    by_name = {function.name: function for function in functions}
     first: tuple[str, tuple[bool, ...]] = (functions[0].name, (True,))
-    made: dict[tuple[str, tuple[bool, ...]], list[tuple[str, Blame | None]]] = {}
+    texts: dict[tuple[str, tuple[bool, ...]], list[tuple[str, Blame | None]]] = {}
     wanted, gains, tabled, changing = [first], False, list[Constant](), changes(functions)
     while wanted:
-        name, given = wanted.pop()
-        if (name, given) not in made:
-            function = known[name]
-            printer = _Printer(known, changing, tabled, shared_names(function))
-            printer.find_numbers(function, given)
-            made[name, given] = [*printer.function(function, _named(name, given)), ("", None)]
+        name, is_number = wanted.pop()
+        if (name, is_number) not in texts:
+            function = by_name[name]
+            printer = _Printer(by_name, changing, tabled, shared_names(function))
+            printer.find_numbers(function, is_number)
+            texts[name, is_number] = [*printer.function(function, _named(name, is_number)), ("", None)]
             wanted += printer.invoked
             gains |= printer.gains
-    text = _text([*chain.from_iterable(made.values())]).source if gains else ""
+    text = _text([*chain.from_iterable(texts.values())]).source if gains else ""
     return text, _named(*first), tabled
 
 
 def changes(functions: Sequence[Procedure]) -> bool:
-    """Return whether functions of the user make data: one may write to an array that it returned before."""
+    """Return whether functions of the user make data: they may write to an array returned before."""
     statements = [s for function in functions for s in statements_of(function.body)]
     reads = chain.from_iterable(s.reads for s in statements if not isinstance(s, Branch))
     read = {name for expression in reads for name in names_of(expression)}
-    made = [s.function.value for s in statements if isinstance(s, Apply) and s.target in read]
-    return any(isinstance(reads_of(function), str) for function in made)
+    makers = [s.function.value for s in statements if isinstance(s, Apply) and s.target in read]
+    return any(isinstance(reads_of(function), str) for function in makers)
 
 
 def levels_of(count: int) -> list[int]:
@@ -155,8 +155,9 @@ def _text(lines: Sequence[tuple[str, Blame | None]]) -> ProgramText:
     return ProgramText("\n".join(line for line, _ in lines), blames)
 
 
-def _named(name: str, given: Sequence[bool]) -> str:
-    return "_".join([name, "by", *(str(place) for place, number in enumerate(given) if number)])
+def _named(name: str, is_number: Sequence[bool]) -> str:
+    """Return the name of a function for calls in which some arguments are numbers of nodes."""
+    return "_".join([name, "by", *(str(place) for place, number in enumerate(is_number) if number)])
 
 
 def shared_names(function: Procedure) -> dict[str, str]:
@@ -166,9 +167,10 @@ def shared_names(function: Procedure) -> dict[str, str]:
     """
     # by variable, that case behind those around it
     places: dict[str, tuple[Body, ...]] = dict.fromkeys(function.names, ())
-    assigned, taken, own = set[str](), Counter[tuple[int, ...]](), dict[str, str]()
+    assigned, taken, names = set[str](), Counter[tuple[int, ...]](), dict[str, str]()
 
     def visit(body: Body, around: tuple[Body, ...]) -> None:
+        """Note for each variable the innermost case that has all its uses."""
         for statement in body:
             assigned.update(statement.targets)
             for name in chain(statement.targets, *map(names_of, statement.reads)):
@@ -181,43 +183,50 @@ def shared_names(function: Procedure) -> dict[str, str]:
     for name in sorted(places, key=lambda name: len(places[name])) if len(assigned) > MANY_VARIABLES else ():
         cases = tuple(map(id, places[name]))
         if cases and name in assigned:
-            own[name] = f"own{sum(taken[cases[:depth]] for depth in range(1, len(cases) + 1))}"
+            names[name] = f"own{sum(taken[cases[:depth]] for depth in range(1, len(cases) + 1))}"
             taken[cases] += 1
-    return own
+    return names
 
 
 @dataclass(slots=True)
 class _Printer:
+    """Prints the functions of a tracing program."""
+
     functions: Mapping[str, Procedure]  # those of the program, by name
     changing: bool = False  # whether functions of the user make data
     # gets the functions of the user that are looked up by the number of children
     tabled: list[Constant] = field(default_factory=list)
-    own: Mapping[str, str] = field(default_factory=dict)  # other names of variables
+    other_names: Mapping[str, str] = field(default_factory=dict)  # other names of variables
     numbers: set[str] = field(default_factory=set)  # the variables that hold numbers of nodes
     lists: set[str] = field(default_factory=set)  # those that hold lists of numbers, the children of a node
     # gets the functions that are called with numbers, and which of their arguments these are
     invoked: list[tuple[str, tuple[bool, ...]]] = field(default_factory=list)
     gains: bool = False  # whether it reads lists of a tree's fields
     # the variables of arrays that functions of the user make for a call, and how many axes it reads of them
-    made: dict[str, int] = field(default_factory=dict)
+    array_axes: dict[str, int] = field(default_factory=dict)
 
     # -- functions
 
     def function(self, function: Procedure, name: str) -> Iterator[tuple[str, Blame | None]]:
-        self.made = self._made(function) if self.changing else {}
+        """Yield the lines of a function; one with a memo looks its objects up first."""
+        self.array_axes = self._made_arrays(function) if self.changing else {}
         names, objects = function.names, function.objects
-        yield f"def {name}({', '.join([*names, LEFT])}):", None
-        yield f"    if not {LEFT}: return {DEEPER}({', '.join([name, *names])})", None
+        yield f"def {name}({', '.join([*names, REMAINING])}):", None
+        yield f"    if not {REMAINING}: return {DEEPER}({', '.join([name, *names])})", None
         memo = f"memo_{function.name}" if function.memo else ""
         if memo and not self.numbers.issuperset(objects):  # nodes are not looked up
             ids = [f"id({x})" if x in objects else x for x in names]
-            known = " or ".join(f"{KINDS}[type({x})]" for x in objects)
-            *rest, last = function.body
+            have_identity = " or ".join(f"{KINDS}[type({x})]" for x in objects)
+            *statements, last = function.body
             assert isinstance(last, Return), "a function returns at its end"
-            key = f"({known}) and ({', '.join(ids)})" if len(ids) > 1 else f"{known} and {ids[0]}"
+            key = (
+                f"({have_identity}) and ({', '.join(ids)})"
+                if len(ids) > 1
+                else f"{have_identity} and {ids[0]}"
+            )
             yield f"    key = {key}", None
             yield f"    if key and key in {memo}: return {memo}[key][0]", None
-            yield from self.body(tuple(rest), 1)
+            yield from self.body(tuple(statements), 1)
             # the objects too are kept: the id of one that is freed may become that of another
             yield f"    result = {self.text(Tuple(last.values))}", last.blame
             yield f"    if key: {memo}[key] = result, {', '.join(objects)}", None
@@ -226,6 +235,7 @@ class _Printer:
             yield from self.body(function.body, 1)
 
     def body(self, body: Body, depth: int) -> Iterator[tuple[str, Blame | None]]:
+        """Yield the lines of statements, indented."""
         indent = "    " * depth
         if not body:
             yield f"{indent}pass", None
@@ -242,12 +252,13 @@ class _Printer:
     def branch(
         self, blame: Blame, test: Case | Present | Filled, cases: Sequence[Body], depth: int
     ) -> Iterator[tuple[str, Blame | None]]:
+        """Yield the lines of a choice and of its bodies, indented."""
         indent = "    " * depth
         match test:
             case Case(target, table, key):
                 chosen = self.names(target)
-                made = f"{chosen} = {self.text(table)}.get({self.text(key)}, {len(cases) - 1})"
-                yield indent + made, blame
+                choice = f"{chosen} = {self.text(table)}.get({self.text(key)}, {len(cases) - 1})"
+                yield indent + choice, blame
                 for levels, header, number in _choice(chosen, 0, len(cases)):
                     yield "    " * (depth + levels) + header, None
                     if number is not None:
@@ -263,28 +274,31 @@ class _Printer:
         yield from self.body(cases[1], depth + 1)
 
     def lines(self, statement: Statement) -> Iterator[tuple[str, Blame]]:
-        """Yield the lines of a statement that has no others under it."""
+        """Yield the lines of a statement without bodies."""
         blame = statement.blame
         match statement:
             case Assign(_, into, value):
                 yield f"{self.names(*into)} = {self.text(value)}", blame
             case Read() | Apply():
                 target = f"{self.names(statement.target)} = " if statement.target else ""
-                yield target + _now(self.value(statement), self.made.get(statement.target or "", 0)), blame
+                yield (
+                    target + _now(self.value(statement), self.array_axes.get(statement.target or "", 0)),
+                    blame,
+                )
             case Limit(_, source, count, function):
                 check = f"{function.name}({self.text(source)}, {count})"
                 at_once = source in self.numbers
                 yield (f"if {self.text(Count(source))} > {count}: {check}" if at_once else check), blame
             case ZipLists(_, target, names, sources, element):
                 lists = ", ".join(map(self.text, sources))
-                each = f"{self.text(element)} for {self.names(*names)}, in zip({lists})"
-                yield f"{self.names(target)} = [{each}]", blame
+                items = f"{self.text(element)} for {self.names(*names)}, in zip({lists})"
+                yield f"{self.names(target)} = [{items}]", blame
             case Append(_, to, value):
                 yield f"{self.names(to)}.append({self.text(value)})", blame
             case Call():
                 yield from self.call(statement)
             case Invoke(_, results, name, arguments):
-                call = f"{self.invoke(name, arguments)}{LEFT} - 1)"
+                call = f"{self.invoke(name, arguments)}{REMAINING} - 1)"
                 yield (f"{self.names(*results)}, = {call}" if results else call), blame
             case InvokeWalk(_, results, function, arguments):
                 call = f"{function.name}({', '.join(map(self.text, arguments))})"
@@ -295,6 +309,7 @@ class _Printer:
                 raise AssertionError(statement)
 
     def call(self, call: Call) -> Iterator[tuple[str, Blame]]:
+        """Yield the lines that draw a call's number and append its row, elements, feeds and labels."""
         target = self.names(call.target)
         if call.draft is None:
             yield f"{target} = call()", call.blame
@@ -308,22 +323,22 @@ class _Printer:
 
     def invoke(self, name: str, arguments: Sequence[Expression]) -> str:
         """Return the call of a function, up to its last argument, with the comma before it."""
-        given = tuple(x in self.numbers for x in arguments)
+        is_number = tuple(x in self.numbers for x in arguments)
         function = self.functions[name]
         if function.memo:  # its objects are looked up all or none
-            pairs = zip(given, function.names, strict=True)
-            given = given if all(number for number, name in pairs if name in function.objects) else ()
-        if not any(given):
+            pairs = zip(is_number, function.names, strict=True)
+            is_number = is_number if all(number for number, name in pairs if name in function.objects) else ()
+        if not any(is_number):
             return f"{name}({''.join(f'{self.text(x)}, ' for x in arguments)}"
-        self.invoked.append((name, given))
-        numbered = zip(arguments, given, strict=True)
+        self.invoked.append((name, is_number))
+        numbered = zip(arguments, is_number, strict=True)
         texts = [self.names(str(x)) if number else self.text(x) for x, number in numbered]
-        return f"{_named(name, given)}({', '.join(texts)}, "
+        return f"{_named(name, is_number)}({', '.join(texts)}, "
 
     # -- expressions
 
     def text(self, expression: Expression) -> str:
-        """Return an expression; numbers are made nodes."""
+        """Return an expression as text; numbers of nodes become nodes."""
         match expression:
             case str(name) if name in self.numbers:
                 return f"node({self.names(name)})"
@@ -349,10 +364,11 @@ class _Printer:
         return "None"
 
     def names(self, *variables: str) -> str:
-        return ", ".join([self.own.get(name, name) for name in variables])
+        """Return the names of variables in the text, separated by commas."""
+        return ", ".join([self.other_names.get(name, name) for name in variables])
 
     def sequence(self, expression: Expression) -> str:
-        """Return what is gone through; of a node, the numbers of its children."""
+        """Return the list that an expression holds; of a node, the numbers of its children."""
         if isinstance(expression, str) and expression in self.numbers:
             self.gains = True
             return f"kids[{self.names(expression)}]"
@@ -361,16 +377,17 @@ class _Printer:
         return self.text(expression)
 
     def items(self, expression: Expression) -> str:
-        """Return what a loop goes through; what iterators make stays as it was when it was made."""
-        given = isinstance(expression, str) and expression not in self.numbers | self.lists
-        return f"{ITEMS}({self.sequence(expression)})" if given else self.sequence(expression)
+        """Return the sequence of a loop; a list keeps the items that an iterator has yielded."""
+        is_variable = isinstance(expression, str) and expression not in self.numbers | self.lists
+        return f"{ITEMS}({self.sequence(expression)})" if is_variable else self.sequence(expression)
 
     def noted(self, value: Expression, draft: Draft, kind: str, i: int) -> str:
-        """Return what is noted: arrays and lists as they are now, where functions of the user make them."""
-        now = self.changing and kind == "feed" and value not in self.made
+        """Return a datum as calls note it; a copy if a function of the user may write to it later."""
+        now = self.changing and kind == "feed" and value not in self.array_axes
         return _now(self.text(value), len(draft.feeds[i][1].type.shape) if now else 0)
 
-    def _made(self, function: Procedure) -> dict[str, int]:
+    def _made_arrays(self, function: Procedure) -> dict[str, int]:
+        """Return the variables of data that functions of the user make for cells, with their axes."""
         statements = [*statements_of(function.body)]
         applied = {s.target for s in statements if isinstance(s, Apply) and s.target}
         return {
@@ -382,6 +399,7 @@ class _Printer:
         }
 
     def value(self, statement: Read | Apply) -> str:
+        """Return the right side of a read or of a function's call; fields of trees come from lists."""
         if isinstance(statement, Read):
             source, key = statement.source, statement.key
             if statement.target in self.lists:
@@ -406,18 +424,18 @@ class _Printer:
             return arity
         self.tabled.append(function)
         looked_up = f"{TABLE}{function.name}[{arity}]"
-        if type(function.value) is not FunctionType:  # nobody can change it
+        if type(function.value) is not FunctionType:  # its code cannot change
             return looked_up
         return f"({looked_up} if {function.name}.__code__ is {CODE}{function.name} else {call})"
 
     # -- trees
 
-    def find_numbers(self, function: Procedure, given: Sequence[bool]) -> None:
+    def find_numbers(self, function: Procedure, is_number: Sequence[bool]) -> None:
         """Find which variables hold numbers, and lists of numbers: those that are assigned once."""
         names = function.names
         statements = [*statements_of(function.body)]
         assigned = Counter(chain(names, *(statement.targets for statement in statements)))
-        self.numbers = {x for x, number in zip(names, given, strict=True) if number and assigned[x] == 1}
+        self.numbers = {x for x, number in zip(names, is_number, strict=True) if number and assigned[x] == 1}
         size = -1
         while size < (size := len(self.numbers) + len(self.lists)):
             for statement in statements:

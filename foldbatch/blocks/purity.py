@@ -9,7 +9,7 @@ visit. Python cannot say so of a function in general. So there is a short list o
 - functions of one argument whose whole code reads fields and items of it by constants, and compares.
 
 What such code reads is a node of a tree or an immutable value, which run no code of the user. A function is
-looked at whenever it is used, for somebody may have given it other code.
+looked at whenever it is used, as its code may have been replaced.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ FIELDS = ("label", "token", "is_leaf", "size")  # of nodes
 # they make atoms of atoms
 TYPES = (str, int, float, bool, str.lower, str.upper, str.casefold, str.strip)
 LOOKUPS = (Vocabulary.__getitem__, Vocabulary.__contains__)
-LEAF = "is_leaf"  # that is told by how many children there are
+LEAF = "is_leaf"  # follows from the number of children
 
 Marked = TypeVar("Marked", bound=Callable[..., Any])
 _marked: WeakKeyDictionary[FunctionType, CodeType] = WeakKeyDictionary()
 
 
 def pure(function: Marked) -> Marked:
-    """Mark a Python function as pure: of equal values it makes equal, immutable ones, and changes nothing.
+    """Mark a Python function as pure: equal arguments give equal, immutable results, and it changes nothing.
 
     It may then be called once for many visits (``docs/batching.md``). The mark holds for the code that the
     function has now.
@@ -62,21 +62,21 @@ def pure(function: Marked) -> Marked:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a pure function reads of its argument."""
+    """The parts of its argument that a pure function reads."""
 
-    arity: bool = False  # of a node, nothing but how many children there are
-    fixed: bool = False  # whether nobody can give the function another meaning
+    arity: bool = False  # only the number of a node's children
+    fixed: bool = False  # whether the function can never get another meaning
 
 
 def is_constant(value: Any) -> bool:
-    """Return whether nobody can change an object: it is of `ATOMS`, or a tuple or frozenset of such."""
+    """Return whether an object can never change: it is of `ATOMS`, or a tuple or frozenset of such."""
     if type(value) in (tuple, frozenset):
         return all(map(is_constant, value))
     return type(value) in ATOMS
 
 
 def reads_of(function: Any) -> Reads | str:
-    """Return what a pure function reads, or why it is not known to be pure: "it <reason>".
+    """Return the parts that a pure function reads, or why it is not known to be pure: "it <reason>".
 
     >>> reads_of(lambda t: t.label == "NP").arity, reads_of(lambda t: not t.children).arity
     (False, True)
@@ -88,32 +88,33 @@ def reads_of(function: Any) -> Reads | str:
         if _marked.get(function) is function.__code__:
             return Reads()
         code = function.__code__
-        known = _reads_of_code(code)
-        if not isinstance(known, str):
-            return known
-        return f"{known} ({PurePath(code.co_filename).name}:{code.co_firstlineno})"
+        reads = _reads_of_code(code)
+        if not isinstance(reads, str):
+            return reads
+        return f"{reads} ({PurePath(code.co_filename).name}:{code.co_firstlineno})"
     if kind is partial and type(function.func) is FunctionType:
-        given = (*function.args, *function.keywords.values())
-        if _marked.get(function.func) is function.func.__code__ and all(map(is_constant, given)):
+        arguments = (*function.args, *function.keywords.values())
+        if _marked.get(function.func) is function.func.__code__ and all(map(is_constant, arguments)):
             return Reads()
     if kind in (operator.attrgetter, operator.itemgetter):
         return _reads_of_getter(function.__reduce__()[1], by_item=kind is operator.itemgetter)
     if function is len:
         return Reads(arity=True, fixed=True)
-    if any(function is each for each in TYPES) or _looks_up(function):
+    if any(function is type_ for type_ in TYPES) or _looks_up(function):
         return Reads(fixed=True)
     return f"is {_described(function)} that is not on the list of what is pure"
 
 
 def _looks_up(function: Any) -> bool:
+    """Whether a function is a vocabulary, or its method that looks a word up."""
     if type(function) is MethodType:
         owner, inner = function.__self__, function.__func__
-        return type(owner) is Vocabulary and any(inner is each for each in LOOKUPS)
+        return type(owner) is Vocabulary and any(inner is method for method in LOOKUPS)
     return type(function) is Vocabulary
 
 
 def direct(function: Any) -> Any:
-    """Return what does the same as a function; of look-ups in a `Vocabulary`, without a call of Python's."""
+    """Return an equal but faster function: a look-up in a `Vocabulary` becomes one in its dict."""
     if not _looks_up(function):
         return function
     vocabulary: Any = function.__self__ if type(function) is MethodType else function
@@ -122,19 +123,19 @@ def direct(function: Any) -> Any:
 
 
 def is_fixed(function: Any) -> bool:
-    """Return whether a function is pure, and nobody can give it another meaning."""
-    known = reads_of(function)
-    return isinstance(known, Reads) and known.fixed
+    """Return whether a function is pure, and its meaning can never change."""
+    reads = reads_of(function)
+    return isinstance(reads, Reads) and reads.fixed
 
 
 def reads_arity(function: Any) -> bool:
-    """Return whether a function is pure, and reads nothing but how many children a node has."""
-    known = reads_of(function)
-    return isinstance(known, Reads) and known.arity
+    """Return whether a function is pure, and reads only the number of a node's children."""
+    reads = reads_of(function)
+    return isinstance(reads, Reads) and reads.arity
 
 
 def reads_children(function: Any) -> bool:
-    """Return whether a function does nothing but return the children of a node.
+    """Return whether a function only returns the children of a node.
 
     >>> reads_children(lambda t: t.children), reads_children(list), reads_children(lambda t: t.children[0])
     (True, True, False)
@@ -148,20 +149,25 @@ def reads_children(function: Any) -> bool:
 
 @lru_cache(1000)
 def _is_of_children(code: CodeType) -> bool:
+    """Whether code only returns its argument's children."""
     if not _has_one_argument(code):
         return False
-    steps = [(each.opname, each.argval) for each in dis.get_instructions(code) if each.opname not in NOTHING]
+    steps = [
+        (instruction.opname, instruction.argval)
+        for instruction in dis.get_instructions(code)
+        if instruction.opname not in NO_EFFECT
+    ]
     return steps[0][0] in LOADS and steps[1:] == [("LOAD_ATTR", CHILDREN), ("RETURN_VALUE", None)]
 
 
 @lru_cache(100)
 def of_arity(arity: int) -> Tree:
-    """Return a tree whose root has so many children."""
+    """Return a tree whose root has a number of children."""
     return Tree([arity] * arity + [-1])
 
 
 def _described(value: Any) -> str:
-    """Return what an object is, without asking it: it may do something when it is asked."""
+    """Return an object's class for errors; its methods are not called, as they may have effects."""
     return f"a {type(value).__name__}"
 
 
@@ -172,11 +178,11 @@ def _reads_of_getter(keys: tuple[Any, ...], *, by_item: bool) -> Reads | str:
     return Reads(arity=all(type(key) is str and key == LEAF for key in keys), fixed=True)
 
 
-NOTHING = {"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL"}
+NO_EFFECT = {"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL"}
 LOADS = {"LOAD_FAST", "LOAD_FAST_BORROW"}
 CONSTANTS = {"LOAD_CONST", "LOAD_SMALL_INT"}
 SINGLE = (bool, type(None))
-# what stands on the stack, or a tuple of a constant; children may only be asked whether there are any
+# kinds of values on the stack, besides tuples of a constant; children may only be tested for being there
 ARGUMENT, VALUE, CHILDREN = "argument", "value", "children"
 
 
@@ -190,10 +196,10 @@ def _reads_of_code(code: CodeType) -> Reads | str:
     """Follow code that has no jumps, and so is run from its beginning to its end."""
     if not _has_one_argument(code):
         return "has more than one argument, or other variables"
-    arity, stack = True, list[Any]()  # whether nothing else is read of the argument
+    arity, stack = True, list[Any]()  # whether only the number of children is read
     for instruction in dis.get_instructions(code):
         name, value = instruction.opname, instruction.argval
-        if name in NOTHING:
+        if name in NO_EFFECT:
             continue
         if name in LOADS:
             stack.append(ARGUMENT)
@@ -220,11 +226,11 @@ def _reads_of_code(code: CodeType) -> Reads | str:
             arity &= read is not ARGUMENT or (type(key[0]) is str and key[0] == LEAF)
             stack.append(VALUE)
         elif name in ("COMPARE_OP", "CONTAINS_OP", "IS_OP"):
-            both = [stack.pop(), stack.pop()]
-            # equal values may be told apart by it, but for those that there is one of
-            if name == "IS_OP" and not any(type(x) is tuple and type(x[0]) in SINGLE for x in both):
+            operands = [stack.pop(), stack.pop()]
+            # it may tell equal values apart, except for values of which there is one object
+            if name == "IS_OP" and not any(type(x) is tuple and type(x[0]) in SINGLE for x in operands):
                 return "compares by 'is'"
-            arity &= ARGUMENT not in both
+            arity &= ARGUMENT not in operands
             stack.append(VALUE)
         else:
             return f"does more than read its argument and compare, {name}"

@@ -23,7 +23,7 @@ from foldbatch.scheduler.trace import Ints, Levels, batch_trace
 # of a cell: calls, elements and feeds, as of `Trace`
 OfCell: TypeAlias = "tuple[Ints, tuple[Ints, ...], tuple[NDArray[Any], ...]]"
 
-MANY = 1_000_000  # value numbers, after which a record is full
+FULL_RECORD = 1_000_000  # value numbers, after which a record is full
 
 
 class TooManyCallsError(Exception):
@@ -36,7 +36,7 @@ def _too_many() -> Iterator[int]:
 
 
 class Recorder:
-    """What runs of a tracing program note of their examples, one run after the other."""
+    """Notes the calls and data of a tracing program's runs, one example after the other."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Recorder:
     ) -> None:
         self.model, self._form = model, model.form
         self._collections, self._memos = collections, memos
-        # what the globals that belong to an example are between runs
-        self.nothing = dict.fromkeys(("call", *collections, *memos))
+        # the values, between runs, of the globals that belong to an example
+        self.idle_globals = dict.fromkeys(("call", *collections, *memos))
         self._bounds = bounds
         width = max([1, *(len(cell.outputs) for cell in model.signatures)])
         # those of an example's calls, `width` values each, and one number more
@@ -71,8 +71,8 @@ class Recorder:
         read = [*chain.from_iterable(self._feeds), *chain.from_iterable(self._labels)]
         self._cleared = *self._counted, *read, self._results, self._offsets, self._ends
         self._counter: Iterator[int] = iter(())
-        held = self._counted, self._ends, self._offsets, self._feeds
-        self.few = Few(None, *held, self._joint_column, self._results)
+        notes = self._counted, self._ends, self._offsets, self._feeds
+        self.small_batch = Few(None, *notes, self._joint_column, self._results)
         # the functions that the program finds among its globals, by name; they append to the lists
         self.bindings: dict[str, Any] = {}
         for k, feeds in enumerate(model.feeds):
@@ -86,7 +86,7 @@ class Recorder:
                 self.bindings[f"feed{k}_{i}"] = check if careful else items.append
 
     def begin(self, namespace: dict[str, Any]) -> None:
-        """Begin an example: put what is its own among the globals of the program."""
+        """Begin an example: set its counter, collections and memos among the globals of the program."""
         self._counter = counter = chain(self._numbers, _too_many())
         namespace["call"] = counter.__next__
         for name in self._collections:
@@ -95,37 +95,39 @@ class Recorder:
             namespace[name] = {}
 
     def end(self, result: Any) -> None:
+        """End an example: note its result and how many calls and values it has made."""
         self._offsets.append(self._offsets[-1] + next(self._counter))
         self._results.append(result)
         self._ends.append([*map(floordiv, map(len, self._counted), self._divisors)])
 
     def clear(self) -> None:
+        """Forget all notes, to begin with the first example again."""
         for noted in self._cleared:
             noted.clear()
         self._offsets.append(0)
 
     @property
     def data(self) -> list[list[list[Any]]]:
-        """What was read: per cell and feed, in the order of calls."""
+        """The data read: per cell and feed, in the order of calls."""
         return self._feeds
 
     @property
     def full(self) -> bool:
-        """Whether so much is noted that a record should be made of it."""
-        return self._offsets[-1] > MANY
+        """Whether so many values are noted that a record should be made of them."""
+        return self._offsets[-1] > FULL_RECORD
 
     @property
     def ended(self) -> int:
         return len(self._ends)
 
     def first_bad(self) -> tuple[int, BadDataError] | None:
-        """Return the first example of which a datum is not what its block reads, and what is wrong."""
+        """Return the first example with a datum that its block cannot read, and the error; else None."""
         for example in range(self.ended):
             for k, columns in enumerate(self._feeds):
-                own = slice(*self._bounds_of_calls(k)[example : example + 2])
+                example_calls = slice(*self._bounds_of_calls(k)[example : example + 2])
                 for i, items in enumerate(columns):
                     try:
-                        self._column(k, i, items[own])
+                        self._column(k, i, items[example_calls])
                     except BadDataError as error:
                         return example, error
         return None
@@ -150,19 +152,19 @@ class Recorder:
             return np.concatenate([self._column(k, i, items[a:b]) for a, b in pairwise(bounds)])
 
     def _of_cell(self, k: int) -> OfCell:
-        """Return what was noted of a cell; most of many cells are not called, which costs nothing."""
+        """Return the notes of a cell as arrays; those of cells without calls are made once and kept."""
         rows, none = self._rows[k], self._none.get(k)
         if not rows and none is not None:
             return none
-        own, columns, widths = self._elements[k], self._feeds[k], self.model.signatures[k].sequences
-        found = (
+        elements, columns, widths = self._elements[k], self._feeds[k], self.model.signatures[k].sequences
+        notes = (
             np.fromiter(rows, np.int32, len(rows)).reshape(-1, self._row_widths[k]),
-            tuple([_matrix(own[i], widths[i]) for i in range(len(own))]) if own else (),
+            tuple([_matrix(elements[i], widths[i]) for i in range(len(elements))]) if elements else (),
             tuple([self._joint_column(k, i) for i in range(len(columns))]) if columns else (),
         )
         if not rows:
-            self._none[k] = found
-        return found
+            self._none[k] = notes
+        return notes
 
     def record(self, find: Levels) -> Together:
         """Return the examples that have ended; `find` finds the levels of their calls.
@@ -181,8 +183,8 @@ class Recorder:
         if len(sizes) > 1:
             shift(self._form, calls, elements, counts, lengths, offsets[:-1])
         parts = calls, elements, (), feeds, labels, self._offsets[-1]
-        whole = batch_trace(self._form, find, *parts)
-        return Together(whole, counts, lengths, offsets, self._results.copy())
+        trace = batch_trace(self._form, find, *parts)
+        return Together(trace, counts, lengths, offsets, self._results.copy())
 
 
 def _matrix(part: list[Any], width: int) -> Ints:
@@ -192,6 +194,8 @@ def _matrix(part: list[Any], width: int) -> Ints:
 
 
 def _checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any], None]:
+    """Return a function that notes a datum of a feed and checks it at once."""
+
     def check(item: Any) -> None:
         column([item], feed.type, bound, feed.declared)
         items.append(item)

@@ -17,7 +17,7 @@ from foldbatch.blocks.drafts import (
     run_time_terminals,
     type_of,
 )
-from foldbatch.blocks.flow import append, each, expect_list
+from foldbatch.blocks.flow import append, expect_list, loop_over
 from foldbatch.blocks.leaves import as_tensor_type
 from foldbatch.blocks.tracing import Apply, Constant, Count, Cut, Expression, Listed, Spread, Tuple, ZipLists
 from foldbatch.errors import BlockTypeError, BlockValueError
@@ -35,7 +35,7 @@ from foldbatch.types import (
     describe_value,
 )
 
-LONGEST = 1000  # n-grams
+MAX_NGRAM = 1000  # n-grams
 
 
 class Map(Block[ObjectType | TupleType | SequenceType | BroadcastType, Out_co]):
@@ -66,17 +66,18 @@ class Map(Block[ObjectType | TupleType | SequenceType | BroadcastType, Out_co]):
         return OBJECT if self.block.input_type == OBJECT else None
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Build a loop that appends the block's result for each element; return the list."""
         if isinstance(value, Repeated):
             with builder.at(".map"):
                 return Repeated(build(self.block, builder, value.value))
         source = expect_list(self, builder, value)
         result = builder.fresh("list")
         builder.assign(result, Listed(()))
-        with each(builder, source, ".map") as element:
-            made = append(builder, build(self.block, builder, element), result)
-        if isinstance(made, Object) and isinstance(source, Object):
+        with loop_over(builder, source, ".map") as element:
+            mapped = append(builder, build(self.block, builder, element), result)
+        if isinstance(mapped, Object) and isinstance(source, Object):
             return Object(result, source.place)
-        return made
+        return mapped
 
 
 class Broadcast(Block[Any, BroadcastType]):
@@ -104,6 +105,7 @@ class Zip(Block[TupleType | ObjectType, Any]):
     """
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Return the members side by side: one list of tuples; broadcasts alone stay a broadcast."""
         sequences = as_object(value)
         if isinstance(sequences, Object):
             return builder.apply(ZIPPED, sequences, expected="several sequences")
@@ -112,13 +114,14 @@ class Zip(Block[TupleType | ObjectType, Any]):
             raise BlockTypeError(where, "a tuple of sequences", str(type_of(value)), fix)
         for number, member in enumerate(value):
             if not isinstance(member, Object | Sequence | Repeated):
-                found = f"{type_of(member)} as member {number}"
-                raise BlockTypeError(where, "a tuple of sequences", found, fix)
+                actual = f"{type_of(member)} as member {number}"
+                raise BlockTypeError(where, "a tuple of sequences", actual, fix)
         if all(isinstance(member, Repeated) for member in value):
             return Repeated(tuple(member.value for member in value if isinstance(member, Repeated)))
         return self._zipped(builder, value)
 
     def _zipped(self, builder: Builder, members: tuple[Value, ...]) -> Sequence:
+        """Return the list of tuples of members' elements, cut to the shortest member."""
         names: list[str] = []
         sources: list[Expression] = []
         items: list[Expression] = []
@@ -182,11 +185,12 @@ class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
     def __init__(self, n: int) -> None:
         if not is_int(n):
             raise BlockTypeError("NGrams", "an int as n", describe_value(n), "for example NGrams(2)")
-        if not 1 <= n <= LONGEST:  # else what a file of a stranger asks for would never end
-            raise BlockValueError("NGrams", f"1 to {LONGEST:,} as n", str(n), "for example NGrams(2)")
+        if not 1 <= n <= MAX_NGRAM:  # else a file from elsewhere could ask for endless work
+            raise BlockValueError("NGrams", f"1 to {MAX_NGRAM:,} as n", str(n), "for example NGrams(2)")
         self.n = n
 
     def build(self, builder: Builder, value: Value) -> Value:
+        """Return the list of each element with its followers; of a broadcast, a tuple of its value."""
         if isinstance(value, Repeated):
             return Repeated((value.value,) * self.n)
         source = expect_list(self, builder, value)
@@ -227,6 +231,7 @@ class Length(Block[ObjectType | TupleType | SequenceType, TensorType]):
         self.dtype = self.type.dtype
 
     def build(self, builder: Builder, value: Value) -> Node:
+        """Return the number of items: a constant of a tuple, else read from the list."""
         match value:
             case tuple():
                 return constant(len(value), self.type.dtype)

@@ -35,7 +35,7 @@ from foldbatch.trees.tree import Node, kids_of, node_of
 from foldbatch.types import describe_value
 
 FILENAME = "<foldbatch trace>"
-DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
+MAX_LEVELS = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
 NO_TREE = dict.fromkeys(printing.FIELDS)  # globals that belong to a tree, where there is none
 SPARE = 10_000  # calls within calls that are left to functions of the user
@@ -45,7 +45,7 @@ Walking: TypeAlias = "Callable[[Any, Callable[[dict[str, Any]], None]], None]"
 
 
 def depth_left() -> int:
-    """Return how deep plain functions may call each other; half of the stack is left to the user's."""
+    """Return how deep the program's functions may recurse; half of the stack is left to the user's."""
     frame: FrameType | None = sys._getframe()
     used = 0
     while frame is not None:
@@ -63,14 +63,14 @@ class EndlessError(BadDataError):
 
 @dataclass(slots=True)
 class Descent:
-    """Goes on where functions of a program may call each other no deeper."""
+    """Continues a recursion that has reached the depth allowed so far, in a thread with a larger stack."""
 
     functions: Sequence[Procedure]  # those of the program
     namespace: dict[str, Any]  # their globals
     levels: int = 0  # how deep they may call each other so far; 0 where they run in no thread for that yet
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function that may go deeper.
+        """Call a function of the program with a larger limit of depth.
 
         Raises:
             BadDataError: where the data contains itself, or is deeper than any.
@@ -81,16 +81,16 @@ class Descent:
             newest = [*islice(calls, before // 10)]  # to look at all would take too long
             if cycle(newest[::-1], self.functions) is not None:
                 raise EndlessError
-        more = min(before or SHALLOW, DEEPEST - before)
-        if more <= 0:
+        additional = min(before or SHALLOW, MAX_LEVELS - before)
+        if additional <= 0:
             fix = "data must not contain itself; let every case of the recursion go on to a part of it"
-            raise BadDataError("data that ends", f"more than {DEEPEST} levels", fix)
-        self.levels = before + more
+            raise BadDataError("data that ends", f"more than {MAX_LEVELS} levels", fix)
+        self.levels = before + additional
         try:
             if not before:
-                return in_depth(partial(function, *arguments, more), more + SPARE)
+                return in_depth(partial(function, *arguments, additional), additional + SPARE)
             raise_limit(self.levels + SPARE)
-            return function(*arguments, more)
+            return function(*arguments, additional)
         finally:
             self.levels = before
 
@@ -100,7 +100,7 @@ Frame: TypeAlias = "tuple[str, int, Mapping[str, Any]]"
 
 
 def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None:
-    """Return the place of the first call whose objects an earlier call of its function has too.
+    """Return the place of the first call with the same objects as an earlier call of its function.
 
     What a function does depends on the objects that it is given, and never on tensors. So such a call never
     ends, unless an object is an iterator, which changes as it is read.
@@ -109,7 +109,7 @@ def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None
     seen: set[tuple[object, ...]] = set()
     for place, (name, _, scope) in enumerate(frames):
         arguments = [scope[x] for x in objects.get(name, ())]
-        if not arguments or not scope[printing.LEFT] or any(hasattr(x, "__next__") for x in arguments):
+        if not arguments or not scope[printing.REMAINING] or any(hasattr(x, "__next__") for x in arguments):
             continue  # without any calls left, the call is made once more
         call = (name, *map(id, arguments))
         if call in seen:
@@ -119,9 +119,9 @@ def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None
 
 
 def frames_of(namespace: Mapping[str, Any], calls: Iterable[tuple[FrameType, int]]) -> Iterator[Frame]:
-    """Yield those of some calls that are of a program's functions."""
+    """Yield the frames, among some calls, of a program's functions."""
     for frame, line in calls:
-        if frame.f_globals is namespace and printing.LEFT in frame.f_code.co_varnames:
+        if frame.f_globals is namespace and printing.REMAINING in frame.f_code.co_varnames:
             yield frame.f_code.co_name, line, frame.f_locals
 
 
@@ -171,18 +171,18 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
                     fix += "; run takes a list of examples, eval one"
             case _:
                 kind, fix = ExampleError, ""
-        found = "no object"
+        actual = "no object"
         if isinstance(line.subject, str) and line.subject in scope:
             subject = scope[line.subject]
-            found, name = describe_value(subject), line.expected.removeprefix("an item '").rstrip("'")
+            actual, name = describe_value(subject), line.expected.removeprefix("an item '").rstrip("'")
             if kind is ExampleTypeError and name.isidentifier() and hasattr(subject, name):
                 fix = f"an attribute is read by InputTransform(operator.attrgetter({name!r}))"
         if line.expected and fix:
-            return kind(where, line.expected, found, fix)
+            return kind(where, line.expected, actual, fix)
         expected = line.expected or (
             f"a {line.calls} that succeeds" if line.calls else "an example that can be read"
         )
-        refused = kind(where, expected, f"{_brief(cause)}, given {found}", "see the exception above")
+        refused = kind(where, expected, f"{_brief(cause)}, given {actual}", "see the exception above")
         refused.__cause__ = cause  # it may come from a function of the user's
         return refused
 
@@ -197,7 +197,7 @@ def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
     trace: TracebackType | None = cause.__traceback__
     innermost = trace
     while trace is not None:
-        if trace.tb_frame.f_globals is namespace and printing.LEFT in trace.tb_frame.f_code.co_varnames:
+        if trace.tb_frame.f_globals is namespace and printing.REMAINING in trace.tb_frame.f_code.co_varnames:
             innermost = trace
         trace = trace.tb_next
     cause.__traceback__ = innermost
@@ -219,7 +219,7 @@ def _brief(error: Exception) -> str:
 # -- by number: on trees, the number of a node stands in the place of the node. To make a node, and to ask
 # it for a field, takes a call each; lists of the tree's fields take none. A function of the user gets a node,
 # made when it is called. One that reads nothing but how many children a node has is called once for each such
-# number, as long as nobody gives it other code, which is looked at at every visit.
+# number, as long as its code is the same, which is checked at every visit.
 
 
 class Numbered(NamedTuple):
@@ -227,11 +227,11 @@ class Numbered(NamedTuple):
 
     code: CodeType  # its compiled functions
     root: str  # the name of the first one
-    globals: dict[str, Any]  # what they look up by the number of children, and the code that it holds for
+    globals: dict[str, Any]  # tables by the number of children, and the code for which they hold
 
 
 def suits(example: Any) -> bool:
-    """Return whether an example is a tree, or a node of one, and no object of a class of the user."""
+    """Return whether an example is a tree or a node of one, and not of a user's subclass."""
     return type(example) in (Tree, Node) and type(example.tree) is Tree
 
 
@@ -243,12 +243,16 @@ def fields_of(example: TreeNode) -> dict[str, Any]:
 
 
 def numbered(functions: Sequence[Procedure]) -> Numbered | None:
-    """Return the program on trees, given its functions; None where it would gain nothing."""
+    """Return the program on trees by number, or None where it would gain nothing."""
     text, root, tabled = printing.by_number(functions)
     if not text:
         return None
-    globals_: dict[str, Any] = {f"{printing.TABLE}{each.name}": _ByArity(each.value) for each in tabled}
-    globals_ |= {f"{printing.CODE}{each.name}": getattr(each.value, "__code__", None) for each in tabled}
+    globals_: dict[str, Any] = {
+        f"{printing.TABLE}{constant.name}": _ByArity(constant.value) for constant in tabled
+    }
+    globals_ |= {
+        f"{printing.CODE}{constant.name}": getattr(constant.value, "__code__", None) for constant in tabled
+    }
     return Numbered(code_of(text, "<foldbatch trees>"), root, globals_)
 
 
@@ -292,10 +296,11 @@ def place_of(model: Model, walk: Walking, example: Any, cell: int, call: int) ->
 
 
 def _stopped(walk: Walking, example: Any, name: str, call: int) -> list[str]:
-    """Return where the tracing program stands when it calls a global function once more than `call` times."""
+    """Return the place in the example at which a global function is called once more than `call` times."""
     calls = iter(range(call))
 
     def adapt(bindings: dict[str, Any]) -> None:
+        """Replace the function by one that stops the program at that call."""
         append = bindings[name]
 
         def stop(item: Any) -> None:

@@ -1,8 +1,8 @@
 """The tracing program as data: functions of a few kinds of statements that walk one example.
 
-Blocks make statements through the builder. All that reads them sees their fields: `pruned` leaves out what
-nobody uses, `printing` spells them as Python functions, `integers` as code that walks many trees at once. A
-new kind of statement says what it reads, assigns and changes. That is all that pruning needs of it.
+Blocks make statements through the builder. Readers see their fields: `pruned` leaves out statements without
+a reader, `printing` spells them as Python functions, `integers` as code that walks many trees at once. A new
+kind of statement names the fields that it reads, assigns and changes. Pruning needs nothing more of it.
 
 A variable is a name. At run time it holds an object of the example, the number of a value, or a list.
 """
@@ -81,7 +81,7 @@ class Spread(Part):
     of: str
 
 
-# A variable, an expression of variables, or None where nobody reads the value.
+# A variable, an expression of variables, or None for a value without a reader.
 Expression: TypeAlias = "str | Constant | CallOutput | Tuple | Listed | Count | Cut | Spread | None"
 
 
@@ -108,20 +108,20 @@ def names_of(expression: Expression) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What an error in a statement is told of."""
+    """The parts of an error that a statement may cause: block, object and expectation."""
 
     where: str  # the block that the statement is for
     subject: Expression = None  # the object that it looks at
     place: Place = ()  # where that is found
-    expected: str = ""  # what it must have for the statement to succeed
+    expected: str = ""  # the property that it must have for the statement to succeed
     calls: str = ""  # the function of the user that is called
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement(Part):
-    """What the program does at one place; each kind names the fields that hold what others ask of it."""
+    """A statement of the tracing program; `ASSIGNS`, `READS` and `CHANGES` name fields of variables."""
 
-    blame: Blame  # what its errors are told of
+    blame: Blame  # the parts of its errors
 
     ASSIGNS: ClassVar[tuple[str, ...]] = ()
     READS: ClassVar[tuple[str, ...]] = ()
@@ -130,28 +130,28 @@ class Statement(Part):
     @property
     def targets(self) -> tuple[str, ...]:
         """The variables that it assigns."""
-        return self._held(self.ASSIGNS)
+        return self._values_of(self.ASSIGNS)
 
     @property
     def reads(self) -> tuple[Expression, ...]:
         """The expressions that it reads."""
-        return self._held(self.READS)
+        return self._values_of(self.READS)
 
     @property
     def changes(self) -> tuple[str, ...]:
         """The variables whose lists it changes."""
-        return self._held(self.CHANGES)
+        return self._values_of(self.CHANGES)
 
     @property
     def bodies(self) -> tuple[Body, ...]:
         """The statements under it."""
         return ()
 
-    def _held(self, names: tuple[str, ...]) -> tuple[Any, ...]:
-        """Return what fields hold, one by one."""
-        held = [getattr(self, name) for name in names]
+    def _values_of(self, names: tuple[str, ...]) -> tuple[Any, ...]:
+        """Return the values of fields as one tuple; those that are tuples item by item, without None."""
+        contents = [getattr(self, name) for name in names]
         return tuple(
-            [x for part in held for x in (part if isinstance(part, tuple) else (part,)) if x is not None]
+            [x for part in contents for x in (part if isinstance(part, tuple) else (part,)) if x is not None]
         )
 
 
@@ -165,7 +165,7 @@ class Assign(Statement):
 
     @property
     def pairs(self) -> list[tuple[str, Expression]]:
-        """The variables with their values, where these stand there one by one."""
+        """The variables with their values, where each has its own expression."""
         if isinstance(self.value, Tuple) and len(self.value.items) == len(self.into) > 1:
             return list(zip(self.into, self.value.items, strict=True))
         return [(self.into[0], self.value)] if len(self.into) == 1 else []
@@ -205,7 +205,7 @@ class Limit(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZipLists(Statement):
-    """Makes a list of what `element` is for the items of several lists, side by side, cut to the shortest."""
+    """Makes a list of `element` for the items of several lists, side by side, cut to the shortest."""
 
     ASSIGNS, READS = ("target", "names"), ("sources", "element")
     target: str
@@ -225,7 +225,7 @@ class Append(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Datum(Part):
-    """What a call is given of the example."""
+    """A part of the example that a call reads."""
 
     value: Expression
     blame: Blame
@@ -239,7 +239,7 @@ class Call(Statement):
     target: str  # the variable of the call's number
     draft: Draft | None = None  # the cell
     arguments: tuple[Expression, ...] = ()  # the numbers of its operands
-    lists: tuple[Datum, ...] = ()  # the sequences that it reads, with what errors say of them
+    lists: tuple[Datum, ...] = ()  # the sequences that it reads, with the parts of errors about them
     feeds: tuple[Datum, ...] = ()  # `feeds`, `labels`: the data that it reads, and the labels of its metrics
     labels: tuple[Datum, ...] = ()
 
@@ -275,7 +275,7 @@ class InvokeWalk(_Invocation):
 
 @dataclass(frozen=True, slots=True)
 class Case(Part):
-    """Chooses by a key: the body whose number a table has for it, or the last one. `target` holds it."""
+    """Chooses a body by a key: its number in a table, or else the last body. `target` holds the number."""
 
     target: str
     table: Constant
@@ -298,7 +298,7 @@ class Filled(Part):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch(Statement):
-    """Does one of several bodies."""
+    """Runs one of several bodies."""
 
     test: Case | Present | Filled
     cases: tuple[Body, ...]
@@ -322,7 +322,7 @@ class Branch(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop(Statement):
-    """Does its body for each item of what can be gone through; `index` holds the item's place."""
+    """Runs its body for each item of a sequence; `index` holds the item's place."""
 
     ASSIGNS, READS = ("index", "item"), ("source",)
     index: str
@@ -368,11 +368,11 @@ def constants_of(part: Any) -> Iterator[Constant]:
                 yield from constants_of(getattr(part, field.name))
 
 
-GONE: Any = object()  # what a change returns for a statement that is left out
+GONE: Any = object()  # returned by a change for a statement that is left out
 
 
 def changed(part: Any, change: Callable[[Part], Any]) -> Any:
-    """Return a part with what a change makes of it, and of the parts in it, innermost first."""
+    """Return a part changed by a function, as all parts in it, innermost first."""
     if isinstance(part, tuple):
         return tuple([new for item in part if (new := changed(item, change)) is not GONE])
     if not isinstance(part, Part):

@@ -14,10 +14,10 @@ from foldbatch.blocks.drafts import Object, Procedure, Region
 from foldbatch.blocks.tracing import Apply, Assign, Blame, Constant, Expression, Place, Read, Statement
 from foldbatch.errors import BlockValueError
 
-LONGEST = 60  # characters of a block's repr in an error
+MAX_REPR = 60  # characters of a block's repr in an error
 PRINTED = 12  # blocks printed at most: then the repr is longer than an error shows
 LOOPS = 20  # loops inside each other: the most that Python compiles
-DEEP = 50  # indentation from which choices become functions of their own: Python compiles 100 levels
+MAX_NESTING = 50  # indentation from which choices become functions of their own: Python compiles 100 levels
 
 
 class Writer:
@@ -82,7 +82,7 @@ class Writer:
     def blame(
         self, subject: Object | None = None, expected: str = "", *, where: str = "", calls: str = ""
     ) -> Blame:
-        """Return what an error is told of: by default the present block."""
+        """Return the parts of an error that a statement may cause; it blames the present block by default."""
         if subject is None:
             return Blame(where or self.path, None, (), expected, calls)
         return Blame(where or self.path, subject.expression, subject.place, expected, calls)
@@ -97,16 +97,16 @@ class Writer:
         self,
         function: Constant,
         subject: Object,
-        *more: Expression,
+        *additional: Expression,
         place: Place | None = None,
         expected: str = "",
         where: str = "",
         calls: str = "",
     ) -> Object:
-        """Add a call of a function on an object, and perhaps more; return the object that it makes."""
+        """Add a call of a function on an object and additional arguments; return the object that it makes."""
         name = self.fresh()
         blame = self.blame(subject, expected, where=where, calls=calls)
-        self.add(Apply(blame, name, function, (subject.expression, *more)))
+        self.add(Apply(blame, name, function, (subject.expression, *additional)))
         return Object(name, subject.place if place is None else place)
 
     def item(
@@ -121,8 +121,10 @@ class Writer:
         """Add the reading of an item of an object; return the item."""
         name = self.fresh()
         # an enum's repr is no expression, though it be a str or an int
-        given = Constant("", key) if type(key) in (str, int) else self.constant("key", key)
-        self.add(Read(self.blame(subject, expected, where=where), name, subject.expression, given, default))
+        constant = Constant("", key) if type(key) in (str, int) else self.constant("key", key)
+        self.add(
+            Read(self.blame(subject, expected, where=where), name, subject.expression, constant, default)
+        )
         return Object(name, subject.place if place is None else place)
 
     @contextmanager
@@ -145,12 +147,12 @@ class Writer:
 
     @property
     def deep(self) -> bool:
-        """Whether bodies are so far inside each other that a choice should go on in a function of its own."""
-        return self._levels > DEEP
+        """Whether bodies are nested so deeply that a choice should become a function of its own."""
+        return self._levels > MAX_NESTING
 
 
 class _Printing(threading.local):
-    left: int | None = None  # blocks that may still be printed; None: all of them
+    remaining: int | None = None  # blocks that may still be printed; None: all of them
 
 
 _printing = _Printing()
@@ -162,21 +164,21 @@ def shown(block: object) -> str:
     >>> shown(1), shown("long" * 20)
     ('1', 'str(...)')
     """
-    outer, _printing.left = _printing.left, PRINTED
+    outer, _printing.remaining = _printing.remaining, PRINTED
     try:
         text = repr(block)
-        cut = _printing.left < 0
+        cut = _printing.remaining < 0
     finally:
-        _printing.left = outer
-    return f"{type(block).__name__}(...)" if cut or len(text) > LONGEST else text
+        _printing.remaining = outer
+    return f"{type(block).__name__}(...)" if cut or len(text) > MAX_REPR else text
 
 
-def enough() -> bool:
+def exceeds_message() -> bool:
     """Count one more block as printed; return whether these are too many for an error message.
 
     Every block's `repr` asks first.
     """
-    if _printing.left is None:
+    if _printing.remaining is None:
         return False
-    _printing.left -= 1
-    return _printing.left < 0
+    _printing.remaining -= 1
+    return _printing.remaining < 0

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.errors import BlockValueError, counted
 from foldbatch.params.parameters import Array
-from foldbatch.static.ops.random import GAMMA, WORD, mixed
+from foldbatch.static.ops.random import GAMMA, WORD_MASK, mixed
 from foldbatch.types import describe_value
 
 
@@ -23,7 +23,7 @@ def call_keys(seed: int, step: int, examples: Array, calls: Array) -> NDArray[np
     >>> a != b
     np.True_
     """
-    key = np.full(len(calls), (seed * GAMMA + step) & WORD, np.uint64)
+    key = np.full(len(calls), (seed * GAMMA + step) & WORD_MASK, np.uint64)
     for part in (examples, calls):
         key = mixed(key + np.uint64(GAMMA)) ^ np.asarray(part).astype(np.uint64)
     return mixed(key).view(np.int64)

@@ -218,7 +218,7 @@ class BlockInWalk:
     calls: dict[str, Called] = field(init=False)  # the functions that its program calls, by name
 
     def __post_init__(self) -> None:
-        made = built(self.block, given=self.given, path=shown(self.block))
+        made = built(self.block, input_type=self.given, path=shown(self.block))
         self.yields, self._functions = made.type, made.functions
         if _repeats(made.type):
             fix = "Zip it first"

@@ -24,7 +24,7 @@ import numpy as np
 
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.layers.layer import Layer
-from foldbatch.blocks.paths import NOBODY, Trust, called, find, path_of, variable_of
+from foldbatch.blocks.paths import NO_TRUST, Trust, called, find, path_of, variable_of
 from foldbatch.blocks.plain import Sink, Source, from_data, refuse_other_fields, refused, to_data
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import FoldbatchError, ModelError
@@ -259,7 +259,7 @@ def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def from_written(
-    plain: WrittenWalk, arrays: dict[str, Array], trust: Trust = NOBODY
+    plain: WrittenWalk, arrays: dict[str, Array], trust: Trust = NO_TRUST
 ) -> tuple[Any, Learnt, dict[str, Parameter]]:
     """Return the walk that plain data stand for, what was learnt of it, and its parameters by name.
 

@@ -196,10 +196,10 @@ class FunctionTracer:
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-        few: AtOnce | None = None,
+        at_once: AtOnce | None = None,
     ) -> list[Trace] | Any:
         def work(reading: Reading, careful: bool) -> list[Trace] | Any:  # noqa: FBT001 - see `Readings.read`
-            return self._traced(reading, look, decide, few, careful=careful)
+            return self._traced(reading, look, decide, at_once, careful=careful)
 
         with LOCK:
             try:
@@ -208,7 +208,13 @@ class FunctionTracer:
                 raise error.kind("walk", error.expected, error.found, error.fix) from None
 
     def _traced(
-        self, reading: Reading, look: Look | None, decide: Decide | None, few: AtOnce | None, *, careful: bool
+        self,
+        reading: Reading,
+        look: Look | None,
+        decide: Decide | None,
+        at_once: AtOnce | None,
+        *,
+        careful: bool,
     ) -> list[Trace] | Any:
         """Return the traces of examples; where `careful`, a datum is checked at the call that it is for."""
         runs: list[Notes] = []
@@ -219,8 +225,8 @@ class FunctionTracer:
                 with no_garbage():
                     runs.append(self._note(reading.rest(done), decide, careful=careful))
                 done += len(runs[-1].ends)
-            if few is not None and len(runs) == 1 and not self.decides and runs[0].noted is None:
-                made = few(runs[0], numbers)
+            if at_once is not None and len(runs) == 1 and not self.decides and runs[0].noted is None:
+                made = at_once(runs[0], numbers)
                 if made is not None:
                     return made
             ends = accumulate([len(notes.ends) for notes in runs], initial=0)

@@ -114,9 +114,9 @@ class Tracer(Protocol):
         numbers: Sequence[int],  # their numbers in the batch, for errors
         look: Look | None = None,  # sees the data that were read; it may be called several times
         decide: Decide | None = None,  # computes for examples that ask for numbers; None refuses them
-        few: AtOnce | None = None,  # takes what all of them noted, at once; it may leave it
+        at_once: AtOnce | None = None,  # takes what all of them noted, at once; it may leave it
     ) -> list[Trace] | Any:
-        """Return the traces of examples; or what `few` makes of them, unless that is None.
+        """Return the traces of examples; or what `at_once` makes of them, unless that is None.
 
         Raises:
             ExampleError: when an example does not fit the model; it tells of the first one that does not.

@@ -24,7 +24,7 @@ class BatchGradients(dict[K, Any]):
         self.unused = frozenset(unused)
 
     def changed(self, gradients: Mapping[K, Any]) -> BatchGradients[K]:
-        """Return other gradients of the same batch, as scaled ones are."""
+        """Return changed gradients of the same batch, as scaled ones."""
         return BatchGradients(gradients, self.unused)
 
 

@@ -71,7 +71,7 @@ _numbers = itertools.count()
 
 
 def _restore(self: Any, state: tuple[None, dict[str, Any]]) -> None:
-    """Make an object what it was that it is a copy of, which it comes after."""
+    """Restore pickled attributes; number the copy so that it sorts after its original."""
     for name, value in state[1].items():
         setattr(self, name, value)
     self.copied = next(_numbers)
@@ -94,12 +94,12 @@ class Owner:
         self.placed: Any = None
 
 
-class Away(Protocol):
-    """Where a parameter's numbers are, while its own array holds older ones: the memory of a device."""
+class DeviceCopy(Protocol):
+    """A device's copy of a parameter's numbers, newer than the parameter's own array."""
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
-        """What is held while numbers are read, so that they come home once."""
+        """The lock under which the numbers are read, so that they are copied back once."""
 
     def read_into(self, array: Array) -> None:
         """Copy the numbers into an array of the parameter's shape and dtype."""
@@ -181,7 +181,7 @@ class Parameter(Closed, Stored):
         self.trainable = trainable
         self._value: Array | None = None
         self.drawn: tuple[int, str] | None = None
-        self.away: Away | None = None
+        self.away: DeviceCopy | None = None
         self.cells: dict[Any, Any] = {}
         if not isinstance(init, str) and not callable(init) and np.ndim(init) > 0:
             self.assign(init)
@@ -204,6 +204,7 @@ class Parameter(Closed, Stored):
             self.drawn = seed, name
 
     def _initial(self, seed: int, name: str) -> ArrayLike:
+        """Return the first numbers: of the initialiser, drawn from `seed` and the full `name`."""
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
         if isinstance(self.init, str):
             return INITIALIZERS[self.init](rng, self.type.shape)
@@ -216,7 +217,7 @@ class Parameter(Closed, Stored):
         return np.broadcast_to(np.asarray(self.init), self.type.shape)
 
     def follows(self, seed: int) -> bool:
-        """Return whether it has no numbers yet, or still those that a seed draws, under whatever name.
+        """Return whether it has no numbers yet, or still those that a seed draws, under any name.
 
         The numbers are drawn once more and compared, as they may have been changed in place.
 
@@ -237,13 +238,13 @@ class Parameter(Closed, Stored):
         return np.array_equal(self.value, self.fitting(self._initial(seed, name), name))
 
     def twin(self) -> Parameter:
-        """Return another parameter of its layer, name and initialiser, with no numbers that were learnt."""
-        made = Parameter(self.type, self.init, self.name, trainable=self.trainable, owner=self.owner)
-        made.given = self.given
-        made.placed = self.placed
-        made.number = self.number
-        made.copied = self.copied
-        return made
+        """Return a new parameter of the same layer, name and initialiser, without learnt numbers."""
+        parameter = Parameter(self.type, self.init, self.name, trainable=self.trainable, owner=self.owner)
+        parameter.given = self.given
+        parameter.placed = self.placed
+        parameter.number = self.number
+        parameter.copied = self.copied
+        return parameter
 
     def __bool__(self) -> bool:
         return super().__bool__() if is_symbolic() else True
@@ -258,32 +259,34 @@ class Parameter(Closed, Stored):
         holds older numbers; whoever asks for it here gets the device's numbers in it, and may write to it.
         """
         if is_symbolic():
-            expected, found = "the parameter itself", "its present numbers, which would never learn"
-            raise GraphError(f"{self.path}.value", expected, found, f"write {self.name} without .value")
+            expected, actual = "the parameter itself", "its present numbers, which would never learn"
+            raise GraphError(f"{self.path}.value", expected, actual, f"write {self.name} without .value")
         if self._value is None:
             self.initialize(0, self.name)
         assert self._value is not None
         while (away := self.away) is not None:
-            self._come_home(away)
+            self._sync_from_device(away)
         return self._value
 
-    def take_away(self, away: Away) -> None:
-        """Let the numbers be elsewhere from now on, which has copies of those in `value`.
+    def take_away(self, away: DeviceCopy) -> None:
+        """Leave the newest numbers to a device's copy from now on, which begins equal to `value`.
 
-        The array becomes read-only until somebody asks for `value`.
+        The array becomes read-only; the next read of `value` copies the numbers back.
         """
         self.value.flags.writeable = False
         self.away = away
 
-    def _come_home(self, away: Away) -> None:
+    def _sync_from_device(self, away: DeviceCopy) -> None:
+        """Copy the device's numbers into the array, unless another thread has just done so."""
         assert self._value is not None
         with away.lock:
-            if self.away is away:  # no other thread was quicker
+            if self.away is away:  # no other thread has done it
                 numbers = np.empty_like(self._value)
                 away.read_into(numbers)
-                self._stay(numbers)
+                self._replace(numbers)
 
-    def _stay(self, numbers: Array) -> None:
+    def _replace(self, numbers: Array) -> None:
+        """Write numbers into the array, which then is the newest copy again."""
         assert self._value is not None
         self._value.flags.writeable = True
         self._value[...] = numbers
@@ -303,7 +306,7 @@ class Parameter(Closed, Stored):
             self._value[...] = array
         else:
             with away.lock:
-                self._stay(array)  # all numbers are replaced, so none need come home
+                self._replace(array)  # all numbers are replaced, so none are copied back
 
     def fitting(self, value: ArrayLike, where: str | None = None) -> Array:
         """Return a copy of `value` in the parameter's dtype; errors name the parameter `where`.
@@ -321,8 +324,8 @@ class Parameter(Closed, Stored):
         if is_masked(value):
             raise ParameterError(where, "numbers without a mask", describe_value(value), "fill it first")
         if array.shape != self.type.shape or array.dtype.kind not in "fiub":
-            found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
-            raise ParameterError(where, str(self.type), found, fix)
+            actual = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+            raise ParameterError(where, str(self.type), actual, fix)
         with np.errstate(all="ignore"):
             converted = np.array(array, dtype=self.type.dtype, order="C")
             bad = ~np.isfinite(converted) if self.type.is_float else converted != array
@@ -348,7 +351,7 @@ class Parameter(Closed, Stored):
 
 
 class Remote:
-    """An array in the memory of a device, and what is done there with gradients."""
+    """An array in the memory of a device, with the operations on gradients there."""
 
     __slots__ = ()
 
@@ -361,11 +364,11 @@ class Remote:
         raise NotImplementedError
 
     def first_not_finite(self, arrays: Sequence[Any]) -> Callable[[], int | None]:
-        """Look now for the first array that holds a NaN or an infinity; return what waits for its number."""
+        """Find the first array with a NaN or an infinity; the returned function waits for its number."""
         raise NotImplementedError
 
     def clipped(self, gradients: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
-        """Do what `foldbatch.train.clip_by_global_norm` does; the norm is pending."""
+        """Clip gradients as `foldbatch.train.clip_by_global_norm` does; the norm is pending."""
         raise NotImplementedError
 
 
@@ -397,7 +400,7 @@ class SparseRows(NDArrayOperatorsMixin):
         return np.array(self.dense(), dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        """Compute with the whole table; what is written in place, as by ``*=``, becomes an array."""
+        """Compute with the whole table; an update in place, as by ``*=``, makes an array of it."""
         options |= {} if out is None or isinstance(out[0], SparseRows) else {"out": out}
         return getattr(ufunc, method)(*map(dense, inputs), **options)
 
@@ -426,8 +429,8 @@ class Rule(NamedTuple):
     # differences, products, quotients and ``sqrt(x)`` of ``p``, ``g`` (the gradient), moments, numbers and
     # names that lines above assign. No name is ``i`` or ``n``, or ends in an underscore.
     lines: tuple[str, ...]
-    moments: tuple[str, ...]  # the names of what is kept for each number from step to step
-    numbers: tuple[str, ...]  # the names of what is alike for the whole parameter
+    moments: tuple[str, ...]  # names of the numbers kept for each number of a parameter from step to step
+    numbers: tuple[str, ...]  # names of the numbers that are equal for all of a parameter
 
     @property
     def locals(self) -> tuple[str, ...]:
@@ -445,7 +448,7 @@ class Change(NamedTuple):
     # places
     moments: list[Any]
     gradient: Any  # an array or `SparseRows`, which fits
-    factor: float  # what the gradient is multiplied by first
+    factor: float  # multiplies the gradient first
     rule: Rule  # the formula
     numbers: tuple[float, ...]
     by_rows: bool  # whether a sparse gradient leaves the other rows as they are
@@ -478,7 +481,7 @@ class RemoteUpdates:
     """Optimizers' steps on parameters in the memory of a device."""
 
     def full(self, parameter: Parameter, number: float) -> Any:
-        """Return an array of the device, like a parameter, of one number."""
+        """Return an array on the device, shaped like a parameter, filled with one number."""
         raise NotImplementedError
 
     def apply(self, changes: Sequence[Change], undo: Callable[[], None]) -> None:
@@ -495,7 +498,7 @@ class RemoteUpdates:
         raise NotImplementedError
 
     def look(self) -> None:
-        """Wait, and raise the error of the first bad update, if there is one since somebody looked."""
+        """Wait, and raise the error of the first bad update since the last look, if any."""
         raise NotImplementedError
 
 
@@ -518,7 +521,7 @@ class ParameterStore(Closed, MutableMapping[str, Array]):
         self.updates = updates
 
     def admit(self, parameters: Iterable[Parameter]) -> None:
-        """Add parameters of a model that has grown; those that are there keep their names."""
+        """Add parameters of a model that has grown; those in the store keep their names."""
         self.parameters |= name_parameters(parameters, self.parameters)
         self.numbered = numbered_names(self.parameters)
 
@@ -573,53 +576,55 @@ class ParameterStore(Closed, MutableMapping[str, Array]):
         self.load(saved, values, strict=strict)
 
     def load(self, saved: Any, values: Mapping[str, ArrayLike], *, strict: bool) -> None:
-        """Do what `update` does."""
+        """Load numbers by name; arguments and errors are those of `update`."""
         try:
-            given = dict(saved, **values)
+            numbers_by_name = dict(saved, **values)
         except (TypeError, ValueError):
             fix = "for example dict(np.load(path))"
             raise errors.ParameterError("params", "arrays by name", describe_value(saved), fix) from None
-        self._refuse_names(given, strict=strict)
-        arrays = {name: self.parameters[name].fitting(value, name) for name, value in given.items()}
+        self._refuse_names(numbers_by_name, strict=strict)
+        arrays = {name: self.parameters[name].fitting(value, name) for name, value in numbers_by_name.items()}
         for name, array in arrays.items():
             self.parameters[name].assign(array, name)
-        numbered = [name for name in given if name in self.numbered]
+        numbered = [name for name in numbers_by_name if name in self.numbered]
         if numbered:
             fix = "an edited model may number other layers so; give names, as in Linear(2, name='out')"
-            found = f"numbered ones: {errors.shortened(numbered)}"
-            warning = errors.NumberedNamesWarning("params", "a name of its own for each layer", found, fix)
+            actual = f"numbered ones: {errors.shortened(numbered)}"
+            warning = errors.NumberedNamesWarning("params", "a name of its own for each layer", actual, fix)
             warnings.warn(warning, stacklevel=errors.frames_inside())
 
-    def _refuse_names(self, given: Mapping[Any, Any], *, strict: bool) -> None:
-        unknown = [name for name in given if name not in self.parameters]
-        missing = [name for name in self.parameters if name not in given]
+    def _refuse_names(self, names: Mapping[Any, Any], *, strict: bool) -> None:
+        """Refuse names that are no parameters' and, if `strict`, parameters whose names are missing."""
+        unknown = [name for name in names if name not in self.parameters]
+        missing = [name for name in self.parameters if name not in names]
         if not unknown and not (strict and missing):
             return
-        found = []
+        faults = []
         if strict and missing:
-            found.append(f"{len(missing)} missing: {errors.shortened(missing)}")
+            faults.append(f"{len(missing)} missing: {errors.shortened(missing)}")
         if unknown:
             listed = errors.shortened(errors.with_nearest(name, missing) for name in unknown)
-            found.append(f"{len(unknown)} unknown: {listed}")
+            faults.append(f"{len(unknown)} unknown: {listed}")
         expected = f"{'all names' if strict else 'names'} of parameters"
         fix = "nothing was changed; print(program.params) lists the names" if self.parameters else NONE_YET
-        raise errors.UnknownNameError("params", expected, " and ".join(found), fix)
+        raise errors.UnknownNameError("params", expected, " and ".join(faults), fix)
 
     def _find(self, name: str) -> Parameter:
+        """Return the parameter of a name; the error of an unknown name shows the nearest ones."""
         try:
             return self.parameters[name]
         except KeyError:
             expected = f"a parameter of {errors.shortened(self.parameters)}"
-            found = errors.with_nearest(name, self.parameters)
+            actual = errors.with_nearest(name, self.parameters)
             fix = "print(program.params)" if self.parameters else NONE_YET
-            raise errors.UnknownNameError("params", expected, found, fix) from None
+            raise errors.UnknownNameError("params", expected, actual, fix) from None
 
 
 Holder = Owner | Parameter  # a layer, or a stand-alone parameter
 
 
 def name_parameters(
-    parameters: Iterable[Parameter], known: Mapping[str, Parameter] = MappingProxyType({})
+    parameters: Iterable[Parameter], named: Mapping[str, Parameter] = MappingProxyType({})
 ) -> dict[str, Parameter]:
     """Return the parameters by full name: ``owner.name``, or ``name`` where there is no owner.
 
@@ -630,9 +635,9 @@ def name_parameters(
     parts = _by_holder(ordered)
     names: dict[Holder, str] = {
         part.owner or part: name.removesuffix(f".{part.name}") if part.owner else name
-        for name, part in known.items()
+        for name, part in named.items()
     }
-    taken = {*known, *names.values()}
+    taken = {*named, *names.values()}
     for holder in sorted(parts, key=lambda holder: not holder.given):
         if holder in names:  # a layer that has been named, and now more of it is read
             continue

@@ -37,7 +37,7 @@ from foldbatch.model.replacing import Replacements
 from foldbatch.model.tracer import MAX_CALLS, Tracer
 from foldbatch.params.parameters import ParameterStore, name_parameters
 from foldbatch.program.program import Program
-from foldbatch.program.saving import ANEW, IN_A_SCRIPT, WHAT, read, with_paths
+from foldbatch.program.saving import ANEW, IN_A_SCRIPT, MODEL_FILE, read, with_paths
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
@@ -53,11 +53,11 @@ OPTIONS: Mapping[str, Any] = {
     "max_calls": MAX_CALLS,
     "precision": "fp32",
 }
-LOADED = (*OPTIONS, "seed", "threads", "launch", "debug")  # what `load` takes
+LOADED = (*OPTIONS, "seed", "threads", "launch", "debug")  # options of `load`
 
 
 class CompileOptions(TypedDict, total=False):
-    """Options of `compile` that few programs set; it says what they mean."""
+    """Options of `compile` that few programs set; their meanings stand there."""
 
     policy: Literal["auto", "by_component", "by_agenda", "by_depth"]
     layout: Literal["consumer", "producer"]
@@ -160,7 +160,7 @@ def compiled(
     options: CompileOptions | None = None,
     **settings: Any,
 ) -> Program:
-    """Do what `compile` does; `checks_seed` is whether to warn of a seed that parameters ignore."""
+    """Compile as `compile` does; with `checks_seed`, warn of a seed that parameters ignore."""
     chosen = _options_in(options)
     _refuse_unknown("compile options", chosen, tuple(OPTIONS))
     learnt = Learnt(replacements=Replacements(fresh=truth("fresh", fresh)))
@@ -169,6 +169,7 @@ def compiled(
 
 
 def _options_in(options: Any) -> Mapping[str, Any]:
+    """Return the options of `compile` as a mapping, refusing any other object."""
     if options is None:
         return {}
     if not isinstance(options, Mapping):
@@ -177,16 +178,17 @@ def _options_in(options: Any) -> Mapping[str, Any]:
     return options
 
 
-def _refuse_unknown(where: str, given: Iterable[str], known: Sequence[str]) -> None:
-    unknown = sorted({*given} - {*known}, key=str)
+def _refuse_unknown(where: str, names: Iterable[str], allowed: Sequence[str]) -> None:
+    """Refuse names of options that are not allowed."""
+    unknown = sorted({*names} - {*allowed}, key=str)
     if unknown:
-        raise UnknownNameError(where, f"options of fb.compile: {', '.join(known)}", shortened(unknown))
+        raise UnknownNameError(where, f"options of fb.compile: {', '.join(allowed)}", shortened(unknown))
 
 
 def _prepare(
     block: Any,
     backend: str,
-    given: Mapping[str, Any],
+    settings: Mapping[str, Any],
     *,
     threads: int | None,
     launch: str = "auto",
@@ -194,8 +196,8 @@ def _prepare(
     learnt: Learnt | None = None,
     asides: frozenset[str] = ASIDES,
 ) -> tuple[Tracer, Options]:
-    """Do what `compile` does before there are parameters, and no kernel; `given` are of `OPTIONS`."""
-    chosen = {**OPTIONS, **given}
+    """Check options and build the model, as `compile` does first; `settings` are of `OPTIONS`."""
+    chosen = {**OPTIONS, **settings}
     policy, layout, share = (chosen[k] for k in ("policy", "layout", "share"))
     if threads is not None:
         refuse_no_count("threads", threads, 1)
@@ -209,16 +211,16 @@ def _prepare(
     find_layout(layout)
     find_share(share)
     arithmetic = planning_arithmetic(engine)
-    grouping, most = find_policy(policy), chosen["max_calls"]
+    grouping, max_calls = find_policy(policy), chosen["max_calls"]
     if is_walk(block):
         refuse_no_walk(block)
     else:
         block = as_block(block)
-        made = built(block, asides)
-        if not made.walks:
+        built_block = built(block, asides)
+        if not built_block.walks:
             replacements = None if learnt is None else learnt.replacements
-            return linked(block, made, grouping, most, arithmetic, replacements), options
-    return FunctionTracer(block, grouping, most, asides, arithmetic, learnt), options
+            return linked(block, built_block, grouping, max_calls, arithmetic, replacements), options
+    return FunctionTracer(block, grouping, max_calls, asides, arithmetic, learnt), options
 
 
 def load(
@@ -285,14 +287,14 @@ def load(
     refuse_no_count("seed", seed, 0)
     lowered, ready = _lowered(where, block, backend, kept, learnt)
     if learnt is None and name_parameters(lowered.model.parameters) != parameters:
-        raise ReadError(where, WHAT, "a block that has other parameters than the file", ANEW)
+        raise ReadError(where, MODEL_FILE, "a block that has other parameters than the file", ANEW)
     program = Program(lowered, ready, seed, parameters)
     program.steps_drawn, program.notes = header.step, header.notes
     return program
 
 
 def _precision(precision: str, backend: str) -> str:
-    """Return the precision of the file where a backend has it, and the common one elsewhere."""
+    """Return the file's precision where a backend has it, else that of all backends."""
     try:
         check_precision(precision, choose_engine(backend))
     except BackendError:
@@ -303,15 +305,15 @@ def _precision(precision: str, backend: str) -> str:
 def _lowered(
     where: str, block: Any, backend: str, options: dict[str, Any], learnt: Learnt | None
 ) -> tuple[Tracer, Options]:
-    """Lower a block or a walk of a file; what cannot be lowered is an error of the file."""
+    """Lower a block or a walk of a file; errors become errors of the file."""
     try:
-        others = {name: options.pop(name) for name in [*options] if name not in OPTIONS}
-        return _prepare(block, backend, options, **{"threads": None, **others}, learnt=learnt)
+        program_options = {name: options.pop(name) for name in [*options] if name not in OPTIONS}
+        return _prepare(block, backend, options, **{"threads": None, **program_options}, learnt=learnt)
     except FoldbatchError:
         raise
     except Exception as error:
-        found = f"a block that raises {type(error).__name__}: {error}"
-        raise ReadError(where, WHAT, found, ANEW) from error
+        actual = f"a block that raises {type(error).__name__}: {error}"
+        raise ReadError(where, MODEL_FILE, actual, ANEW) from error
 
 
 def load_parameters(block: Any, path: str | os.PathLike[str]) -> None:
@@ -323,7 +325,7 @@ def load_parameters(block: Any, path: str | os.PathLike[str]) -> None:
 
 
 def evaluate(block: Any, example: Any, backend: str) -> Any:
-    """Return what a block makes of one example; see `Block.eval`."""
+    """Return a block's result for one example; see `Block.eval`."""
     # for a single example no compiled loops are worth waiting for, nor are losses, which are not returned
     engine, asides = "numpy" if backend == "auto" else backend, frozenset({"metrics"})
     program = Program(*_prepare(as_block(block), engine, {}, threads=1, asides=asides), seed=0)

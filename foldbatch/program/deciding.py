@@ -37,7 +37,7 @@ from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Form, Ints, batch_trace, form
 from foldbatch.trees import Tree
 
-FEW = 128  # examples that may run as they are noted, if they make few values
+SMALL_BATCH_EXAMPLES = 128  # at most, in a batch that runs from its notes, without a schedule
 
 
 class ReadyRound(NamedTuple):
@@ -49,7 +49,7 @@ class ReadyRound(NamedTuple):
 
 
 class Deciding:
-    """The rounds of a program's walk: what was learnt of them, and the engine of their model."""
+    """The rounds of a program's walk: the learnt schedules, and the engine of their model."""
 
     def __init__(self, options: Options, seed: int, admit: Callable[[Sequence[Parameter]], None]) -> None:
         self.rounds = Rounds()
@@ -62,7 +62,7 @@ class Deciding:
         self.form: Form
         plain = options.batched and not options.debug and self.policy.alone is not None
         self._at_once = plain and options.backend == "llvm"
-        self._version = -1  # of what was learnt of the walk when a few examples came last
+        self._version = -1  # of the walk when the last small batch came; -1 before the first
         self._trees: dict[int, weakref.ref[Tree]] = {}
         self.levels: Any = None  # finds those of a round's calls, where a schedule needs them
         self.phased = False
@@ -83,17 +83,17 @@ class Deciding:
         return self._engine
 
     def computing(self, step: int, numbers: Sequence[int] = (), *, training: bool) -> RoundEngine:
-        """Return what computes rounds of a phase, and draws the random numbers of a step."""
+        """Return the engine for rounds of a phase, with the random numbers of a step."""
         return RoundEngine(self, step, numbers, training)
 
     def decide(self, step: int, numbers: Sequence[int] = (), *, training: bool) -> Decide:
-        """Return what runs walks for `Tracer.trace_all`; arguments are those of `computing`."""
+        """Return the runner of walks for `Tracer.trace_all`; arguments are those of `computing`."""
         return partial(decide, self.rounds, self.computing(step, numbers, training=training))
 
     def results(
         self, tracer: Tracer, examples: Any, asides: Collection[str], step: int, *, keep_going: bool
     ) -> list[Any] | None:
-        """Return what a walk that decides makes of examples in inference; None where others know."""
+        """Return the results of a deciding walk in inference; None where examples are traced first."""
         if not (keep_going or tracer.decides):
             return None
         simple = not asides and isinstance(examples, list | tuple)
@@ -103,8 +103,8 @@ class Deciding:
             or any(isinstance(x, Prepared) for x in examples)
         ):
             if keep_going:
-                expected, found = "results alone of a plain function, of examples in a list", "another run"
-                raise BlockTypeError("run return_exceptions", expected, found, "leave it out")
+                expected, actual = "results alone of a plain function, of examples in a list", "another run"
+                raise BlockTypeError("run return_exceptions", expected, actual, "leave it out")
             return None
         computing, readings = self.computing(step, training=False), tracer.learnt.readings
 
@@ -114,12 +114,12 @@ class Deciding:
         with tracer.lock():
             return readings.read(examples, range(len(examples)), work)
 
-    def few(
+    def small_batch_runner(
         self, tracer: Tracer, blocks: AtOnce, examples: Any, asides: Collection[str], step: int
     ) -> AtOnce | None:
-        """Return what runs examples as they are noted: few that are new, by `blocks` or a known walk."""
-        given = self._at_once and not asides and isinstance(examples, list | tuple)
-        if not given or not 0 < len(examples) <= FEW:
+        """Return the fast path for a small inference batch of unseen examples, or None."""
+        possible = self._at_once and not asides and isinstance(examples, list | tuple)
+        if not possible or not 0 < len(examples) <= SMALL_BATCH_EXAMPLES:
             return None
         trees = self._trees
         if any(isinstance(x, Prepared) or (id(x) in trees and trees[id(x)]() is x) for x in examples):
@@ -128,20 +128,21 @@ class Deciding:
             return partial(self._ran, blocks, examples)
         if tracer.learnt.result is None or tracer.decides:
             return None
-        # what grows all the time is told of where whole batches run
-        known, self._version = self._version in (-1, tracer.learnt.version), tracer.learnt.version
+        # a walk that learns new cells all the time runs in batches, which warn of it
+        settled = self._version in (-1, tracer.learnt.version)
+        self._version = tracer.learnt.version
         walk = partial(few, self.rounds, self.computing(step, training=False), tracer)
-        return partial(self._ran, walk, examples) if known else None
+        return partial(self._ran, walk, examples) if settled else None
 
     def _ran(self, run: AtOnce, examples: Sequence[Any], *noted: Any) -> Results | None:
-        """Run what was noted. A tree that was run so is traced when it comes again, as its trace is kept."""
-        found = run(*noted)
-        if found is None:
+        """Run recorded examples. A tree among them is traced when it comes again: its trace is kept then."""
+        results = run(*noted)
+        if results is None:
             return None
         for tree in {id(x): x for x in examples if isinstance(x, Tree)}.values():
             key = id(tree)
             self._trees[key] = weakref.ref(tree, partial(_forget, self._trees, key))
-        return found if isinstance(found, Results) else Results(found)
+        return results if isinstance(results, Results) else Results(results)
 
     def begun(self, tracer: Tracer, step: int = 0) -> UnderWay:
         """Return an empty batch that examples join between rounds, for inference, with a step's draws."""
@@ -152,12 +153,13 @@ class Deciding:
 
 
 def _forget(trees: dict[int, weakref.ref[Tree]], key: int, tree: weakref.ref[Tree]) -> None:
+    """Remove the weak reference of a freed tree."""
     if trees.get(key) is tree:  # else another one has its place
         del trees[key]
 
 
 class RoundEngine:
-    """What computes rounds: `foldbatch.functions.rounds.Computing`."""
+    """Computes rounds; implements `foldbatch.functions.rounds.Computing`."""
 
     def __init__(self, deciding: Deciding, step: int, numbers: Sequence[int], training: bool) -> None:  # noqa: FBT001
         self._deciding, self._step, self._numbers = deciding, step, numbers
@@ -168,43 +170,49 @@ class RoundEngine:
         return single_threaded_blas()
 
     def runner(self, model: Model) -> Any:
-        """Return what runs rounds at once; see `foldbatch.functions.rounds.Computing.runner`."""
-        own, engine = self._deciding, self._deciding.engine(model)
-        if own.options.debug or not isinstance(engine, ArrayEngine):
+        """Return the runner of whole rounds; see `foldbatch.functions.rounds.Computing.runner`."""
+        deciding = self._deciding
+        engine = deciding.engine(model)
+        if deciding.options.debug or not isinstance(engine, ArrayEngine):
             return None
-        kernels = engine.training if self.training and own.phased else engine.inference
-        memory = engine.phase_memory(kernels.bound, own.memory)
-        memory.helped = own.options.threads > 1
-        return kernels.rounds and kernels.rounds.ready(own.policy, own.layout, memory)
+        kernels = engine.training if self.training and deciding.phased else engine.inference
+        memory = engine.phase_memory(kernels.bound, deciding.memory)
+        memory.helped = deciding.options.threads > 1
+        return kernels.rounds and kernels.rounds.ready(deciding.policy, deciding.layout, memory)
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
     ) -> ReadyRound:
         """Return a round's schedule and launch table."""
-        own, engine = self._deciding, self._deciding.engine(model)
-        cells, arenas, arithmetic = model.signatures, len(model.arenas), engine.arithmetic
+        deciding = self._deciding
+        engine = deciding.engine(model)
+        cells = model.signatures
+        arenas = len(model.arenas)
+        arithmetic = engine.arithmetic
         none = ((),) * len(cells)
-        trace = batch_trace(own.form, own.levels, tuple(calls), tuple(elements), (), none, none, values)
+        trace = batch_trace(
+            deciding.form, deciding.levels, tuple(calls), tuple(elements), (), none, none, values
+        )
         counts = np.array([[len(rows)] for rows in calls], np.int64)
         merged = Merged(trace, counts, np.zeros(1, np.int64))
         share = find_share(None)
-        schedule: Schedule = build(merged, cells, own.policy, own.layout, arenas, share, arithmetic)
-        if own.options.debug:
+        schedule: Schedule = build(merged, cells, deciding.policy, deciding.layout, arenas, share, arithmetic)
+        if deciding.options.debug:
             verify(schedule, tuple([cell.outputs for cell in cells]))
         batch = ScheduledBatch(merged, schedule, (), (), {})
-        ready = engine.ready(batch, training=self.training and own.phased)
+        ready = engine.ready(batch, training=self.training and deciding.phased)
         return ReadyRound(schedule.orders.__getitem__, ready, schedule)
 
     def run(
         self, ready: ReadyRound, feeds: Sequence[Sequence[Array]], example: Callable[[int, int], int]
     ) -> Callable[[int, Index], Array]:
         """Compute a round; see `foldbatch.functions.rounds.Computing.run`."""
-        own = self._deciding
-        engine, model = own._engine, own.model
+        deciding = self._deciding
+        engine, model = deciding._engine, deciding.model
         assert engine is not None, "a round is made ready before it runs"
         assert model is not None, "with its model"
         try:
-            run = engine.forward(ready.ready, feeds, own.memory)
+            run = engine.forward(ready.ready, feeds, deciding.memory)
         except OutOfRangeError as error:
             where = f"{model.cells[error.cell].name} at example {example(error.cell, error.rank)}"
             raise error.example_error(where, ready.schedule.cells[error.cell].segments) from None
@@ -213,6 +221,6 @@ class RoundEngine:
     def keys(self, examples: Index, calls: Index) -> NDArray[np.int64]:
         """Return keys of random numbers; see `foldbatch.functions.rounds.Computing.keys`."""
         if len(self._numbers):
-            given = example_numbers(self._numbers, len(self._numbers))
-            examples = given.take(examples)
+            numbers = example_numbers(self._numbers, len(self._numbers))
+            examples = numbers.take(examples)
         return call_keys(self._deciding.seed, self._step, examples, calls)

@@ -16,9 +16,9 @@ from foldbatch.model.rereading import Snapshot, obstacles
 from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 
-BATCH = 256
-ClassLabel = str | int | bool  # what data may give as the label of a class
-TASKS = ("nodes", "root", "class", "number", None)  # of the last, examples are what a structure is
+PREDICTED_AT_ONCE = 256  # examples
+ClassLabel = str | int | bool  # labels of classes in data
+TASKS = ("nodes", "root", "class", "number", None)  # None: a structure is an example as it is
 SMALLEST = np.finfo(np.float64).tiny
 MOST_WORDS = 1000  # of a sentence that is read as a tree, which has so many levels
 READ_AS_TREE = (
@@ -28,7 +28,7 @@ READ_AS_TREE = (
 
 
 def unlabelled(structure: Any, kind: str | None) -> Any:
-    """Return the example of a structure whose label is to be told."""
+    """Return the example of a structure, without its labels."""
     if kind not in ("nodes", "root"):
         return (structure, None) if kind else structure
     if isinstance(structure, TreeNode):
@@ -65,7 +65,7 @@ def right_branching(words: Sequence[str]) -> Tree:
 
 
 class Predicting(Protocol):
-    """A program, as far as predictions need one."""
+    """A program, as far as predictions use it."""
 
     def run(self, examples: Iterable[Any], *, losses: bool = False, metrics: bool = False) -> Results:
         """Return one result per example; see `foldbatch.Program.run`."""
@@ -78,14 +78,14 @@ def predictions(
     *,
     nodes: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Yield what a trained model tells of each structure, as plain data.
+    """Yield a trained model's prediction for each structure, as plain data.
 
     That is ``{"number": x}``, or the most probable class and the probability of each, classes as the notes
     name them: ``{"label": name, "probabilities": {name: p, ...}}``; or where the notes tell neither task nor
     classes, ``{"result": r}``, the program's result with lists for arrays and tuples.
 
     Args:
-        programs: the model; of several, the mean of their probabilities or numbers is told.
+        programs: the model, or several, whose probabilities or numbers are averaged.
         notes: those that were saved with it: ``classes``, none for numbers; and ``task``, where examples are
             labelled.
         structures: trees, lists of words or records, as the model was trained on. Where that was trees with
@@ -101,11 +101,11 @@ def predictions(
     """
     kind, classes = notes.get("task"), notes.get("classes")
     if nodes and kind != "nodes":
-        found = f"the task {kind}" if kind else "none"
+        actual = f"the task {kind}" if kind else "none"
         fix = "leave --nodes out, or train with task.kind nodes"
-        raise ExampleTypeError("nodes", "a model that is trained on every node", found, fix)
-    rest = iter(structures)
-    batches = enumerate(iter(lambda: list(islice(rest, BATCH)), []))
+        raise ExampleTypeError("nodes", "a model that is trained on every node", actual, fix)
+    remaining = iter(structures)
+    batches = enumerate(iter(lambda: list(islice(remaining, PREDICTED_AT_ONCE)), []))
     if kind is None and classes is None and len(programs) == 1:
         for number, batch in batches:
             yield from ({"result": plain(result)} for result in _run(programs, batch, number)[0])
@@ -117,30 +117,31 @@ def predictions(
         examples = [unlabelled(structure, kind) for structure in batch]
         results = _run(programs, examples, place, metrics=nodes)
         _check_shapes(results, (len(classes),) if classes else ())
-        wholes = _mean([np.array(list(result)) for result in results])
+        means = _mean([np.array(list(result)) for result in results])
         of_nodes = _mean([result.metrics["node"].values for result in results]) if nodes else None
-        for number, whole in enumerate(wholes):
-            told = prediction(whole, classes)
+        for number, shares in enumerate(means):
+            data = prediction(shares, classes)
             if of_nodes is not None:
-                own = results[0].metrics["node"].examples == number
-                told["nodes"] = _nodes(examples[number], of_nodes[own], classes)
+                of_example = results[0].metrics["node"].examples == number
+                data["nodes"] = _nodes(examples[number], of_nodes[of_example], classes)
             if kind == "nodes" and not isinstance(batch[number], TreeNode):
-                told["warning"] = READ_AS_TREE
-            yield told
+                data["warning"] = READ_AS_TREE
+            yield data
 
 
 def _run(programs: Sequence[Predicting], examples: list[Any], number: int, **asked: bool) -> list[Results]:
+    """Run a batch through all programs; refuse examples that one of them has changed."""
     before = Snapshot(examples) if len(programs) > 1 else None
-    found: list[Results] = []
+    results: list[Results] = []
     try:
         for program in programs:
-            if found:
+            if results:
                 _refuse_changed(examples, before, len(programs))
-            found.append(program.run(examples, **asked))
+            results.append(program.run(examples, **asked))
     except Exception as error:
-        counted_anew(error, number * BATCH)
+        counted_anew(error, number * PREDICTED_AT_ONCE)
         raise
-    return found
+    return results
 
 
 def _refuse_changed(examples: list[Any], before: Snapshot | None, models: int) -> None:
@@ -152,7 +153,7 @@ def _refuse_changed(examples: list[Any], before: Snapshot | None, models: int) -
 
 
 def plain(result: Any) -> Any:
-    """Return a result of a program as JSON has it.
+    """Return a program's result as data of JSON: lists, dicts, texts and numbers.
 
     Raises:
         ModelError: when it holds an object that is no data.
@@ -176,38 +177,40 @@ def plain(result: Any) -> Any:
 
 
 def _check_shapes(results: Iterable[Results], shape: tuple[int, ...]) -> None:
-    for one in (one for result in results for one in result):
-        if not isinstance(one, np.ndarray | np.generic) or one.shape != shape:
+    """Refuse results that have not one number for each class."""
+    for value in (value for result in results for value in result):
+        if not isinstance(value, np.ndarray | np.generic) or value.shape != shape:
             expected, fix = f"a result of shape {shape} of each example", "name a class for each score"
-            raise ModelError("predict", expected, describe_value(one), fix)
+            raise ModelError("predict", expected, describe_value(value), fix)
 
 
 def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    """Return the mean over models of their answers."""
     mean: NDArray[np.float64] = np.mean([answers(row) for row in rows], axis=0)
     return mean
 
 
 def prediction(shares: NDArray[Any], classes: Sequence[ClassLabel]) -> dict[str, Any]:
-    """Return what probabilities, or a number, tell, as plain data."""
+    """Return the prediction of one example as plain data: a number, or a label with probabilities."""
     if not classes:
         return {"number": float(shares)}
     by_name = {name: round(float(share), 6) for name, share in zip(classes, shares, strict=True)}
     return {"label": classes[int(shares.argmax())], "probabilities": by_name}
 
 
-def with_text_keys(told: dict[str, Any]) -> dict[str, Any]:
-    """Return a prediction for JSON, whose keys are texts: classes that are none are spelled as JSON does.
+def with_text_keys(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a prediction for JSON, whose keys are texts: other classes are spelled as JSON spells them.
 
     >>> with_text_keys({"label": False, "probabilities": {False: 0.75, True: 0.25}})
     {'label': False, 'probabilities': {'false': 0.75, 'true': 0.25}}
     """
-    if "probabilities" not in told:
-        return told
-    return told | {"probabilities": {spelled(name): share for name, share in told["probabilities"].items()}}
+    if "probabilities" not in data:
+        return data
+    return data | {"probabilities": {spelled(name): share for name, share in data["probabilities"].items()}}
 
 
 def spelled(label: ClassLabel) -> str:
-    """Return the text by which a class is known where only texts can be, as JSON would write it.
+    """Return a class as text, spelled as JSON would, for keys that must be texts.
 
     >>> spelled(True), spelled(1), spelled("yes")
     ('true', '1', 'yes')
@@ -216,12 +219,12 @@ def spelled(label: ClassLabel) -> str:
 
 
 def answers(results: NDArray[Any]) -> NDArray[np.float64]:
-    """Return what can be averaged over models: of scores ``[n, classes]`` probabilities, else the numbers."""
+    """Return results to be averaged over models: probabilities of scores ``[n, classes]``, else numbers."""
     return probabilities(results) if results.ndim > 1 else results.astype(np.float64)
 
 
 def scores(answers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return scores whose probabilities are the given ones; numbers stay."""
+    """Return scores that have these probabilities; numbers stay as they are."""
     return np.log(np.maximum(answers, SMALLEST)) if answers.ndim > 1 else answers
 
 
@@ -237,8 +240,9 @@ def probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _nodes(tree: Tree, shares: NDArray[Any], classes: Sequence[str]) -> list[dict[str, Any]]:
-    best, most = shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist()
-    rows = zip(tree.parents.tolist(), tree.tokens, best, most, strict=True)
+    """Return the labels of a tree's nodes as plain data: parent, word, label and probability."""
+    best, greatest = shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist()
+    rows = zip(tree.parents.tolist(), tree.tokens, best, greatest, strict=True)
     return [
         {"parent": parent, "word": word, "label": classes[label], "probability": round(share, 6)}
         for parent, word, label, share in rows

@@ -38,10 +38,10 @@ from foldbatch.system.showing import Printed
 from foldbatch.timelines import Timeline
 from foldbatch.types import describe_value, truth
 
-SHOWN = 20  # lines of cells, and of parameters, in a notebook
+SHOWN_LINES = 20  # lines of cells, and of parameters, in a notebook
 
 
-# What is looked for by who comes from elsewhere, and what does it here.
+# Method names of other libraries, and ours for each.
 ELSEWHERE = {
     **dict.fromkeys(("forward", "apply"), "run(examples) returns results"),
     **dict.fromkeys(
@@ -109,11 +109,12 @@ class Program(Closed, Printed):
         return ReadyModel(tracer, self.options, self.seed, self._params.parameters)
 
     def _admit(self, parameters: Sequence[Parameter]) -> None:
-        known = {*self._params.parameters.values()}
-        others = [parameter for parameter in parameters if parameter not in known]
-        if others:
-            self._params.admit(others)
-            deaf = self._deaf(others) if self._checks_seed else []
+        """Add new parameters to the program's and draw their numbers; warn of those that ignore the seed."""
+        admitted = {*self._params.parameters.values()}
+        new = [parameter for parameter in parameters if parameter not in admitted]
+        if new:
+            self._params.admit(new)
+            deaf = self._deaf(new) if self._checks_seed else []
             for name, parameter in self._params.parameters.items():
                 parameter.initialize(self.seed, name)
             if deaf:
@@ -145,7 +146,7 @@ class Program(Closed, Printed):
         cells = [f"  {c.name}: {types(c.graph.inputs)} -> {types(c.graph.results)}" for c in self.model.cells]
         lines = [repr(self)]
         for part in (["cells", *cells], repr(self._params).splitlines()):
-            lines += [*part[:SHOWN], *["  ..."] * (len(part) > SHOWN)]
+            lines += [*part[:SHOWN_LINES], *["  ..."] * (len(part) > SHOWN_LINES)]
         return "\n".join(lines)
 
     @property
@@ -170,17 +171,17 @@ class Program(Closed, Printed):
 
     @property
     def model(self) -> Model:
-        """What was made of the block: cells, and how they are connected."""
+        """The program's model: cells, and how they are connected."""
         return self.lowered.model
 
     @property
     def engine(self) -> Engine:
-        """What runs the program: the kernels of the backend it was compiled for."""
+        """The engine of the program: the kernels of the backend that it was compiled for."""
         return self._runner.engine
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what decides whether another program can run what this one prepared or planned."""
+        """A digest that is equal in programs which can run each other's prepared or planned examples."""
         return self._ready.fingerprint
 
     if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
@@ -191,8 +192,8 @@ class Program(Closed, Printed):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         fix = "program.save(path) keeps it in a file; or pickle the block, and dict(program.params) with it"
-        expected, found = "what can be pickled or copied", "a program, whose kernels belong to its process"
-        raise BlockTypeError("Program", expected, found, fix)
+        expected, actual = "what can be pickled or copied", "a program, whose kernels belong to its process"
+        raise BlockTypeError("Program", expected, actual, fix)
 
     def prepare(self, examples: Iterable[Any], *, progress: bool = True) -> list[Prepared]:
         """Trace examples ahead; the results stand for them in later calls.
@@ -230,18 +231,18 @@ class Program(Closed, Printed):
         return self._traced(examples)[1]
 
     def _learn(self, examples: Sequence[Any], why: str) -> None:
-        """Take over what examples bring of cells, wires and parameters, in their order, if that can be.
+        """Learn the cells, wires and parameters that examples bring, in their order.
 
         Errors are those of `_read_first`.
         """
         new = [example for example in examples if not isinstance(example, Prepared)]
-        done = 0
+        count = 0
         for part in in_parts(new, "learning"):
-            self._read_first(part, why, done)
-            done += len(part)
+            self._read_first(part, why, count)
+            count += len(part)
 
     def _read_first(self, examples: Any, why: str, first: int = 0) -> tuple[ReadyModel, list[Trace]]:
-        """Return the traces of examples that are read again afterwards, and what runs them.
+        """Return the traces of examples that are read again later, and the model that runs them.
 
         An example may be changed by its reading, if a second reading gives the same.
 
@@ -258,9 +259,9 @@ class Program(Closed, Printed):
             return self._traced(examples)
         before = Snapshot(examples)
 
-        def refuse(found: Obstacle) -> NoReturn:
+        def refuse(change: Obstacle) -> NoReturn:
             expected = f"data that can be read again, as {why}"
-            raise ExampleTypeError(f"example {first + found.place}", expected, found.found, found.fix)
+            raise ExampleTypeError(f"example {first + change.place}", expected, change.found, change.fix)
 
         for place, example in enumerate(examples):
             if (iterator := iterator_in(example)) is not None:
@@ -268,17 +269,17 @@ class Program(Closed, Printed):
         ready, traces = self._traced(examples)
         changed = [*obstacles(examples, before, hidden=False)]
         if changed:
-            given = [examples[found.place] for found in changed]
-            before = Snapshot(given)
-            _, again = self._traced(given)
-            still = {found.place for found in obstacles(given, before, hidden=False)}
-            for k, found in enumerate(changed):
-                if k in still or not same_trace(traces[found.place], again[k]):
-                    refuse(found)
+            changed_examples = [examples[fault.place] for fault in changed]
+            before = Snapshot(changed_examples)
+            _, again = self._traced(changed_examples)
+            still = {fault.place for fault in obstacles(changed_examples, before, hidden=False)}
+            for k, fault in enumerate(changed):
+                if k in still or not same_trace(traces[fault.place], again[k]):
+                    refuse(fault)
         return ready, traces
 
     def warm(self, examples: Iterable[Any], batch_size: int = 64, batches: int = 32) -> Captures | None:
-        """Learn ahead from examples what the first batches would else teach, each at the cost of a pause.
+        """Learn cells, parameters and batch sizes from examples ahead, so that first batches need not pause.
 
         Of a plain function: its cells, wires and parameters; a program of blocks knows all of them. On a GPU:
         how large batches are. One that fits into a graph that was captured before, a sequence of kernels with
@@ -376,8 +377,10 @@ class Program(Closed, Printed):
         if decided is not None:
             return Results(decided)
         variant = self._variants.for_run(batch, asides)
-        few = self._deciding.few(variant.tracer, variant.ready.runner.few, batch, asides, step)
-        ready, work = variant.work(batch, self._deciding.decide(step, training=False), few)
+        at_once = self._deciding.small_batch_runner(
+            variant.tracer, variant.ready.runner.few, batch, asides, step
+        )
+        ready, work = variant.work(batch, self._deciding.decide(step, training=False), at_once)
         results = work if isinstance(work, Results) else ready.runner.run(work, step, asides)
         if losses:
             self._warned.look_at(self.model, results.loss)
@@ -554,20 +557,24 @@ class Program(Closed, Printed):
         >>> program.find_nan([{"a": 1, "b": 2}]) is None
         True
         """
-        given = examples if isinstance(examples, Planned) else list(listed(examples))
+        batch = examples if isinstance(examples, Planned) else list(listed(examples))
         drawn = self._upcoming(self._drawn if step is None else step)
-        before = None if isinstance(given, Planned) else Snapshot(given)
-        ready, traces = self._traced(given, drawn)
+        before = None if isinstance(batch, Planned) else Snapshot(batch)
+        ready, traces = self._traced(batch, drawn)
         names = {parameter: name for name, parameter in self.params.parameters.items()}
         dtype = "float64" if self.engine.name == "reference" else None
-        found = find_nonfinite(ready.model, traces, self.seed, drawn, names, dtype)
-        if found is None or isinstance(given, Planned) or isinstance(given[found.example], Prepared):
-            return found
-        example = given[found.example]
-        if before is None or obstacle([example], before.rest(found.example)) is not None:
-            return found  # the place is looked for by reading the example again
-        place = self.lowered.place_of(example, found.cell, found.call)
-        return replace(found, place=place)
+        not_finite = find_nonfinite(ready.model, traces, self.seed, drawn, names, dtype)
+        if (
+            not_finite is None
+            or isinstance(batch, Planned)
+            or isinstance(batch[not_finite.example], Prepared)
+        ):
+            return not_finite
+        example = batch[not_finite.example]
+        if before is None or obstacle([example], before.rest(not_finite.example)) is not None:
+            return not_finite  # the place is looked for by reading the example again
+        place = self.lowered.place_of(example, not_finite.cell, not_finite.call)
+        return replace(not_finite, place=place)
 
     def describe(self, examples: Iterable[Any] | Planned, *, compare: bool = True) -> Report:
         """Return a report on one batch of examples: calls, steps, time, memory, and what to try.
@@ -581,16 +588,16 @@ class Program(Closed, Printed):
                 that may be quicker; medians count, and trees are traced once only. False times the first run,
                 with all that it has to make.
         """
-        given = several_of(examples)
+        batch = several_of(examples)
         truth("describe compare", compare)
-        before = Snapshot(given) if isinstance(given, list | tuple) else None
+        before = Snapshot(batch) if isinstance(batch, list | tuple) else None
         again = compare
         seconds: list[float] = []
         while not seconds or (again and len(seconds) <= TURNS and sum(seconds) < SECONDS):
             start = time.perf_counter()
-            ready, traces = self._traced(given)
+            ready, traces = self._traced(batch)
             seconds.append(time.perf_counter() - start)
-            again = again and (before is None or not [*obstacles(given, before, hidden=False)])
+            again = again and (before is None or not [*obstacles(batch, before, hidden=False)])
         phases = {"rounds" if self.lowered.decides else "trace": median(seconds[1:] or seconds)}
         report = ready.runner.report(traces, phases, compare=compare)
         remarks = tuple(self.lowered.remarks([cell.calls for cell in report.cells]))
@@ -598,7 +605,7 @@ class Program(Closed, Printed):
         return replace(report, program=source, captures=captures(self.engine), remarks=remarks)
 
     def kernels(self, name: str = "", *, whole: bool = False) -> str:
-        """Return generated source: the tracing program, and what the engine made of every cell.
+        """Return generated source: the tracing program, and the engine's kernels of every cell.
 
         Of more than a few cells it is a list of cells, a line each.
 
@@ -623,7 +630,7 @@ class Program(Closed, Printed):
     def profile(
         self, examples: Iterable[Any] | Planned, *, steps: int = 3, training: bool = True
     ) -> Timeline:
-        """Return a timeline of one batch that is run several times: what ran when, for how long.
+        """Return a timeline of one batch that is run several times: the start and duration of each part.
 
         Each step plans the batch anew: it traces the examples (trees are remembered), merges the traces,
         makes the schedule and readies the engine's table. Then it runs forward and, while training, backward.
@@ -644,12 +651,12 @@ class Program(Closed, Printed):
         """
         refuse_no_count("profile steps", steps, 1)
         truth("profile training", training)
-        given = several_of(examples)
-        ready = self._read_first(given, "profile reads it once for each step")[0]
-        return profiled(ready.runner, lambda: self._trace_all(given), steps, training=training)
+        batch = several_of(examples)
+        ready = self._read_first(batch, "profile reads it once for each step")[0]
+        return profiled(ready.runner, lambda: self._trace_all(batch), steps, training=training)
 
     def predict(self, structures: Iterable[Any]) -> list[dict[str, Any]]:
-        """Return what the program tells of structures, as ``foldbatch predict`` prints it.
+        """Return the program's predictions for structures, as ``foldbatch predict`` prints them.
 
         That is ``{"label": name, "probabilities": {name: p, ...}}`` where `notes` name the classes,
         ``{"number": x}`` where they are an empty list, and ``{"result": r}`` where they have none, with lists

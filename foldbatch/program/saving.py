@@ -18,7 +18,7 @@ from foldbatch.types import describe_value
 
 KIND = "model"
 VERSION = 1  # of the header
-WHAT = "a model that foldbatch wrote"
+MODEL_FILE = "a model that foldbatch wrote"
 ANEW = "save the model anew"
 IN_A_SCRIPT = "to read this file, make the model in a script and call block.load_parameters(path)"
 Notes: TypeAlias = dict[str, Any]
@@ -37,7 +37,7 @@ class SavedOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Header(msgspec.Struct, forbid_unknown_fields=True):
-    """What a file says besides arrays."""
+    """The header of a file: all of a program but its arrays."""
 
     version: int  # of this form
     block: Plain | None  # the block as plain data, or None where it cannot be written as such
@@ -59,13 +59,13 @@ def write(
     step: int,
     notes: Notes | None,
 ) -> None:
-    """Write a program; `foldbatch.Program.save` says of what, and its errors."""
+    """Write a program to a file; arguments and errors are those of `foldbatch.Program.save`."""
     notes = _checked({} if notes is None else notes)
     arrays = {name: parameter.fitting(parameter.value, name) for name, parameter in parameters.items()}
     written = tracer.written(parameters)
-    own: dict[str, Any] = {"max_calls": tracer.max_calls, "seed": seed}
-    others = [name for name in SavedOptions.__struct_fields__ if name not in own]
-    kept = SavedOptions(**own, **{name: getattr(options, name) for name in others})
+    program_options: dict[str, Any] = {"max_calls": tracer.max_calls, "seed": seed}
+    names = [name for name in SavedOptions.__struct_fields__ if name not in program_options]
+    kept = SavedOptions(**program_options, **{name: getattr(options, name) for name in names})
     of_walk = isinstance(written.plain, WrittenWalk)
     lost = [] if of_walk else left_out(written, parameters)
     plain, constants = (None, {}) if lost else (written.plain, written.arrays)
@@ -79,17 +79,17 @@ def write(
 
 
 def left_out(written: Written, parameters: Mapping[str, Parameter]) -> list[str]:
-    """Return what of a program its plain data lack, for people: none where `foldbatch.load` finds all."""
+    """Return the parts of a program that a file cannot hold, described for people; none if it holds all."""
     if written.lost:
         return written.lost
-    held = {
-        thing.state["array"] for thing in written.plain.things if thing.kind == "Parameter" and thing.state
-    }
-    return [f"the parameter {name!r}, which only a function reads" for name in parameters if name not in held]
+    stored = {obj.state["array"] for obj in written.plain.objects if obj.kind == "Parameter" and obj.state}
+    return [
+        f"the parameter {name!r}, which only a function reads" for name in parameters if name not in stored
+    ]
 
 
 def with_paths(lost: list[str]) -> str:
-    """Return what mends a program that is not whole."""
+    """Return the fix for a program with parts that a file cannot hold."""
     if lost[0].startswith("the parameter"):
         return "make its layer a block of the model, or pass it to the function by functools.partial"
     return "write GetItem or a function of a module in place of a lambda"
@@ -107,24 +107,25 @@ def read_notes(path: str | os.PathLike[str]) -> Notes:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], Header]:
-    """Return the arrays of a file and what it says besides; errors are those of `read_notes`."""
+    """Return the arrays and the header of a file; errors are those of `read_notes`."""
     arrays, data = files.read(path, KIND, ANEW)
     where, version = os.fspath(path), data.get("version")
     if isinstance(version, int) and version > VERSION:
-        found = f"one of a newer version ({version}, this is {VERSION})"
-        raise ReadError(where, WHAT, found, "install a newer foldbatch")
+        actual = f"one of a newer version ({version}, this is {VERSION})"
+        raise ReadError(where, MODEL_FILE, actual, "install a newer foldbatch")
     try:
         return arrays, msgspec.convert(data, Header)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ReadError(where, WHAT, f"a header that does not fit: {error}", ANEW) from error
+        raise ReadError(where, MODEL_FILE, f"a header that does not fit: {error}", ANEW) from error
 
 
 def _checked(notes: Any) -> Notes:
+    """Return notes, refusing any that JSON cannot hold."""
     try:
-        same = isinstance(notes, dict) and msgspec.json.decode(msgspec.json.encode(notes)) == notes
+        is_json = isinstance(notes, dict) and msgspec.json.decode(msgspec.json.encode(notes)) == notes
     except (TypeError, ValueError, RecursionError):
-        same = False
-    if not same:
+        is_json = False
+    if not is_json:
         expected = (
             "JSON data: a dict with keys of str, of lists, dicts, strings, finite numbers, bools and None"
         )

@@ -34,7 +34,7 @@ ATOMS = (str, bytes, int, float, np.generic, type(None))
 
 @dataclass(frozen=True, slots=True, repr=False, weakref_slot=True)
 class Prepared:
-    """An example traced ahead by `Program.prepare`; give it to the same program in its stead.
+    """An example traced ahead by `Program.prepare`; the same program takes it in the example's place.
 
     Pickled, it can be given to a program of the same block and policy in another process.
     """
@@ -49,8 +49,8 @@ class Prepared:
         return Prepared, (self.trace, fingerprint(self.owner))
 
 
-class _Known(weakref.ref["Tree | Prepared"]):
-    """An example traced before: its id and trace, and perhaps the plan of a batch of this example alone."""
+class _TracedExample(weakref.ref["Tree | Prepared"]):
+    """An example traced before: its id and trace, and perhaps the plan of a batch of it alone."""
 
     __slots__ = ("key", "parts", "trace")
     key: int
@@ -71,8 +71,8 @@ class Traces:
         self._tracer, self._model = tracer, model
         self._plan = plan
         self._may_hold = OBJECT in types_in(model.result) or any(model.labels)
-        self._known: dict[int, _Known] = {}
-        self._left = PLANNED_BYTES
+        self._entries: dict[int, _TracedExample] = {}
+        self._free_bytes = PLANNED_BYTES
         self._freed = partial(_freed, weakref.ref(self))
         start_in_each_process(self, Traces._start)
 
@@ -85,17 +85,17 @@ class Traces:
         owner: object,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
-        few: AtOnce | None = None,
+        at_once: AtOnce | None = None,
     ) -> list[Trace] | tuple[SubBatch, ...] | Any:
-        """Return the traces of examples, or a plan of the batch where one is at hand, or their results."""
+        """Return the traces of examples, or a kept plan of the batch, or their results."""
         if isinstance(examples, Planned):
-            return _own(examples, owner).parts
-        traces = self.all(examples, owner, trace_all, fresh, few)
+            return _owned(examples, owner).parts
+        traces = self.all(examples, owner, trace_all, fresh, at_once)
         if isinstance(traces, Results) or self._tracer.model is not self._model:  # it has grown: none fits
             return traces
         if len(traces) == 1 and isinstance(examples, list | tuple):
             key = id(examples[0])
-            entry = self._known.get(key)
+            entry = self._entries.get(key)
             if entry is None and isinstance(examples[0], Prepared):
                 entry = self._enter(examples[0], traces[0])
             if entry is not None and entry.trace is traces[0]:
@@ -108,16 +108,16 @@ class Traces:
         owner: object,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
-        few: AtOnce | None = None,
+        at_once: AtOnce | None = None,
     ) -> list[Trace] | Any:
-        """Return the traces of examples; `trace_all` traces new ones, or gives them to `few` if all are."""
+        """Return the traces of examples; `trace_all` traces new ones; `at_once` runs them if all are."""
         if isinstance(examples, Planned):
-            return _own(examples, owner).traces
+            return _owned(examples, owner).traces
         examples = listed(examples)
         traces: list[Any] = [None] * len(examples)
         new, fresh = [], {} if fresh is None else fresh
         for number, example in enumerate(examples):
-            entry = self._known.get(id(example))  # a tree seen before, or one prepared and run alone before
+            entry = self._entries.get(id(example))  # a tree seen before, or one prepared and run alone before
             if entry is not None and entry() is example:
                 traces[number] = entry.trace
             elif isinstance(example, Prepared):
@@ -127,13 +127,13 @@ class Traces:
             else:
                 new.append(number)
         if new:
-            given = [examples[number] for number in new]
-            more = {"few": few} if few is not None and len(new) == len(examples) else {}
-            made = (trace_all or self._tracer.trace_all)(given, new, **more)
-            if isinstance(made, Results):
-                return made
+            new_examples = [examples[number] for number in new]
+            options = {"at_once": at_once} if at_once is not None and len(new) == len(examples) else {}
+            new_traces = (trace_all or self._tracer.trace_all)(new_examples, new, **options)
+            if isinstance(new_traces, Results):
+                return new_traces
             fresh.clear()
-            fresh.update(zip(new, made, strict=True))
+            fresh.update(zip(new, new_traces, strict=True))
             for number, trace in fresh.items():
                 traces[number] = trace
                 if not self._tracer.decides and isinstance(example := examples[number], Tree):
@@ -145,45 +145,49 @@ class Traces:
         # a tree must not live as long as the program, nor the program as long as a tree
         if not self._may_hold or not holds_objects(self._model, trace):
             key = id(example)
-            if key in self._known:  # two threads have traced a tree at once
+            if key in self._entries:  # two threads have traced a tree at once
                 self._forget(key)  # the plan of the first is given back
             self._enter(example, trace)
 
-    def _enter(self, example: Tree | Prepared, trace: Trace) -> _Known:
-        entry = _Known(example, self._freed)
+    def _enter(self, example: Tree | Prepared, trace: Trace) -> _TracedExample:
+        """Add an entry for an example, as long as it lives."""
+        entry = _TracedExample(example, self._freed)
         entry.key, entry.trace, entry.parts = id(example), trace, None
-        self._known[entry.key] = entry
+        self._entries[entry.key] = entry
         return entry
 
-    def _planned(self, key: int, entry: _Known) -> tuple[SubBatch, ...] | None:
-        """Return the plan of a batch of one example; None where there is none, and no room for it."""
-        if entry.parts is None and entry.nbytes <= self._left:
+    def _planned(self, key: int, entry: _TracedExample) -> tuple[SubBatch, ...] | None:
+        """Return the plan of a batch of one example; None if there is no room to keep one."""
+        if entry.parts is None and entry.nbytes <= self._free_bytes:
             parts = self._plan([entry.trace])
             self._keep(key, entry, parts)
             return parts
         return entry.parts
 
-    def _keep(self, key: int, entry: _Known, parts: tuple[SubBatch, ...]) -> None:
+    def _keep(self, key: int, entry: _TracedExample, parts: tuple[SubBatch, ...]) -> None:
+        """Keep the plan of an example, and count its memory."""
         with self._lock:  # another thread may have planned the same one, or traced it anew
-            if entry.parts is None and self._known.get(key) is entry:
+            if entry.parts is None and self._entries.get(key) is entry:
                 entry.parts = parts
-                self._left -= entry.nbytes
+                self._free_bytes -= entry.nbytes
 
     def _forget(self, key: int) -> None:
+        """Remove an entry, and give back the memory of its plan."""
         with self._lock:
-            entry = self._known.pop(key, None)
+            entry = self._entries.pop(key, None)
             if entry is not None and entry.parts is not None:
-                self._left += entry.nbytes
+                self._free_bytes += entry.nbytes
 
 
-def _freed(traces: weakref.ref[Traces], tree: _Known) -> None:
-    this = traces()
-    if this is not None:
-        this._forget(tree.key)
+def _freed(traces: weakref.ref[Traces], tree: _TracedExample) -> None:
+    """Forget the entry of an example that Python has freed."""
+    owner = traces()
+    if owner is not None:
+        owner._forget(tree.key)
 
 
 def _trace_of(example: Prepared, number: int, owner: Any) -> Trace:
-    """Return the trace of an example that was prepared for a model, or for that before it has grown."""
+    """Return the trace of a prepared example; one of an earlier model of this program is fitted."""
     if belongs(example.owner, owner):
         return example.trace
     former: Any = example.owner
@@ -192,13 +196,13 @@ def _trace_of(example: Prepared, number: int, owner: Any) -> Trace:
         raise ExampleError(where, expected, "one of another program")
     trace = _fitted(example.trace, former, owner)
     if trace is None:
-        found = "one of before its walk brought a call that reads more of what a cell yields"
-        raise ExampleError(where, expected, found, "prepare it again")
+        actual = "one of before its walk brought a call that reads more of what a cell yields"
+        raise ExampleError(where, expected, actual, "prepare it again")
     return trace
 
 
 def _fitted(trace: Trace, former: Any, present: Any) -> Trace | None:
-    """Return a trace for a model that has grown, given both models made ready; None where it lacks something.
+    """Return a trace renumbered for a model that has grown; None where the model lacks one of its cells.
 
     Cells have other numbers there, and the new ones no calls.
     """
@@ -207,14 +211,14 @@ def _fitted(trace: Trace, former: Any, present: Any) -> Trace | None:
     widths = [(1 + cell.arguments + len(cell.sequences), cell.sequences) for cell in model.signatures]
     calls = [np.zeros((0, width), np.int32) for width, _ in widths]
     elements = [tuple([np.zeros((0, width), np.int32) for width in widths]) for _, widths in widths]
-    feeds = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in own]) for own in model.feeds]
-    labels: list[tuple[list[Any], ...]] = [tuple([[] for _ in own]) for own in model.labels]
+    feeds = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in columns]) for columns in model.feeds]
+    labels: list[tuple[list[Any], ...]] = [tuple([[] for _ in columns]) for columns in model.labels]
     for k, (cell, draft) in enumerate(former.cells):
         if not len(trace.calls[k]):
             continue
         place, now = numbers.get(cell, (0, None))
-        same = now is not None and (draft.arguments, draft.outputs) == (now.arguments, now.outputs)
-        if now is None or not same or (draft.feeds, draft.sequences) != (now.feeds, now.sequences):
+        fits = now is not None and (draft.arguments, draft.outputs) == (now.arguments, now.outputs)
+        if now is None or not fits or (draft.feeds, draft.sequences) != (now.feeds, now.sequences):
             return None
         calls[place], elements[place] = trace.calls[k], trace.elements[k]
         feeds[place], labels[place] = trace.feeds[k], trace.labels[k]
@@ -230,8 +234,10 @@ def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
     examples = rows_of(examples)
     if isinstance(examples, Rows):
         return list(examples[:])
-    one = isinstance(examples, Tree | TreeNode | str | bytes | dict) or getattr(examples, "ndim", 1) == 0
-    if one or not isinstance(examples, Iterable):
+    is_single = (
+        isinstance(examples, Tree | TreeNode | str | bytes | dict) or getattr(examples, "ndim", 1) == 0
+    )
+    if is_single or not isinstance(examples, Iterable):
         fix = "for a single example, pass a list of one"
         raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
     return list(items_of(examples))
@@ -245,7 +251,8 @@ def several_of(examples: Any) -> Any:
     return examples if isinstance(examples, Rows) else [examples]
 
 
-def _own(planned: Planned, owner: object) -> Planned:
+def _owned(planned: Planned, owner: object) -> Planned:
+    """Return a plan, refusing one of another program."""
     if not belongs(planned.owner, owner):
         fix = "plan it with this one"
         raise ExampleError("examples", "a batch planned by this program", "one of another program", fix)
@@ -261,15 +268,15 @@ def holds_objects(model: Model, trace: Trace) -> bool:
 
 
 def same_trace(a: Trace, b: Trace) -> bool:
-    """Whether two traces for one model are of the same calls, data, labels and result."""
+    """Whether two traces for one model have the same calls, data, labels and result."""
     if a.form != b.form or not np.array_equal(pack(a), pack(b)):
         return False
     arrays = zip(chain.from_iterable(loose_of(a)), chain.from_iterable(loose_of(b)), strict=True)
     try:
-        same = bool(a.result == b.result and a.labels == b.labels)
+        equal = bool(a.result == b.result and a.labels == b.labels)
     except ValueError:  # arrays among them
         return False
-    return same and all(x.tobytes() == y.tobytes() for x, y in arrays)
+    return equal and all(x.tobytes() == y.tobytes() for x, y in arrays)
 
 
 def trace_in_parts(
@@ -278,7 +285,7 @@ def trace_in_parts(
     examples: Sequence[Any],
     numbers: Sequence[int],
 ) -> list[Trace]:
-    """Do what `Tracer.trace_all` does, with a bar."""
+    """Trace examples as `Tracer.trace_all` does, with a progress bar."""
     traces: list[Trace] = []
     for part in in_parts(examples, "tracing", shown=progress):
         traces += tracer.trace_all(part, numbers[len(traces) : len(traces) + len(part)])
@@ -286,7 +293,7 @@ def trace_in_parts(
 
 
 def in_parts(examples: Sequence[Any], doing: str, *, shown: bool = True) -> Iterator[Sequence[Any]]:
-    """Yield examples in parts, with a bar that says what is done with them."""
+    """Yield examples in parts, with a progress bar."""
     with Bar(doing, len(examples), shown=shown) as bar:
         for start in range(0, len(examples), TRACED):
             part = examples[start : start + TRACED]

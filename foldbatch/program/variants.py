@@ -38,11 +38,11 @@ Tangents = Mapping[str, ArrayLike | SparseRows]
 
 
 class Pullback(NamedTuple):
-    """What `Program.vjp` returns."""
+    """The result of `Program.vjp`."""
 
     loss: float  # the float sum of all losses
     gradients: BatchGradients[str]  # of parameters, by name
-    inputs: InputGradients  # of what blocks read, by the block's place in the model; empty where nobody asked
+    inputs: InputGradients  # of floats in examples, by the block that reads them; empty if not asked for
 
 
 class Derivatives:
@@ -61,7 +61,7 @@ class Derivatives:
 
     @cached_property
     def tangents(self) -> dict[str, Parameter]:
-        """What stands for the tangents of trainable parameters, by name."""
+        """Parameters that hold the tangents of trainable parameters, by name."""
         named = [(name, p.type) for name, p in self.parameters.items() if p.trainable]
         return {name: Parameter(of, 0.0, f"tangents[{name!r}]", trainable=False) for name, of in named}
 
@@ -83,8 +83,12 @@ class Derivatives:
         """Return the Hessian of the summed loss times the tangents, by trainable parameter."""
         self._assign(tangents)
         _, products = self._dual.value_and_grad(traces, step)
-        own = {name: self.parameters[name] for name in self.tangents}  # some only serve decisions: no loss
-        return {n: dense(products[p]) if p in products else np.zeros_like(p.value) for n, p in own.items()}
+        trainable = {
+            name: self.parameters[name] for name in self.tangents
+        }  # some only serve decisions: no loss
+        return {
+            n: dense(products[p]) if p in products else np.zeros_like(p.value) for n, p in trainable.items()
+        }
 
     def vjp(
         self,
@@ -120,7 +124,7 @@ class Derivatives:
             return self._runners[key]
 
     def pool_of(self, *, losses: bool, results: bool, inputs: bool, training: bool) -> Pool:
-        """Return what runs batches forward and holds them until these gradients are wanted.
+        """Return the pool that runs batches forward and holds them until their gradients are wanted.
 
         Arguments are those of `with_gradients`; gradients of parameters are always among them.
         """
@@ -132,13 +136,14 @@ class Derivatives:
 
     @cached_property
     def own_pool(self) -> Pool:
-        """What runs batches forward with the program's own cells: of losses they yield gradients."""
+        """The pool of the program's own cells, which yield gradients of losses."""
         return Pool(self.runner)
 
     def _assign(self, tangents: Tangents) -> None:
+        """Copy tangents into the parameters that hold them; refuse unknown and frozen names."""
         if not isinstance(tangents, Mapping):
-            found, fix = describe_value(tangents), "for example {'linear.weight': array}"
-            raise ParameterError("tangents", "a mapping from names of parameters to arrays", found, fix)
+            actual, fix = describe_value(tangents), "for example {'linear.weight': array}"
+            raise ParameterError("tangents", "a mapping from names of parameters to arrays", actual, fix)
         for name in tangents:
             if name in self.parameters and name not in self.tangents:
                 fix = "leave it out: what is frozen does not move"
@@ -154,18 +159,19 @@ class Derivatives:
 
 
 def _array(name: str, value: Any) -> Any:
+    """Return a tangent as an array; sparse rows become dense."""
     if isinstance(value, SparseRows):
         return value.dense()
     try:
         return np.asarray(value)
     except ValueError:
-        found = describe_value(value)
+        actual = describe_value(value)
         fix = "give numbers, in rows of one length"
-        raise ParameterError(f"tangents[{name!r}]", "an array", found, fix) from None
+        raise ParameterError(f"tangents[{name!r}]", "an array", actual, fix) from None
 
 
 def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: int) -> Captures | None:
-    """Let an engine learn from random batches of traces; return what it knows, or None."""
+    """Let an engine learn from random batches of traces; return its captures, or None."""
     engine = runner.engine
     launchers = {training: engine.launcher(training=training) for training in (True, False)}
     learners = {training: launcher for training, launcher in launchers.items() if launcher is not None}
@@ -181,19 +187,20 @@ def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: i
 
 
 def captures(engine: Engine) -> Captures | None:
-    """Return what an engine knows of capacities; None where each kernel is launched by itself."""
+    """Return an engine's captured capacity classes; None if it launches kernels one by one."""
     launcher = engine.launcher(training=True)
     return None if launcher is None else launcher.captures()
 
 
-TRIES, FEW = 20, 8  # batches or runs of one in which a model may grow; examples that each bring a parameter
+TRIES = 20  # batches, or runs of one batch, in which a model may grow
+NEW_PARAMETER_EXAMPLES = 8  # examples that may each bring a parameter without a warning
 ONCE = "make layers, cells and their keyword-only arguments once, not in the walk"
 
 T = TypeVar("T")
 
 
 class ReadyModel:
-    """A model made ready to run: what runs it, the traces of examples for it, and derivatives of it."""
+    """A model made ready: its runner, the traces of examples for it, and its derivatives."""
 
     def __init__(
         self, tracer: Tracer, options: Options, seed: int, parameters: Mapping[str, Parameter]
@@ -206,12 +213,12 @@ class ReadyModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of what decides whether another program can run what this one prepared or planned."""
+        """A digest that is equal in programs which can run each other's prepared or planned examples."""
         model, options = self.model, self.runner.options
         cells = [
             (s.component, s.recursive, s.arguments, s.sequences, len(s.outputs)) for s in model.signatures
         ]
-        feeds = [[(str(feed.type), str(feed.declared)) for feed in own] for own in model.feeds]
+        feeds = [[(str(feed.type), str(feed.declared)) for feed in cell_feeds] for cell_feeds in model.feeds]
         form = [cells, feeds, model.bounds, model.labels, model.keys, str(model.result), self.tracer.source]
         work = [form, options.policy, options.layout, options.share, options.batched]
         return hashlib.sha256(repr(work).encode()).hexdigest()
@@ -224,15 +231,16 @@ class Variant:
         self.tracer = tracer
         self._make = make
         self.ready = make(tracer)
-        self.growing = 0  # for how many batches the model has grown, one after the other
-        self._examples = self._brought = self._told = 0  # in these: examples, and parameters brought
+        self.growing = 0  # consecutive batches in which the model has grown
+        self._examples = self._brought = 0  # in these batches: examples, and new parameters
+        self._warned = False
 
     def work(
-        self, examples: Iterable[Any] | Planned, decide: Decide | None = None, few: AtOnce | None = None
+        self, examples: Iterable[Any] | Planned, decide: Decide | None = None, at_once: AtOnce | None = None
     ) -> tuple[ReadyModel, Any]:
-        """Return traces of examples, or a plan of the batch where one is at hand, and what runs them.
+        """Return traces of examples, or a kept plan of the batch, and the model that runs them.
 
-        What `few`, of `Tracer.trace_all`, makes of new examples are `Results`, which stand in their place.
+        Results of a small batch, which `at_once` returns, take the place of the traces.
         """
         if not isinstance(examples, Planned):
             batch = listed(examples)
@@ -240,7 +248,7 @@ class Variant:
                 return former, former.traces.work(batch, former)
             trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
             return self._fitting(
-                lambda ready, new: ready.traces.work(batch, ready, trace_all, new, few), batch
+                lambda ready, new: ready.traces.work(batch, ready, trace_all, new, at_once), batch
             )
         owner = examples.owner
         if isinstance(owner, ReadyModel) and owner.tracer is self.tracer:  # planned before the model grew
@@ -250,7 +258,7 @@ class Variant:
     def all(
         self, examples: Iterable[Any] | Planned, trace_all: TraceAll | None = None
     ) -> tuple[ReadyModel, list[Trace]]:
-        """Return the traces of examples, and what runs them; errors are those of `work`."""
+        """Return the traces of examples, and the model that runs them; errors are those of `work`."""
         batch = examples if isinstance(examples, Planned) else listed(examples)
         if not isinstance(batch, Planned) and (former := self._former(batch)) is not None:
             return former, former.traces.all(batch, former)
@@ -265,8 +273,8 @@ class Variant:
         return owner if alike else None
 
     def _fitting(self, trace: Callable[..., T], batch: Sized) -> tuple[ReadyModel, T]:
-        """Trace, and after the model has grown trace anew what was known from before, and does not fit it."""
-        fresh: dict[int, Trace] = {}  # what has just been traced: a walk may read an example only once
+        """Trace; if the model has grown meanwhile, trace again the examples whose traces do not fit it."""
+        fresh: dict[int, Trace] = {}  # new traces: a walk may read an example only once
         with self.tracer.lock():
             before = len(self.ready.model.parameters)
             for tries in range(TRIES):
@@ -281,21 +289,23 @@ class Variant:
                         brought = before and len(ready.model.parameters) - before
                         self._count(len(batch), brought, grown=tries > 0)
                     return ready, traced
-        found = f"new ones each of the {TRIES} times that it ran on a batch"
-        raise WalkError("walk", "calls of the same cells for the same examples", found, ONCE)
+        actual = f"new ones each of the {TRIES} times that it ran on a batch"
+        raise WalkError("walk", "calls of the same cells for the same examples", actual, ONCE)
 
     def _count(self, examples: int, brought: int, *, grown: bool) -> None:
-        """Warn, once, of a walk that does not settle: a layer for each example is told early."""
+        """Warn, once, of a walk that does not settle; early if examples each bring new parameters."""
         self.growing = self.growing + 1 if grown else 0
         self._examples = self._examples + examples * bool(brought) if grown else 0
         self._brought = self._brought + brought if grown else 0
-        each = not self._told and self._brought >= self._examples >= FEW
-        if each or self.growing == TRIES:
-            self._told = 1
-            many = f"new ones in each of {TRIES} batches, for which the model is made anew"
-            found = f"{self._brought} new parameters for {self._examples} examples" if each else many
-            found, fix = (None if each else self.tracer.lengths(TRIES // 2)) or (found, ONCE)
-            warning = NewCellsWarning("walk", "calls of cells that are known after some batches", found, fix)
+        per_example = not self._warned and self._brought >= self._examples >= NEW_PARAMETER_EXAMPLES
+        if per_example or self.growing == TRIES:
+            self._warned = True
+            repeated = f"new ones in each of {TRIES} batches, for which the model is made anew"
+            actual = (
+                f"{self._brought} new parameters for {self._examples} examples" if per_example else repeated
+            )
+            actual, fix = (None if per_example else self.tracer.lengths(TRIES // 2)) or (actual, ONCE)
+            warning = NewCellsWarning("walk", "calls of cells that are known after some batches", actual, fix)
             warn(warning, stacklevel=frames_inside())
 
 

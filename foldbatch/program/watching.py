@@ -46,7 +46,7 @@ class _Host:
 
 
 def profiled(runner: Runner, trace: Callable[[], list[Trace]], steps: int, *, training: bool) -> Timeline:
-    """Return the timeline of a batch that runs so many times; `Program.profile` says what is in it."""
+    """Return the timeline of a batch that runs several times; `Program.profile` explains it."""
     memories: list[Any] = []
     host = _Host()
     launcher = runner.engine.launcher(training=training)
@@ -102,7 +102,7 @@ def _step(
 
 
 class Warned:
-    """What a program has warned of."""
+    """The warnings of a program, each given once."""
 
     def __init__(self, params: ParameterStore) -> None:
         self._params = params
@@ -112,16 +112,16 @@ class Warned:
         """Warn of a seed that parameters of these names ignore, as they have values already."""
         if UnusedSeedWarning not in self._of:
             expected = f"parameters without values, or with those that seed {seed} draws"
-            found = f"other values in {shortened(names)}"
+            actual = f"other values in {shortened(names)}"
             fix = "fresh=True gives this program new ones; without a seed, it shares those there are"
-            self._warn(UnusedSeedWarning("fb.compile seed", expected, found, fix))
+            self._warn(UnusedSeedWarning("fb.compile seed", expected, actual, fix))
 
     def _warn(self, warning: FoldbatchWarning) -> None:
         self._of.add(type(warning))
         warnings.warn(warning, stacklevel=frames_inside())
 
     def look_at(self, model: Model, loss: float, gradients: Mapping[str, Gradient] | None = None) -> None:
-        """Warn of what is not finite, or of a model to be trained that has no loss."""
+        """Warn of numbers that are not finite, or of a model to be trained that has no loss."""
         trains, bad = gradients is not None, None
         pending = isinstance(loss, Pending)
         if gradients and NotFiniteWarning not in self._of and (pending or math.isfinite(loss)):
@@ -135,7 +135,7 @@ class Warned:
     def _warn_of(
         self, model: Model, loss: float, bad: Callable[[], str | None] | None, *, trains: bool
     ) -> None:
-        """Warn of a loss; `bad` tells the name of a gradient that is not finite."""
+        """Warn of a loss; `bad` returns the name of a gradient that is not finite."""
         warning: FoldbatchWarning
         fix = "call program.find_nan(examples)"
         if not math.isfinite(loss):

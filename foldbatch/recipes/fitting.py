@@ -29,7 +29,14 @@ from foldbatch.errors import ReadError, TrainingError
 from foldbatch.params.parameters import Array
 from foldbatch.program import load, read_notes
 from foldbatch.program.compiling import compile
-from foldbatch.program.predicting import BATCH, ClassLabel, answers, right_branching, scores, spelled
+from foldbatch.program.predicting import (
+    PREDICTED_AT_ONCE,
+    ClassLabel,
+    answers,
+    right_branching,
+    scores,
+    spelled,
+)
 from foldbatch.program.program import Program
 from foldbatch.recipes import building
 from foldbatch.recipes.configuration import Configuration, Data, JsonModel, checked, plain, to_toml
@@ -344,8 +351,8 @@ def label_of(example: Any) -> Any:
 def _collected(program: Program, examples: Sequence[Any]) -> tuple[dict[str, list[Any]], dict[str, Array]]:
     labels: dict[str, list[Any]] = {}
     parts: dict[str, list[Array]] = {}
-    for first in range(0, len(examples), BATCH):
-        ran = program.run(examples[first : first + BATCH], metrics=True, step=first)
+    for first in range(0, len(examples), PREDICTED_AT_ONCE):
+        ran = program.run(examples[first : first + PREDICTED_AT_ONCE], metrics=True, step=first)
         for name, metric in ran.metrics.items():
             labels.setdefault(name, []).extend(metric.labels or ())
             parts.setdefault(name, []).append(metric.values)

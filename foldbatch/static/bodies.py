@@ -73,13 +73,13 @@ class _Renamed(ast.NodeTransformer):
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return lines of Python with other expressions in the place of names and elements.
+    """Return Python text with expressions in the place of names and elements.
 
     >>> renamed("y[k] = x[k] - top", {"x[k]": "x", "y[k]": "b[k * q]"})
     'b[k * q] = x - top'
     """
-    found = {name: ast.parse(to, mode="eval").body for name, to in names.items()}
-    return ast.unparse(_Renamed(found).visit(ast.parse(text)))
+    expressions = {name: ast.parse(to, mode="eval").body for name, to in names.items()}
+    return ast.unparse(_Renamed(expressions).visit(ast.parse(text)))
 
 
 @cache
@@ -120,9 +120,11 @@ def template(body: str, count: int) -> tuple[tuple[str, ...], str]:
     """
     *before, last = applied(body, count)
     assert isinstance(last, ast.Expr), f"{body} has no result"
-    own = {ast.unparse(target) for line in before if isinstance(line, ast.Assign) for target in line.targets}
+    assigned = {
+        ast.unparse(target) for line in before if isinstance(line, ast.Assign) for target in line.targets
+    }
     names = (
-        {name: f"{name}{{mark}}" for name in own}
+        {name: f"{name}{{mark}}" for name in assigned}
         | {f"x{i}": f"{{x{i}}}" for i in range(count)}
         | {"t": "{t}"}
     )
@@ -142,15 +144,15 @@ class Line:
 
 
 def line_of(body: str, statement: Statement) -> Line:
-    """Return where the lines of a statement lie, along its axis or else the last one."""
+    """Return the place of a statement's lines in memory, along its axis or else the last one."""
     read, *labels = statement.reads
     first = "x" if "x" in body else "label"
-    given = {first: read, "y": statement.result, **dict(zip(("label",), labels, strict=False))}
+    places = {first: read, "y": statement.result, **dict(zip(("label",), labels, strict=False))}
     longest = read if "x[" in body else statement.result
     axis = statement.attrs.get("axis", len(longest.shape) - 1)
-    along = {name for name in given if f"{name}[" in body}
+    along = {name for name in places if f"{name}[" in body}
     return Line(
         longest.shape[axis],
-        {name: without(place, axis) if name in along else place for name, place in given.items()},
-        {name: place.strides[axis] if name in along else 1 for name, place in given.items()},
+        {name: without(place, axis) if name in along else place for name, place in places.items()},
+        {name: place.strides[axis] if name in along else 1 for name, place in places.items()},
     )

@@ -13,16 +13,16 @@ from types import ModuleType
 from typing import Any
 
 from foldbatch.blocks.paths import LISTED, METHODS, find, method_of
-from foldbatch.blocks.plain import Plain, Thing, from_plain
+from foldbatch.blocks.plain import Plain, PlainObject, from_plain
 from foldbatch.errors import FoldbatchError
 from foldbatch.static import ops
 
 READINGS: tuple[Any, ...] = (
-    lambda path: Thing(path, {}),
-    lambda path: Thing("InputTransform", {"fn": {"function": path}}),
-    lambda path: Thing("InputTransform", {"fn": {"partial": [{"function": path}, [], []]}}),
-    lambda path: Thing("InputTransform", {"fn": {"method": [{"function": path}, "__call__"]}}),
-    lambda path: Thing("InputTransform", {"fn": {"enum": [path, "__call__"]}}),
+    lambda path: PlainObject(path, {}),
+    lambda path: PlainObject("InputTransform", {"fn": {"function": path}}),
+    lambda path: PlainObject("InputTransform", {"fn": {"partial": [{"function": path}, [], []]}}),
+    lambda path: PlainObject("InputTransform", {"fn": {"method": [{"function": path}, "__call__"]}}),
+    lambda path: PlainObject("InputTransform", {"fn": {"enum": [path, "__call__"]}}),
 )
 
 

@@ -368,7 +368,7 @@ def test_so_many_trees_that_they_are_several_records_have_the_same_traces(monkey
     block = OF_BINARY_TREES["benchmark"]
     tree = parse_brackets("(3 (2 a) (4 (1 b) (0 (2 c) (3 a))))", labels=int)
     whole = lowered(block).trace_all([tree] * 100, range(100))
-    monkeypatch.setattr(integers, "MANY", 150)
+    monkeypatch.setattr(integers, "FULL_RECORD", 150)
     parts = lowered(block).trace_all([tree] * 100, range(100))
     assert len({id(trace.origin[0]) for trace in parts}) > 4
     assert all((a.packed == b.packed).all() for a, b in zip(whole, parts, strict=True))

@@ -135,7 +135,7 @@ def test_the_error_names_the_first_place_that_is_met_again(memo, monkeypatch):
 
 def test_a_long_cycle_is_found_long_before_the_deepest_level(monkeypatch):
     monkeypatch.setattr(tracer, "SHALLOW", 100)
-    monkeypatch.setattr(tracer, "DEEPEST", 5_000)
+    monkeypatch.setattr(tracer, "MAX_LEVELS", 5_000)
     ring: list[Any] = []
     last = ring
     for _ in range(299):

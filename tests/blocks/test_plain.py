@@ -12,7 +12,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.blocks.block import settings_of
 from foldbatch.blocks.paths import trust_in
-from foldbatch.blocks.plain import KINDS, Plain, Thing, from_plain, to_plain
+from foldbatch.blocks.plain import KINDS, Plain, PlainObject, from_plain, to_plain
 from foldbatch.errors import ModelError
 from foldbatch.params.parameters import Owner
 from foldbatch.types import sequence_of
@@ -138,9 +138,9 @@ def test_a_block_comes_back():
 
 
 def test_every_class_is_among_them():
-    seen = {thing.kind for block in BLOCKS for thing in to_plain(block, {}).plain.things}
+    seen = {obj.kind for block in BLOCKS for obj in to_plain(block, {}).plain.objects}
     drawn = fb.compile(fb.Vector(2) >> fb.Linear(1), "numpy")
-    seen |= {thing.kind for thing in to_plain(drawn.lowered.origin, drawn.params.parameters).plain.things}
+    seen |= {obj.kind for obj in to_plain(drawn.lowered.origin, drawn.params.parameters).plain.objects}
     assert set(KINDS) <= seen
 
 
@@ -233,25 +233,25 @@ def test_what_cannot_be_written_is_named_with_its_block():
 
 
 DATA_NO = [
-    ([Thing("Nothing")], "unknown one"),
-    ([Thing("os:system")], "or one that the caller trusts"),
-    ([Thing("tests.blocks.test_plain:Doubled", {"size": 2})], "or one that the caller trusts"),
-    ([Thing("builtins:len")], "no class of blocks"),
-    ([Thing("builtins:dict")], "no class of blocks"),
-    ([Thing("Map", {"block": {"object": 0}})], "object 0 of 0"),
-    ([Thing("Identity"), Thing("Map", {"block": {"object": 7}})], "object 7 of 1"),
-    ([Thing("Identity"), Thing("Map", {"block": {"object": True}})], "object True of 1"),
-    ([Thing("Identity"), Thing("Map", {"block": {"object": -1}})], "object -1 of 1"),
-    ([Thing("Linear", {"size": -3})], "int -3"),
-    ([Thing("Linear", {"size": 3, "colour": 1})], "no argument colour"),
-    ([Thing("Linear", {"size": 3}, {"parameters": 5})], "AttributeError"),
-    ([Thing("Identity", {}, {"x": 1})], "expected no state"),
-    ([Thing("Owner", {"name": 5})], "wrong settings"),
-    ([Thing("Parameter", {"type": 3, "owner": 5})], "wrong settings"),
-    ([Thing("Parameter", {"type": 3}, {"array": "x"})], "KeyError"),
-    ([Thing("Parameter", {"type": 3}, {"array": "w"})], "float32[2]"),
-    ([Thing("Vocabulary", {"words": []})], "in place of a Block"),
-    ([Thing("GetItem", {"key": {"no": 1}})], "kind 'no'"),
+    ([PlainObject("Nothing")], "unknown one"),
+    ([PlainObject("os:system")], "or one that the caller trusts"),
+    ([PlainObject("tests.blocks.test_plain:Doubled", {"size": 2})], "or one that the caller trusts"),
+    ([PlainObject("builtins:len")], "no class of blocks"),
+    ([PlainObject("builtins:dict")], "no class of blocks"),
+    ([PlainObject("Map", {"block": {"object": 0}})], "object 0 of 0"),
+    ([PlainObject("Identity"), PlainObject("Map", {"block": {"object": 7}})], "object 7 of 1"),
+    ([PlainObject("Identity"), PlainObject("Map", {"block": {"object": True}})], "object True of 1"),
+    ([PlainObject("Identity"), PlainObject("Map", {"block": {"object": -1}})], "object -1 of 1"),
+    ([PlainObject("Linear", {"size": -3})], "int -3"),
+    ([PlainObject("Linear", {"size": 3, "colour": 1})], "no argument colour"),
+    ([PlainObject("Linear", {"size": 3}, {"parameters": 5})], "AttributeError"),
+    ([PlainObject("Identity", {}, {"x": 1})], "expected no state"),
+    ([PlainObject("Owner", {"name": 5})], "wrong settings"),
+    ([PlainObject("Parameter", {"type": 3, "owner": 5})], "wrong settings"),
+    ([PlainObject("Parameter", {"type": 3}, {"array": "x"})], "KeyError"),
+    ([PlainObject("Parameter", {"type": 3}, {"array": "w"})], "float32[2]"),
+    ([PlainObject("Vocabulary", {"words": []})], "in place of a Block"),
+    ([PlainObject("GetItem", {"key": {"no": 1}})], "kind 'no'"),
 ]
 
 
@@ -262,7 +262,7 @@ def test_data_of_no_block_are_refused():
 
 
 def test_a_definition_is_that_of_a_declaration_and_the_only_one():
-    things = [Thing("ForwardDeclaration"), Thing("Identity")]
+    things = [PlainObject("ForwardDeclaration"), PlainObject("Identity")]
     for definitions in ([(1, 1)], [(0, 0)], [(0, 9)], [(0, 1), (0, 1)]):
         with pytest.raises(ModelError):
             from_plain(Plain(things, definitions, 1), {})
@@ -299,6 +299,6 @@ def test_equal_constants_are_written_once():
 
 
 def test_two_parameters_of_one_name_are_refused():
-    things = [Thing("Parameter", {"type": [2]}, {"array": "w"})] * 2
+    things = [PlainObject("Parameter", {"type": [2]}, {"array": "w"})] * 2
     with pytest.raises(ModelError, match="two parameters 'w'"):
         from_plain(Plain(things, [], 1), {"w": np.zeros(2, "float32")})

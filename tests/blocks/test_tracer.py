@@ -102,7 +102,7 @@ def test_data_of_two_examples_that_do_not_fit_in_one_array_are_read_one_by_one()
 
 
 def test_so_many_calls_that_one_record_is_full_go_on_in_another(monkeypatch):
-    monkeypatch.setattr("foldbatch.blocks.recorder.MANY", 3)
+    monkeypatch.setattr("foldbatch.blocks.recorder.FULL_RECORD", 3)
     program = fb.compile(fb.Map(ONE) >> fb.Sum(), "reference")
     examples = [[float(i)] * (i % 4) for i in range(9)]
     assert program.run(examples) == [sum(example) for example in examples]
@@ -200,7 +200,7 @@ def test_an_error_deep_in_a_chain_is_found_and_told_in_short():
 
 
 def test_data_without_end_is_an_error(monkeypatch):
-    monkeypatch.setattr(tracer, "DEEPEST", 20_000)
+    monkeypatch.setattr(tracer, "MAX_LEVELS", 20_000)
     onward = fb.ForwardDeclaration(output_type="float32", name="onward")
     onward.resolve_to(fb.OneOf(bool, {True: fb.InputTransform(lambda x: [x]) >> onward(), False: ONE}))
     with pytest.raises(ExampleError, match="expected data that ends, found more than 20000 levels"):

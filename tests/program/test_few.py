@@ -106,7 +106,7 @@ def test_what_is_known_or_was_recorded_before_is_among_the_results(monkeypatch: 
     for program in fb.compile(block, "llvm"), fb.compile(lambda t: fb.tensor(t.labels[0]), "llvm"):
         program.plan([known])
         assert len(program.run([known, new])) == len(program.run([new, known, new])) - 1 == 2
-    monkeypatch.setattr("foldbatch.blocks.recorder.MANY", 8)
+    monkeypatch.setattr("foldbatch.blocks.recorder.FULL_RECORD", 8)
     one, other = programs(MODELS["ids"][0])
     assert alike([*one.run(many := [[1, 2] * 10, [1, 2], [3]])], [*other.run(many)])
 

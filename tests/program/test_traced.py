@@ -98,17 +98,17 @@ def test_other_examples_are_traced_each_time():
     assert program.run([example], losses=True)[0] == 3
     example.append(4.0)
     assert program.run([example], losses=True)[0] == 7
-    assert not program._ready.traces._known
+    assert not program._ready.traces._entries
 
 
 def test_a_trace_is_freed_with_its_tree_and_a_program_before_it():
     program = compiled()
     trees = [as_tree(x) for x in EXAMPLES]
     program.run(trees, losses=True)
-    assert len(program._ready.traces._known) == 5
+    assert len(program._ready.traces._entries) == 5
     del trees[2:]
     gc.collect()
-    assert len(program._ready.traces._known) == 2
+    assert len(program._ready.traces._entries) == 2
     watch = weakref.ref(program)
     del program
     gc.collect()
@@ -134,7 +134,7 @@ def test_a_trace_that_holds_nodes_of_its_tree_is_not_kept(block):
     tree = as_tree((1, 2))
     watch = weakref.ref(tree)
     program.run([tree], losses=True)
-    assert not program._ready.traces._known
+    assert not program._ready.traces._entries
     del tree
     gc.collect()
     assert watch() is None
@@ -148,10 +148,10 @@ def test_an_id_used_again_is_no_mistake():
         tree = as_tree(nested)
         assert program.run([tree], losses=True) == [value(nested)]
         del tree
-    assert len(program._ready.traces._known) <= 1
+    assert len(program._ready.traces._entries) <= 1
     tree, other = as_tree((1, 2)), as_tree(3)
     program.run([other], losses=True)
-    program._ready.traces._known[id(tree)] = program._ready.traces._known[
+    program._ready.traces._entries[id(tree)] = program._ready.traces._entries[
         id(other)
     ]  # as if it had died unnoticed
     assert program.run([tree], losses=True) == [1.5]
@@ -175,7 +175,7 @@ def test_examples_that_are_not_known_or_do_not_come_alone_are_planned_each_time(
     program.run(program.prepare([tree]), losses=True)  # it is gone, and so is its plan
     program.run([tree, tree], losses=True)
     program.run([EXAMPLES[2]], losses=True)
-    (known,) = program._ready.traces._known.values()
+    (known,) = program._ready.traces._entries.values()
     assert known.parts is None
 
 
@@ -193,8 +193,8 @@ def test_results_are_the_same_with_plans_and_without(options):
             for tree in trees:
                 assert outcome(program, [tree]) == outcome(without, [tree])
             program.run(trees, losses=True)
-    assert all(known.parts is None for known in without._ready.traces._known.values())
-    assert all(known.parts is not None for known in program._ready.traces._known.values())
+    assert all(known.parts is None for known in without._ready.traces._entries.values())
+    assert all(known.parts is not None for known in program._ready.traces._entries.values())
 
 
 def test_prepared_examples_are_not_traced_again():

@@ -67,6 +67,7 @@ class Linear(Layer[TensorType, TensorType]):
         self._activate = find_activation(activation, "Linear")
 
     def apply(self, *xs: Any) -> Node:
+        """Return the activation of ``x @ weight + bias``."""
         x = vector(self, single(self, xs))
         weight = self.parameter("weight", TensorType((x.shape[-1], self.size), x.dtype), self.init)
         y = ops.matmul(x, weight)
@@ -184,6 +185,7 @@ class Attention(Layer[TupleType, TensorType]):
         self.init = find_initializer(init, "Attention")
 
     def apply(self, *xs: Any) -> Node:
+        """Return the sum of the items, weighted by the softmax of their scores against the query."""
         query, items = pair(self, xs, "(query, items)")
         query = flat(self, query, "query")
         score = self._additive if self.score == "additive" else self._dot
@@ -211,11 +213,12 @@ class Attention(Layer[TupleType, TensorType]):
         return ops.matmul(ops.tanh(offered + asked), weight("score", self.size)[:, None])
 
     def _dot(self, query: Node, items: Node) -> Node:
+        """Return the scaled products of query and items, one score an item."""
         extent = query.shape[0] if self.size is None else self.size
         if not query.shape[0] == items.shape[-1] == extent:
             expected = f"query and items of extent {extent}"
-            found = f"{query.shape[0]} and {items.shape[-1]}"
-            raise GraphError(repr(self), expected, found, "use score='additive', or Linear before it")
+            actual = f"{query.shape[0]} and {items.shape[-1]}"
+            raise GraphError(repr(self), expected, actual, "use score='additive', or Linear before it")
         return ops.sum(items * query, axis=-1, keepdims=True) * (1 / sqrt(extent))
 
 
@@ -244,13 +247,14 @@ class Dropout(Layer[TensorType, TensorType]):
 
     def __init__(self, rate: float) -> None:
         super().__init__()
-        given: Any = rate
-        if not isinstance(given, int | float | np.number) or isinstance(given, bool) or not 0 <= given < 1:
-            found, fix = describe_value(rate), "0.5 drops half of the elements"
-            raise BlockValueError("Dropout", "a rate from 0 up to 1", found, fix)
+        number: Any = rate
+        if not isinstance(number, int | float | np.number) or isinstance(number, bool) or not 0 <= number < 1:
+            actual, fix = describe_value(rate), "0.5 drops half of the elements"
+            raise BlockValueError("Dropout", "a rate from 0 up to 1", actual, fix)
         self.rate = float(rate)
 
     def apply(self, *xs: Any) -> Node:
+        """Return the tensor with elements dropped at random while training, else unchanged."""
         x = single(self, xs)
         if not isinstance(x, Node) or not x.type.is_float:
             raise GraphError(repr(self), "a float tensor", describe(x), "cast it with ops.cast")
@@ -292,6 +296,7 @@ class LayerNorm(Layer[TensorType, TensorType]):
         self.epsilon = finite(epsilon, "LayerNorm epsilon", above=0)
 
     def apply(self, *xs: Any) -> Node:
+        """Return the tensor with mean 0 and variance 1 along its last axis, scaled and shifted."""
         x = vector(self, single(self, xs))
         type_ = TensorType(x.shape[-1:], x.dtype)
         centred = x - ops.mean(x, axis=-1, keepdims=True)

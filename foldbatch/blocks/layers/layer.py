@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 import numpy as np
 
-from foldbatch.blocks.block import MADE, In_contra, Out_co, named, settings_of, signature_of
+from foldbatch.blocks.block import DERIVED, In_contra, Out_co, named, settings_of, signature_of
 from foldbatch.blocks.drafts import is_int
 from foldbatch.blocks.function import TensorBlock
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError, with_nearest
@@ -50,8 +50,12 @@ class Layer(TensorBlock[In_contra, Out_co]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            known = {"weight", "bias", *self.__dict__.get("parameters", ())}
-            fix = f"; see parameters[{name!r}], made when the layer is first called" if name in known else ""
+            parameter_names = {"weight", "bias", *self.__dict__.get("parameters", ())}
+            fix = (
+                f"; see parameters[{name!r}], made when the layer is first called"
+                if name in parameter_names
+                else ""
+            )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{fix}")
 
     def parameter(
@@ -84,6 +88,7 @@ class Layer(TensorBlock[In_contra, Out_co]):
         return {"parameters": self.parameters} if self.parameters else {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take the parameters that `state` of an equal layer has, and their owner."""
         if not state:
             return
         parameters = state["parameters"]
@@ -92,8 +97,8 @@ class Layer(TensorBlock[In_contra, Out_co]):
             raise BlockTypeError(repr(self), "parameters of one layer", describe_value(parameters))
         self.parameters = dict(parameters)
         (self.owner,) = owners
-        for made in MADE:  # of the parameters before
-            self.__dict__.pop(made, None)
+        for name in DERIVED:  # of the parameters before
+            self.__dict__.pop(name, None)
 
     def written(self, value: Any) -> str:
         names = [name for name, activation in ACTIVATIONS.items() if activation is value]
@@ -104,7 +109,7 @@ class Layer(TensorBlock[In_contra, Out_co]):
 
 
 def positive(size: Any, where: str) -> int:
-    """Return a size, refusing what is no positive int."""
+    """Return a size, refusing a value that is no positive int."""
     if not is_int(size) or size < 1:
         raise BlockValueError(where, "a positive int as size", describe_value(size), "for example 150")
     return int(size)
@@ -134,8 +139,8 @@ def find_activation(spec: Any, where: str) -> Any:
     if isinstance(spec, str) and spec in ACTIVATIONS:
         return ACTIVATIONS[spec]
     expected = f"an activation of {', '.join(ACTIVATIONS)}, a function or None"
-    found = with_nearest(spec, ACTIVATIONS) if isinstance(spec, str) else describe_value(spec)
-    raise BlockTypeError(where, expected, found, "give a function of tensors for any other")
+    actual = with_nearest(spec, ACTIVATIONS) if isinstance(spec, str) else describe_value(spec)
+    raise BlockTypeError(where, expected, actual, "give a function of tensors for any other")
 
 
 def find_initializer(init: Initializer, where: str) -> Initializer:
@@ -154,8 +159,8 @@ def single(layer: AnyLayer, xs: tuple[Any, ...]) -> Any:
     return xs[0]
 
 
-def vector(layer: AnyLayer, x: Any, what: str = "input") -> Node:
-    """Return `x`, refusing anything but a float tensor of at least one axis."""
+def vector(layer: AnyLayer, x: Any, role: str = "input") -> Node:
+    """Return `x`, refusing anything but a float tensor of at least one axis; errors name its role."""
     if isinstance(x, Node) and x.shape and x.type.is_float:
         return x
     fix = "give it a vector" if is_symbolic() else "call it in a function given to foldbatch.compile"
@@ -165,26 +170,26 @@ def vector(layer: AnyLayer, x: Any, what: str = "input") -> Node:
             fix = f"flags are numbers when read with Vector({x.shape[-1]})"
     elif isinstance(x, Node):
         fix = "Vector(1) reads a vector of one"
-    raise GraphError(repr(layer), f"a float vector as {what}", describe(x), fix)
+    raise GraphError(repr(layer), f"a float vector as {role}", describe(x), fix)
 
 
-def flat(layer: AnyLayer, x: Any, what: str = "input") -> Node:
+def flat(layer: AnyLayer, x: Any, role: str = "input") -> Node:
     """Return `x`, refusing anything but a float tensor of exactly one axis."""
-    node = vector(layer, x, what)
+    node = vector(layer, x, role)
     if node.ndim > 1:
         fix = "flatten it with ops.reshape(x, -1)"
-        raise GraphError(repr(layer), f"a float vector as {what}", describe(x), fix)
+        raise GraphError(repr(layer), f"a float vector as {role}", describe(x), fix)
     return node
 
 
 def pair(layer: AnyLayer, xs: tuple[Any, ...], expected: str) -> tuple[Any, Any]:
     """Return the two values of a layer's input, refusing any other number of them."""
     if len(xs) != 2:
-        found = describe(xs if len(xs) > 1 else xs[0]) if xs else "()"
+        actual = describe(xs if len(xs) > 1 else xs[0]) if xs else "()"
         fix = "put it behind a Record or AllOf of two; a plain function gives two arguments"
         if len(xs) == 1 and isinstance(xs[0], tuple) and len(xs[0]) == 2:
-            found, fix = f"one argument {found}", "give it two arguments"
-        raise GraphError(repr(layer), f"a pair {expected}", found, fix)
+            actual, fix = f"one argument {actual}", "give it two arguments"
+        raise GraphError(repr(layer), f"a pair {expected}", actual, fix)
     return xs[0], xs[1]
 
 

@@ -56,7 +56,7 @@ def lstm_state(layer: AnyLayer, state: Any, size: int) -> State:
 
 
 def lstm_output(u: Node, i: Node, o: Node, remembered: Node | None) -> State:
-    """Return an LSTM's state from its gates and what the states before contribute to its memory."""
+    """Return an LSTM's state from its gates and the contribution of earlier states to its memory."""
     c = i * u if remembered is None else i * u + remembered
     return o * ops.tanh(c), c
 
@@ -129,12 +129,13 @@ class LSTMCell(_Sized[TupleType, TupleType]):
         return TupleType((vector, vector))
 
     def apply(self, *xs: Any) -> tuple[Node, State]:
+        """Return the output and the next state ``(h, c)``, from an element and the last state."""
         x, state = pair(self, xs, "(x, (h, c))")
         h, c = lstm_state(self, state, self.size)
         n, all_gates = self.size, TensorType((4 * self.size,), h.dtype)
-        given = projected(self, x, self.init, all_gates, bias=lstm_bias(n, self.forget_bias))
+        x_gates = projected(self, x, self.init, all_gates, bias=lstm_bias(n, self.forget_bias))
         recurrent = self.parameter("recurrent", TensorType((n, 4 * n), h.dtype), self.init)
-        gates = ops.matmul(h, parameter_node(recurrent)) + given
+        gates = ops.matmul(h, parameter_node(recurrent)) + x_gates
         i, o, f = ops.split(ops.sigmoid(gates[n:]), 3)
         state = lstm_output(ops.tanh(gates[:n]), i, o, f * c)
         return state[0], state
@@ -193,18 +194,19 @@ class GRUCell(_Sized[TupleType, TupleType]):
         return _vector_for(element, self.size)
 
     def apply(self, *xs: Any) -> tuple[Node, Node]:
+        """Return the output and the next state, which are one vector, from an element and the last state."""
         x, state = pair(self, xs, "(x, h)")
         h, n = hidden(self, state, self.size), self.size
-        given = projected(self, x, self.init, TensorType((3 * n,), h.dtype))
+        x_gates = projected(self, x, self.init, TensorType((3 * n,), h.dtype))
         weight = parameter_node(self.parameter("recurrent", TensorType((n, 3 * n), h.dtype), self.init))
         if self.reset_after:
             remembered = ops.matmul(h, weight)
-            r, z = ops.split(ops.sigmoid(remembered[n:] + given[n:]), 2)
+            r, z = ops.split(ops.sigmoid(remembered[n:] + x_gates[n:]), 2)
             bias = self.parameter("recurrent_bias", h.type, "zeros")
-            candidate = ops.tanh(given[:n] + r * (remembered[:n] + bias))
+            candidate = ops.tanh(x_gates[:n] + r * (remembered[:n] + bias))
         else:
-            r, z = ops.split(ops.sigmoid(ops.matmul(h, weight[:, n:]) + given[n:]), 2)
-            candidate = ops.tanh(given[:n] + ops.matmul(r * h, weight[:, :n]))
+            r, z = ops.split(ops.sigmoid(ops.matmul(h, weight[:, n:]) + x_gates[n:]), 2)
+            candidate = ops.tanh(x_gates[:n] + ops.matmul(r * h, weight[:, :n]))
         h = candidate + z * (h - candidate)  # one product less than (1 - z) n + z h
         return h, h
 
@@ -217,7 +219,7 @@ class GRUCell(_Sized[TupleType, TupleType]):
 
 
 def leaf_input(layer: AnyLayer, x: Any) -> Node:
-    """Return the x of a node without children, which needs one."""
+    """Return the input x of a node without children, refusing None."""
     if x is None:
         raise GraphError(repr(layer), "an input x or children", "neither", "give a leaf an x")
     return flat(layer, x, "input x")
@@ -255,7 +257,7 @@ def is_sequence(layer: AnyLayer, x: Any, state: Node | State) -> bool:
 
 
 def over_children(parts: list[Node], *, sequence: bool) -> Node:
-    """Sum what children contribute: all elements of a sequence, or the items of a tuple."""
+    """Sum the contributions of children: all elements of a sequence, or the items of a tuple."""
     if sequence:
         return ops.segment_sum(parts[0])
     return ops.add(*parts) if len(parts) > 1 else parts[0]
@@ -314,6 +316,7 @@ class TreeLSTM(_NodeLSTM):
         self.arity = positive(arity, "TreeLSTM")
 
     def apply(self, *xs: Any) -> State:
+        """Return the state ``(h, c)`` of a node, from its input and the states of up to `arity` children."""
         x, children = pair(self, xs, "(x, children)")
         places = children_in_places(self, children, self.arity, "raise arity, or use ChildSumTreeLSTM")
         present = [(k, lstm_state(self, child, self.size)) for k, child in places]
@@ -327,12 +330,12 @@ class TreeLSTM(_NodeLSTM):
         states = dict(present)
         h = ops.stack([states[k][0] if k in states else zeros for k in range(self.arity)])
         c = ops.stack([states[k][1] if k in states else zeros for k in range(self.arity)])
-        given = self._projected(x, dtype, 4)
-        given = ops.concat([given] + [given[3 * n :]] * (self.arity - 1))
-        gates = ops.matmul(ops.reshape(h, -1), weight) + given
-        rest = ops.sigmoid(gates[n:])
-        f = ops.reshape(rest[2 * n :], (self.arity, n))
-        return lstm_output(ops.tanh(gates[:n]), rest[:n], rest[n : 2 * n], ops.sum(f * c, axis=0))
+        x_gates = self._projected(x, dtype, 4)
+        x_gates = ops.concat([x_gates] + [x_gates[3 * n :]] * (self.arity - 1))
+        gates = ops.matmul(ops.reshape(h, -1), weight) + x_gates
+        sigmoids = ops.sigmoid(gates[n:])
+        f = ops.reshape(sigmoids[2 * n :], (self.arity, n))
+        return lstm_output(ops.tanh(gates[:n]), sigmoids[:n], sigmoids[n : 2 * n], ops.sum(f * c, axis=0))
 
 
 class ChildSumTreeLSTM(_NodeLSTM):
@@ -364,6 +367,7 @@ class ChildSumTreeLSTM(_NodeLSTM):
     kind = "child_sum_tree_lstm"
 
     def apply(self, *xs: Any) -> State:
+        """Return the state ``(h, c)`` of a node, from its input and the states of any number of children."""
         x, children = pair(self, xs, "(x, children)")
         if children is None or (isinstance(children, tuple) and not children):  # == would compare elements
             return self._leaf(x)
@@ -372,11 +376,11 @@ class ChildSumTreeLSTM(_NodeLSTM):
         dtype = states[0][0].dtype
         u_weight = parameter_node(self.parameter("recurrent", TensorType((n, 3 * n), dtype), self.init))
         f_weight = parameter_node(self.parameter("recurrent_forget", TensorType((n, n), dtype), self.init))
-        given = self._projected(x, dtype, 4)
+        x_gates = self._projected(x, dtype, 4)
         total = over_children([h for h, _ in states], sequence=sequence)
-        gates = ops.matmul(total, u_weight) + given[: 3 * n]
+        gates = ops.matmul(total, u_weight) + x_gates[: 3 * n]
         i, o = ops.split(ops.sigmoid(gates[n:]), 2)
-        remembered = [ops.sigmoid(ops.matmul(h, f_weight) + given[3 * n :]) * c for h, c in states]
+        remembered = [ops.sigmoid(ops.matmul(h, f_weight) + x_gates[3 * n :]) * c for h, c in states]
         return lstm_output(ops.tanh(gates[:n]), i, o, over_children(remembered, sequence=sequence))
 
     def _states(self, x: Any, children: Any) -> tuple[list[State], bool]:
@@ -436,6 +440,7 @@ class TreeRNN(_Sized[TensorType | TupleType, TensorType]):
         self._activate = find_activation(activation, type(self).__name__)
 
     def apply(self, *xs: Any) -> Node:
+        """Return the state of a node, from its input and the states of up to `arity` children."""
         x, children = pair(self, xs, "(x, children)")
         n = self.size
         places = children_in_places(self, children, self.arity, self._fix_for_more)
@@ -449,7 +454,7 @@ class TreeRNN(_Sized[TensorType | TupleType, TensorType]):
         return result
 
     def _composed(self, z: Node) -> Node:
-        """Return what the children's states, joined to one vector, contribute."""
+        """Return the product of the children's states, joined to one vector, with the recurrent weight."""
         weight = self.parameter("recurrent", TensorType((z.shape[0], self.size), z.dtype), self.init)
         return ops.matmul(z, parameter_node(weight))
 
@@ -530,20 +535,21 @@ class TreeGRU(_Sized[TupleType, TensorType]):
     kind = "tree_gru"
 
     def apply(self, *xs: Any) -> Node:
+        """Return the state of a node, from its input and the states of its children."""
         x, children = pair(self, xs, "(x, children)")
         n = self.size
         states, sequence = self._states(x, children)
         dtype = states[0].dtype if states else leaf_input(self, x).dtype
         leading = None if states else 2 * n
-        given = projected(self, x, self.init, TensorType((3 * n,), dtype), leading=leading)
+        x_gates = projected(self, x, self.init, TensorType((3 * n,), dtype), leading=leading)
         if not states:
-            return ops.sigmoid(given[n:]) * ops.tanh(given[:n])
+            return ops.sigmoid(x_gates[n:]) * ops.tanh(x_gates[:n])
         weight = parameter_node(self.parameter("recurrent", TensorType((n, 3 * n), dtype), self.init))
-        kept = [h * ops.sigmoid(ops.matmul(h, weight[:, 2 * n :]) + given[2 * n :]) for h in states]
+        kept = [h * ops.sigmoid(ops.matmul(h, weight[:, 2 * n :]) + x_gates[2 * n :]) for h in states]
         total = over_children(states, sequence=sequence)
-        z = ops.sigmoid(ops.matmul(total, weight[:, n : 2 * n]) + given[n : 2 * n])
+        z = ops.sigmoid(ops.matmul(total, weight[:, n : 2 * n]) + x_gates[n : 2 * n])
         reset = over_children(kept, sequence=sequence)
-        candidate = ops.tanh(ops.matmul(reset, weight[:, :n]) + given[:n])
+        candidate = ops.tanh(ops.matmul(reset, weight[:, :n]) + x_gates[:n])
         return total + z * (candidate - total)  # one product less than (1 - z) s + z u
 
     def _states(self, x: Any, children: Any) -> tuple[list[Node], bool]:

@@ -22,7 +22,7 @@ from foldbatch.engines.cuda.line_texts import (
 )
 from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES, OutOfRangeError
 from foldbatch.static.op import CALL, Axis
-from foldbatch.static.ops.random import BITS, GAMMA, WORD
+from foldbatch.static.ops.random import BITS, GAMMA, WORD_MASK
 from foldbatch.static.places import Place, contiguous
 from foldbatch.static.statements import Statement, axis_of
 
@@ -50,7 +50,7 @@ def random_lines(text: KernelText, statement: Statement) -> list[str]:
         return []
     kind, shape = text.kind(write.slot), write.shape
     (at, number), lines = element_lines("e", shape, [*lying([write]), (1, contiguous(shape))])
-    site = (statement.attrs["site"] + 1) * GAMMA & WORD
+    site = (statement.attrs["site"] + 1) * GAMMA & WORD_MASK
     key = f"(u8){text.element(keys, [])}"
     lines += [
         f"const u8 bits = mixed(mixed({key} + {site}ull) + (u8)({number}) * {GAMMA}ull) >> {64 - BITS};",

@@ -30,7 +30,7 @@ from foldbatch.params.parameters import Array, Change, Parameter, RemoteUpdates,
 
 @dataclass(frozen=True, slots=True)
 class OnDevice:
-    """A parameter's newest numbers in the memory of a device; see `foldbatch.params.parameters.Away`."""
+    """A parameter's newest numbers in a device's memory; see `foldbatch.params.parameters.DeviceCopy`."""
 
     array: DeviceArray
 

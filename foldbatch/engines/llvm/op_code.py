@@ -41,7 +41,7 @@ from foldbatch.engines.nests import Product, Stretch, by_rows, parts, products_o
 from foldbatch.static.bodies import line_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op
 from foldbatch.static.ops.lists import OF_LISTS
-from foldbatch.static.ops.random import GAMMA, WORD
+from foldbatch.static.ops.random import GAMMA, WORD_MASK
 from foldbatch.static.ops.rows import REPEATED
 from foldbatch.static.places import Place, aligned, contiguous, merged
 from foldbatch.static.routines import ON_SEQUENCES
@@ -282,7 +282,7 @@ def _segments(coder: Coder, statement: Statement) -> None:
 
 def _random(coder: Coder, statement: Statement) -> None:
     (keys,), write = statement.reads, statement.result
-    site = int(np.uint64((statement.attrs["site"] + 1) * GAMMA & WORD).view(np.int64))
+    site = int(np.uint64((statement.attrs["site"] + 1) * GAMMA & WORD_MASK).view(np.int64))
     text = row_texts.RANDOM.format(k=KINDS[coder.dtype(write)])
     for part in parts(merged(write.shape, [write.strides, contiguous(write.shape)]), 1, 2):
         statics = [site, *part.extents, part.offsets[1], keys.row, write.row, *part.strides[0]]

@@ -22,6 +22,7 @@ from foldbatch.types import TensorType
 
 
 def _broadcast(name: str, types: tuple[TensorType, ...]) -> tuple[int, ...]:
+    """Return the shape that operands broadcast to, refusing shapes that do not."""
     if len(shapes := {t.shape for t in types}) == 1:
         return types[0].shape
     try:
@@ -74,6 +75,7 @@ def _define(
     *,
     positive: bool = False,
 ) -> None:
+    """Define an elementwise op, with samples of its operands."""
     if samples is None:
         samples = (Sample((_V,) * arity, {}, positive=positive),)
         if arity > 1:

@@ -34,6 +34,7 @@ def _as_bool(x: TensorLike, op: str) -> Node:
 
 
 def _axes(x: Node, axis: int | Sequence[int] | None, op: str) -> tuple[int, ...]:
+    """Return axes, counted from 0 and sorted; None stands for all."""
     if axis is None:
         return tuple(range(x.ndim))
     axes = tuple(sorted(axis_of(x, a, op) for a in (axis if np.iterable(axis) else [axis])))
@@ -55,9 +56,9 @@ def _reduced(name: str, x: TensorLike, axis: int | Sequence[int] | None, keepdim
 
 
 def _kept(name: str, result: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:  # noqa: FBT001
-    """Return a result with the axes of `x` that it has lost, if these are asked for."""
-    given = bool(keepdims) if type(keepdims) is int and keepdims in (0, 1) else keepdims  # NumPy takes them
-    if not truth(f"ops.{name} keepdims", given, GraphError, "True keeps axes of extent 1"):
+    """Return a result with the reduced axes of `x` as axes of extent 1, if `keepdims` asks for them."""
+    flag = bool(keepdims) if type(keepdims) is int and keepdims in (0, 1) else keepdims  # NumPy takes them
+    if not truth(f"ops.{name} keepdims", flag, GraphError, "True keeps axes of extent 1"):
         return result
     return reshape(result, tuple(1 if a in axes else extent for a, extent in enumerate(x.shape)))
 
@@ -202,8 +203,8 @@ def power(x: TensorLike, exponent: TensorLike) -> Node:
     fix = "where x > 0, write ops.exp(y * ops.log(x))"
     if isinstance(exponent, Node):
         if isinstance(x, Node) or not isinstance(x, int | float | np.number) or x <= 0:
-            found = f"{x.type if isinstance(x, Node) else x} to the power of {exponent.type}"
-            fail("power", "a number as exponent, or one above 0 as base", found, fix)
+            actual = f"{x.type if isinstance(x, Node) else x} to the power of {exponent.type}"
+            fail("power", "a number as exponent, or one above 0 as base", actual, fix)
         return exp(exponent * log_of_number(float(x)))
     if not isinstance(exponent, int | float | np.number):
         fail("power", "a number as exponent", describe_value(exponent), fix)
@@ -245,7 +246,7 @@ def floor_divide(a: TensorLike, b: TensorLike) -> Node:
 
 @numpys
 def mod(a: TensorLike, b: TensorLike) -> Node:
-    """Return what ``floor_divide(a, b) * b`` leaves of floats `a`, with the sign of `b`."""
+    """Return the remainder ``a - floor_divide(a, b) * b`` of floats `a`, with the sign of `b`."""
     return apply("mod", a, b)
 
 
@@ -441,8 +442,8 @@ def cross_entropy(
     node = as_node(label, "cross_entropy")
     if node.dtype == "bool" and as_node(logits, "cross_entropy").shape[-1:] == (2,):
         node = cast(node, "int32")
-    given: object = smoothing
-    if not isinstance(given, int | float | np.number) or not 0 <= given <= 1:
+    share: object = smoothing
+    if not isinstance(share, int | float | np.number) or not 0 <= share <= 1:
         fail("cross_entropy", "smoothing from 0 to 1", describe_value(smoothing), "0.1 is usual")
     (scores,) = lift("cross_entropy", (logits,))
     if scores.axis.rank > CALL.rank and not scores.ndim:
@@ -454,18 +455,18 @@ def cross_entropy(
             fix,
         )
     loss = apply("cross_entropy", scores, node)
-    scores, each = loss.inputs[0], None
+    scores, class_weights = loss.inputs[0], None
     if weights is not None:
         factors = as_node(weights, "cross_entropy")
         if factors.shape != scores.shape[-1:]:
             expected = f"a weight for each of {scores.shape[-1]} classes"
             fail("cross_entropy", expected, str(factors.type), "give a vector")
-        each = cast(factors, loss.dtype)
-        loss = loss * gather(each, node)
+        class_weights = cast(factors, loss.dtype)
+        loss = loss * gather(class_weights, node)
     if not smoothing:
         return loss
     chances = log_softmax(scores)
-    all_classes = mean(chances if each is None else chances * each, axis=-1)
+    all_classes = mean(chances if class_weights is None else chances * class_weights, axis=-1)
     return (1 - smoothing) * loss - smoothing * all_classes
 
 
@@ -580,7 +581,7 @@ def segment_log_softmax(x: TensorLike) -> Node:
 
 @public
 def random(shape: int | Sequence[int], dtype: str = "float32") -> Node:
-    """Return uniform numbers in [0, 1) of a shape, other ones for each call of the block and each `random`.
+    """Return uniform numbers in [0, 1) of a shape, drawn anew for each call of the block and each `random`.
 
     They are a function of the call's `KEY`, so the same call of the same program with the same key
     draws the same numbers again. No gradient reaches the key.
@@ -708,8 +709,8 @@ def topk(x: TensorLike, k: int, axis: int = -1) -> tuple[Node, Node]:
     """
     node, last = _last(as_node(x, "topk"), axis, "topk")
     extent = last.shape[-1]
-    given: object = k
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or not 1 <= given <= extent:
+    number: object = k
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number <= extent:
         fail("topk", f"an int from 1 to {extent} as k", describe_value(k), f"the axis has {extent} elements")
     values, places = _ordered(last, int(k), descending=True)
     return _back(values, node, axis), _back(places, node, axis)
@@ -775,12 +776,12 @@ def _scale_of(x: Node, axes: tuple[int, ...]) -> Node:
             )
         largest = max(largest, axis, keepdims=True)
     usual, shrinks, grows = (2.0**exponent for exponent in _SCALES[x.dtype])
-    ones = constant(1, x.dtype)
-    return where(largest < 1 / usual, grows * ones, where(largest > usual, shrinks * ones, ones))
+    unit = constant(1, x.dtype)
+    return where(largest < 1 / usual, grows * unit, where(largest > usual, shrinks * unit, unit))
 
 
 def key_of(x: Node) -> Node:
-    """Return the key of what is drawn for a tensor: its call's, or one for each element of a list."""
+    """Return the key for random draws of a tensor: its call's, or one for each element of a list."""
     return KEY + segment_position(x) if x.axis.rank > CALL.rank else KEY
 
 
@@ -792,7 +793,7 @@ def _last(x: Node, axis: int, op: str) -> tuple[Node, Node]:
 
 
 def _back(result: Node, x: Node, axis: int) -> Node:
-    """Return a result whose last axis is moved to where it was in `x`."""
+    """Return a result whose last axis is moved back to its place in `x`."""
     place, last = axis_of(x, axis, "transpose"), x.ndim - 1
     return transpose(result, [*range(place), last, *range(place, last)])
 

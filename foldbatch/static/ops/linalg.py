@@ -19,6 +19,7 @@ from foldbatch.types import TensorType
 
 
 def _check(name: str, types: tuple[TensorType, ...], fits: bool) -> str:  # noqa: FBT001 - a type rule's verdict
+    """Return the dtype of a product; refuse operands of other types, or that do not fit."""
     a, b = types[:2]
     if a.dtype != b.dtype or not a.is_float:
         fail(name, "float tensors of one dtype", f"{a} and {b}", "cast one with ops.cast")
@@ -174,7 +175,7 @@ define(
 
 @numpys
 def einsum(subscripts: str, *operands: TensorLike) -> Node:
-    """Return the sum of products that Einstein's notation says, over instance axes.
+    """Return the sum of products that Einstein's notation describes, over instance axes.
 
     ``einsum("i,ijk,j->k", a, W, b)`` is the bilinear form of two vectors for each k. Operands are joined
     from left to right, two at a time, by one matrix product where they share no index of the result.
@@ -189,39 +190,41 @@ def einsum(subscripts: str, *operands: TensorLike) -> Node:
 
     Source: NumPy's function of that name.
     """
-    spec, given = _parse(subscripts, len(operands))
+    spec, output_letters = _parse(subscripts, len(operands))
     nodes = lift("einsum", operands)
     extents = _extents(spec, nodes)
     parts = list(zip(spec, nodes, strict=True))
     while len(parts) > 1:
-        (a_letters, a), (b_letters, b), *rest = parts
-        later = set(given).union(*(letters for letters, _ in rest))
-        parts = [_joined(a_letters, a, b_letters, b, later, extents), *rest]
-    letters, result = _summed(*parts[0], set(given))
-    return _ordered(letters, result, given)
+        (a_letters, a), (b_letters, b), *following = parts
+        later = set(output_letters).union(*(letters for letters, _ in following))
+        parts = [_joined(a_letters, a, b_letters, b, later, extents), *following]
+    letters, result = _summed(*parts[0], set(output_letters))
+    return _ordered(letters, result, output_letters)
 
 
 def _parse(subscripts: Any, count: int) -> tuple[list[str], str]:
+    """Return the letters of each operand and of the result; refuse any other notation."""
     if not isinstance(subscripts, str):
         fail("einsum", "a string of letters", type(subscripts).__name__, "as in einsum('ij,jk->ik', a, b)")
     text = subscripts.replace(" ", "")
-    left, arrow, right = text.partition("->")
-    spec = left.split(",")
+    lhs, arrow, rhs = text.partition("->")
+    spec = lhs.split(",")
     every = "".join(spec)
-    if len(spec) != count or not all(letter.isalpha() for letter in every + right):
+    if len(spec) != count or not all(letter.isalpha() for letter in every + rhs):
         fix = "as in einsum('ij,jk->ik', a, b); instance axes only, without dots"
         fail("einsum", f"letters for {count} operands", repr(subscripts), fix)
-    twice = next((letters for letters in (*spec, right) if len(set(letters)) < len(letters)), None)
+    twice = next((letters for letters in (*spec, rhs) if len(set(letters)) < len(letters)), None)
     if twice is not None:
         fail("einsum", "each letter once in an operand", repr(twice), "a diagonal is no contraction")
-    given = right if arrow else "".join(sorted(x for x in set(every) if every.count(x) == 1))
-    missing = set(given) - set(every)
+    output_letters = rhs if arrow else "".join(sorted(x for x in set(every) if every.count(x) == 1))
+    missing = set(output_letters) - set(every)
     if missing:
         fail("einsum", "a result of letters that operands have", f"{sorted(missing)} in {subscripts!r}")
-    return spec, given
+    return spec, output_letters
 
 
 def _extents(spec: Sequence[str], nodes: Sequence[Node]) -> dict[str, int]:
+    """Return the extent of each letter; refuse operands that disagree."""
     extents: dict[str, int] = {}
     for letters, node in zip(spec, nodes, strict=True):
         if len(letters) != node.ndim:
@@ -235,7 +238,7 @@ def _extents(spec: Sequence[str], nodes: Sequence[Node]) -> dict[str, int]:
 
 
 def _summed(letters: str, node: Node, wanted: set[str]) -> tuple[str, Node]:
-    """Sum over the letters that neither the other operands nor the result have."""
+    """Sum over the letters that are in no other operand and not in the result."""
     axes = tuple(i for i, letter in enumerate(letters) if letter not in wanted)
     if not axes:
         return letters, node
@@ -250,7 +253,7 @@ def _ordered(letters: str, node: Node, wanted: str) -> Node:
 def _joined(
     a_letters: str, a: Node, b_letters: str, b: Node, later: set[str], extents: dict[str, int]
 ) -> tuple[str, Node]:
-    """Return the product of two operands, summed over the letters that no one else has."""
+    """Return the product of two operands, summed over the letters that no other operand has."""
     a_letters, a = _summed(a_letters, a, later | set(b_letters))
     b_letters, b = _summed(b_letters, b, later | set(a_letters))
     shared = [x for x in a_letters if x in b_letters]
@@ -261,11 +264,11 @@ def _joined(
     rows = "".join(x for x in a_letters if x not in shared)
     columns = "".join(x for x in b_letters if x not in shared)
     inner = prod(extents[x] for x in shared)
-    left = _ordered(a_letters, a, rows + "".join(shared))
-    right = _ordered(b_letters, b, "".join(shared) + columns)
-    left = _shaped(left, ([prod(extents[x] for x in rows)] if rows else []) + [inner])
-    right = _shaped(right, [inner] + ([prod(extents[x] for x in columns)] if columns or rows else []))
-    product = matmul(left, right)
+    lhs = _ordered(a_letters, a, rows + "".join(shared))
+    rhs = _ordered(b_letters, b, "".join(shared) + columns)
+    lhs = _shaped(lhs, ([prod(extents[x] for x in rows)] if rows else []) + [inner])
+    rhs = _shaped(rhs, [inner] + ([prod(extents[x] for x in columns)] if columns or rows else []))
+    product = matmul(lhs, rhs)
     return rows + columns, _shaped(product, [extents[x] for x in rows + columns])
 
 

@@ -13,7 +13,7 @@ from foldbatch.static.graph import Node, apply
 from foldbatch.static.op import CALL, Attrs, Axis, Sample, define, fail, ragged
 from foldbatch.types import TensorType
 
-_V, _M, _ONE, _TWO = TensorType((3,)), TensorType((2, 3)), TensorType(()), TensorType((2,))
+_V, _M, _SCALAR, _TWO = TensorType((3,)), TensorType((2, 3)), TensorType(()), TensorType((2,))
 _ELEMENTS = ragged()
 OF_LISTS = ("segment_dot", "segment_mix", "segment_spread")
 
@@ -21,8 +21,8 @@ OF_LISTS = ("segment_dot", "segment_mix", "segment_spread")
 def _along(name: str, axes: tuple[Axis, ...], calls: Axis = CALL) -> Axis:
     """Return the axis of the elements; every second operand has a row per element, others one per call."""
     if axes[0].rank < 2 or {*axes[::2]} != {axes[0]} or {*axes[1::2]} != {calls}:
-        found = " and ".join(map(str, axes))
-        fail(name, "elements of one sequence, and rows of calls", found)
+        actual = " and ".join(map(str, axes))
+        fail(name, "elements of one sequence, and rows of calls", actual)
     return axes[0]
 
 
@@ -62,7 +62,7 @@ define(
     lambda types, attrs: _infer_scaled("segment_mix", types),
     _scaled,
     lambda g, y, a, x: (apply("segment_dot", x, g), apply("segment_spread", a, g)),
-    (Sample((_ONE, _V), {}, (_ELEMENTS,) * 2), Sample((_TWO, _M), {}, (_ELEMENTS,) * 2)),
+    (Sample((_SCALAR, _V), {}, (_ELEMENTS,) * 2), Sample((_TWO, _M), {}, (_ELEMENTS,) * 2)),
     axis=lambda axes, attrs: (_along("segment_mix", axes, axes[0]), CALL)[1],
 )
 define(
@@ -71,6 +71,6 @@ define(
     lambda types, attrs: _infer_scaled("segment_spread", types),
     _scaled,
     _spread_vjp,
-    (Sample((_ONE, _V), {}, (_ELEMENTS, CALL)), Sample((_TWO, _M) * 2, {}, (_ELEMENTS, CALL) * 2)),
+    (Sample((_SCALAR, _V), {}, (_ELEMENTS, CALL)), Sample((_TWO, _M) * 2, {}, (_ELEMENTS, CALL) * 2)),
     axis=lambda axes, attrs: _along("segment_spread", axes),
 )

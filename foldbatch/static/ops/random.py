@@ -31,11 +31,11 @@ SITES = itertools.count()
 """Numbers for the places in models that draw: each draws its own numbers from the same key."""
 
 GAMMA = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, made odd
-WORD = 2**64 - 1
+WORD_MASK = 2**64 - 1
 
 
 def random_bits(key: Array, site: int, shape: tuple[int, ...]) -> NDArray[np.uint64]:
-    """Return whole numbers below ``2**BITS``, evenly spread and, by all appearance, independent.
+    """Return integers below ``2**BITS``, evenly spread and, by all appearance, independent.
 
     Args:
         key: ``[*]`` of int64, for example one per row.
@@ -46,7 +46,7 @@ def random_bits(key: Array, site: int, shape: tuple[int, ...]) -> NDArray[np.uin
     [[6177195, 15830380, 759286], [6580300, 1421222, 14129947]]
     """
     keys = np.asarray(key, np.int64).reshape(-1, 1).astype(np.uint64)
-    seeds = mixed(keys + np.uint64((site + 1) * GAMMA & WORD))
+    seeds = mixed(keys + np.uint64((site + 1) * GAMMA & WORD_MASK))
     bits = mixed(seeds + np.arange(1, prod(shape) + 1, dtype=np.uint64) * np.uint64(GAMMA))
     bits >>= np.uint64(64 - BITS)
     return bits.reshape((*np.shape(key), *shape))
@@ -60,6 +60,7 @@ def mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """Return the type of random numbers, refusing all but a key and float dtypes."""
     if types[0] != _KEY:
         fail("random", f"a key of {_KEY}", str(types[0]), "cast it with ops.cast")
     type_ = TensorType(attrs["shape"], attrs["dtype"])

@@ -24,12 +24,12 @@ y[k] = exp(x[k] - top)
 total = sum(y[k])
 y[k] = y[k] / t(total)"""
 _SHARE = "exp(0 if x[k] == top else x[k] - top)"
-_REST = f"""\
+_TOP_AND_LOG_SUM = f"""\
 at, top = greatest(x[k])
 rest = sum(0 if k == at else {_SHARE})
 rest = log1p(rest)
 """  # as `top_and_rest`
-LOGSUMEXP = _REST + "y = t(f8(top) + rest)"
+LOGSUMEXP = _TOP_AND_LOG_SUM + "y = t(f8(top) + rest)"
 LOG_SOFTMAX = f"""\
 at, top = greatest(x[k])
 y[k] = {_SHARE}
@@ -129,6 +129,8 @@ define(
 
 
 def _infer_float_axis(name: str, *, reduce: bool) -> Any:
+    """Return a type rule for floats along an axis, which is lost if `reduce` is set."""
+
     def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
         x = types[0]
         if not x.is_float or not x.shape:
@@ -156,13 +158,13 @@ def top_and_rest(x: Any, axis: int) -> tuple[Any, Any]:
 
 
 def _evaluate_logsumexp(attrs: Attrs, x: Any) -> Any:
-    top, rest = top_and_rest(x, attrs["axis"])
-    return np.squeeze(top + rest, attrs["axis"])
+    top, log_sum = top_and_rest(x, attrs["axis"])
+    return np.squeeze(top + log_sum, attrs["axis"])
 
 
 def _evaluate_log_softmax(attrs: Attrs, x: Any) -> Any:
-    top, rest = top_and_rest(x, attrs["axis"])
-    return (x - top) - rest
+    top, log_sum = top_and_rest(x, attrs["axis"])
+    return (x - top) - log_sum
 
 
 def _evaluate_softmax(attrs: Attrs, x: Any) -> Any:
@@ -221,6 +223,7 @@ define(
 
 
 def _infer_cross_entropy(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """Return the type of the losses: one number for each vector of logits."""
     logits, label = types
     fix = "pass (logits, class number), for example Scalar('int32')"
     if not logits.is_float or not logits.shape:
@@ -232,8 +235,8 @@ def _infer_cross_entropy(types: tuple[TensorType, ...], attrs: Attrs) -> TensorT
 
 def _evaluate_cross_entropy(attrs: Attrs, logits: Any, label: Any) -> Any:
     picked = np.take_along_axis(logits, np.expand_dims(label, -1), -1)
-    top, rest = top_and_rest(logits, -1)
-    return np.squeeze((top - picked) + rest, -1)
+    top, log_sum = top_and_rest(logits, -1)
+    return np.squeeze((top - picked) + log_sum, -1)
 
 
 def _error(logits: Node, label: Node) -> Node:
@@ -249,7 +252,7 @@ define(
     lambda g, y, logits, label: (_error(logits, label) * expand(g, logits, (logits.ndim - 1,)), None),
     (Sample((_V, _LABEL), {}), Sample((_M, TensorType((2,), "int32")), {})),
     bound=lambda types, attrs: (1, types[0].shape[-1]),
-    body=_REST + "y = t(f8(top) - f8(x[label]) + rest)",
+    body=_TOP_AND_LOG_SUM + "y = t(f8(top) - f8(x[label]) + rest)",
 )
 
 
@@ -342,6 +345,8 @@ define(
 
 
 def _floats_of(name: str) -> Any:
+    """Return a type rule that refuses all but floats, and keeps the type."""
+
     def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
         if not types[0].is_float:
             fail(name, "a float tensor", str(types[0]), "cast with ops.cast(x, 'float32')")

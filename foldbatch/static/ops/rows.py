@@ -41,8 +41,8 @@ def _axis_batch(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
 
 def _axis_sum_batch(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
     if axes[0] is UNBATCHED:
-        found = "one that is the same for the whole batch"
-        fail("sum_batch", "a tensor with a row per call", found, "use ops.batched")
+        actual = "one that is the same for the whole batch"
+        fail("sum_batch", "a tensor with a row per call", actual, "use ops.batched")
     return UNBATCHED
 
 
@@ -91,6 +91,7 @@ define(
 
 
 def _infer_gather(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """Return the type of rows of a table, one for each id."""
     table, ids = types
     if not ids.dtype.startswith("int"):
         fail("gather", "integer ids", str(ids), "declare Scalar('int32'), or cast with ops.cast")
@@ -251,11 +252,11 @@ def gather(table: TensorLike, ids: TensorLike) -> Node:
 def _of_sequence(x: Node, ids: Node) -> Node:
     """Return an element of each call's sequence for each id."""
     wanted, position = apply("cast", ids, dtype="int64"), segment_position(x)
-    found = apply("segment_sum", apply("cast", apply("equal", position, wanted), dtype="int64"))
+    matches = apply("segment_sum", apply("cast", apply("equal", position, wanted), dtype="int64"))
     below = apply("maximum", wanted, 1 - BEYOND)
     beyond = -BEYOND - apply("minimum", wanted, BEYOND // 2)
     code = apply("where", wanted < 0, below, beyond)  # as `id_of_code` reads it
-    code = apply("where", apply("equal", found, 1), constant(0, "int64"), code)
+    code = apply("where", apply("equal", matches, 1), constant(0, "int64"), code)
     inside = apply("equal", apply("segment_check", code), 0)
     column = (*ids.shape, *(1,) * x.ndim)
     chosen = apply("equal", position, apply("reshape", wanted, shape=column))
@@ -265,7 +266,7 @@ def _of_sequence(x: Node, ids: Node) -> Node:
 
 @public
 def segment_position(x: TensorLike) -> Node:
-    """Return, for each element of a call's sequence, how many stand before it, as int64.
+    """Return the index of each element in its call's sequence, as int64.
 
     Shapes: ``[M, *]`` to ``[M]``.
 
@@ -279,14 +280,14 @@ def segment_position(x: TensorLike) -> Node:
     (node,) = lift("segment_position", (x,))
     along("segment_position", "np.arange")((node.axis,), {})
     # of an element only its place counts; where it holds nothing, a constant stands for it
-    nothing = apply("batch", constant(0, "int64"), axis=node.axis)
-    one = getitem(node, (0,) * node.ndim) if node.type.size else nothing
-    return apply("segment_position", one)
+    zero = apply("batch", constant(0, "int64"), axis=node.axis)
+    element = getitem(node, (0,) * node.ndim) if node.type.size else zero
+    return apply("segment_position", element)
 
 
 @public
 def segment_argmax(x: TensorLike) -> Node:
-    """Return, per call, which element of its sequence is the (first) maximum, as int64; 0 for an empty one.
+    """Return, per call, the index of the (first) maximum in its sequence, as int64; 0 for an empty one.
 
     Shapes: ``[M, *]`` to ``[N, *]``. With `gather` it selects an element by what was computed.
 

@@ -19,16 +19,24 @@ _ALIKE = "make them alike with ops.reshape, or ops.cast"
 _V, _M = TensorType((3,)), TensorType((2, 3))
 
 
-def along(name: str, other: str, result: Axis | None = None) -> Callable[[tuple[Axis, ...], Attrs], Axis]:
+def along(
+    name: str, counterpart: str, result: Axis | None = None
+) -> Callable[[tuple[Axis, ...], Attrs], Axis]:
     """Return the axis rule of an op on a sequence's elements: to `result`, by default to themselves.
 
-    `other` does the same along axes of one tensor.
+    Errors name `counterpart`, the function for axes of one tensor.
     """
 
     def axis(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
+        """Return the result's axis, refusing tensors that are not of a sequence's elements."""
         if axes[0].rank < 2:
-            found = "a tensor of each call" if axes[0].rank else "one that is the same for all calls"
-            fail(name, "a tensor of a sequence's elements", found, f"give a list, or use {other} along axes")
+            actual = "a tensor of each call" if axes[0].rank else "one that is the same for all calls"
+            fail(
+                name,
+                "a tensor of a sequence's elements",
+                actual,
+                f"give a list, or use {counterpart} along axes",
+            )
         return result or axes[0]
 
     return axis
@@ -42,6 +50,7 @@ def _define(
     *samples: Sample,
     copies: Callable[..., Copies] | None = None,
 ) -> None:
+    """Define an op that changes shapes only; with `copies`, results may be views."""
     define(name, infer, evaluate, vjp, samples, copies=copies)
 
 
@@ -119,10 +128,11 @@ _define(
 
 
 def _infer_pad(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """Return the type with one axis longer by both widths."""
     shape, axis = list(types[0].shape), attrs["axis"]
     if not 0 <= axis < len(shape) or min(attrs["before"], attrs["after"]) < 0:
-        found = f"{attrs['before']} and {attrs['after']} for axis {axis}"
-        fail("pad", f"widths for an axis of {types[0]}", found)
+        actual = f"{attrs['before']} and {attrs['after']} for axis {axis}"
+        fail("pad", f"widths for an axis of {types[0]}", actual)
     shape[axis] += attrs["before"] + attrs["after"]
     return TensorType(tuple(shape), types[0].dtype)
 
@@ -155,9 +165,10 @@ _define(
 
 
 def _infer_concat(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """Return the type of joined tensors, refusing those that differ in other axes."""
     axis, first = attrs["axis"], types[0]
-    rest = {(t.dtype, len(t.shape), t.shape[:axis], t.shape[axis + 1 :]) for t in types}
-    if len(rest) > 1 or not 0 <= axis < len(first.shape):
+    other_extents = {(t.dtype, len(t.shape), t.shape[:axis], t.shape[axis + 1 :]) for t in types}
+    if len(other_extents) > 1 or not 0 <= axis < len(first.shape):
         fail("concat", f"tensors alike but for axis {axis}", " and ".join(map(str, types)), _ALIKE)
     extent = sum(t.shape[axis] for t in types)
     return TensorType((*first.shape[:axis], extent, *first.shape[axis + 1 :]), first.dtype)
@@ -190,6 +201,7 @@ _define(
 
 
 def _infer_broadcast_to(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    """Return the type in a larger shape, refusing one that the tensor does not broadcast to."""
     (x,) = types
     try:
         fits = np.broadcast_shapes(x.shape, attrs["shape"]) == tuple(attrs["shape"])
@@ -221,8 +233,8 @@ def axis_of(x: Node, axis: object, op: str, *, extra: int = 0) -> int:
     if isinstance(axis, Node):
         fail(op, "a number as axis", str(axis), f"tensors stand in one list, as in ops.{op}([a, b])")
     if rank == 0:
-        own = x.axis.rank > CALL.rank and f"segment_{op}" in FUNCTIONS
-        fix = f"over the elements of a list goes ops.segment_{op}" if own else ""
+        of_elements = x.axis.rank > CALL.rank and f"segment_{op}" in FUNCTIONS
+        fix = f"over the elements of a list goes ops.segment_{op}" if of_elements else ""
         fix = "ops.stack makes a vector of scalars" if op == "concat" else fix
         fail(op, "a tensor of at least one axis", str(x.type), fix)
     if not isinstance(axis, int | np.integer) or isinstance(axis, bool) or not -rank <= axis < rank:
@@ -231,14 +243,14 @@ def axis_of(x: Node, axis: object, op: str, *, extra: int = 0) -> int:
 
 
 def wholes(op: str, *numbers: int) -> list[int]:
-    """Return settings of an op that are whole numbers, refusing others."""
+    """Return settings of an op as ints, refusing values that are no whole numbers."""
     try:
-        found = [operator.index(number) for number in numbers]
+        integers = [operator.index(number) for number in numbers]
     except TypeError:
-        found = []
-    if len(found) < len(numbers) or bool in map(type, numbers):
+        integers = []
+    if len(integers) < len(numbers) or bool in map(type, numbers):
         fail(op, "whole numbers", str(numbers))
-    return found
+    return integers
 
 
 @numpys
@@ -249,10 +261,10 @@ def reshape(x: TensorLike, shape: int | Sequence[int]) -> Node:
     if any(size < -1 for size in sizes) or sizes.count(-1) > 1:
         fail("reshape", "extents of 0 or more, and -1 at most once", str(sizes))
     if -1 in sizes:
-        rest = 1
+        known_size = 1
         for size in sizes:
-            rest *= size if size != -1 else 1
-        sizes[sizes.index(-1)] = node.type.size // rest if rest else 0
+            known_size *= size if size != -1 else 1
+        sizes[sizes.index(-1)] = node.type.size // known_size if known_size else 0
     return node if tuple(sizes) == node.shape else apply("reshape", node, shape=tuple(sizes))
 
 
@@ -325,9 +337,9 @@ def split(x: TensorLike, parts: int, axis: int = 0) -> tuple[Node, ...]:
     """Return equal slices along an axis."""
     node = as_node(x, "split")
     place = axis_of(node, axis, "split")
-    given: object = parts
-    whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
-    if not whole or parts < 1 or node.shape[place] % parts:
+    number: object = parts
+    is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+    if not is_whole or parts < 1 or node.shape[place] % parts:
         extent, fix = node.shape[place], "for parts of other lengths take slices, as x[:1], x[1:3]"
         fail("split", f"a number of parts that divides {extent}", describe_value(parts), fix)
     size = node.shape[place] // parts
