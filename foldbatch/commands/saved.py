@@ -313,7 +313,7 @@ def _examples(path: Path | None, configuration: Configuration, notes: dict[str, 
         return read_labelled(path, configuration, notes["classes"])
     if path is None:
         raise ReadError("DATA", "a file of examples, one a line as JSON", "none", "name one")
-    return [structure for _, structure in _structures(str(path), configuration)]
+    return [structure for _, structure, _ in _structures(str(path), configuration)]
 
 
 def _examples_to_check(path: Path, configuration: Configuration, notes: dict[str, Any]) -> list[Any]:
