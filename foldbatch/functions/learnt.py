@@ -8,7 +8,7 @@ from itertools import chain
 
 from foldbatch.errors import WalkError
 from foldbatch.functions.cells import Signature
-from foldbatch.model.drafts import Draft, components
+from foldbatch.model.drafts import components
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import Node, parameter_node, substitute
 from foldbatch.types import Type
@@ -57,13 +57,6 @@ def with_own(nodes: Sequence[Node], own: Mapping[Parameter, Parameter]) -> list[
     if not own:
         return list(nodes)
     return substitute(nodes, {parameter_node(p): parameter_node(mine) for p, mine in own.items()})
-
-
-def owned(draft: Draft, own: Mapping[Parameter, Parameter]) -> None:
-    left = iter(with_own(draft.results, own))
-    draft.outputs = {next(left): flow for flow in draft.outputs.values()}
-    draft.losses = [(name, next(left)) for name, _ in draft.losses]
-    draft.metrics = [(name, next(left)) for name, _ in draft.metrics]
 
 
 SHOWN = 8  # names of a group

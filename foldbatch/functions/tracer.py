@@ -22,7 +22,7 @@ from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions import coded
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
-from foldbatch.functions.learnt import Learnt, Output, owned, remarks
+from foldbatch.functions.learnt import Learnt, Output, remarks
 from foldbatch.functions.noted import (
     Noted,
     Owners,
@@ -450,7 +450,6 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
             for m, (_, wire) in enumerate(members):
                 for source in sorted(learnt.wires.get((signature, m, s), ()), key=order):
                     flows[source].feed(wire)
-        owned(draft, learnt.own)
         if "losses" not in asides:
             draft.losses = []
         if "metrics" not in asides:
@@ -466,6 +465,6 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
     kept = needed(drafts, results)
     left = [each.draft for each in kept.values()]
     result = VOID if learnt.result is None else learnt.result  # a tuple or a dict of nothing has length 0
-    model = link(left, result, results, list(learnt.parameters), known)
+    model = link(left, result, results, list(learnt.parameters), known, learnt.own)
     own = tuple((cells[old], each) for old, each in kept.items())
     return Linked(learnt.version, model, own, model.form, model.bounds, learnt)

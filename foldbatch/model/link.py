@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from foldbatch.model.drafts import Draft, Flow, components, connected
@@ -16,7 +17,18 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import CellSignature, Operand
 from foldbatch.static.cell import Cell, optimized, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends, pack
-from foldbatch.static.graph import INPUT, Graph, Node, apply, input_node, is_view, reachable, substitute
+from foldbatch.static.graph import (
+    INPUT,
+    Graph,
+    Node,
+    apply,
+    input_node,
+    is_view,
+    parameter_node,
+    reachable,
+    renewed,
+    substitute,
+)
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.types import TensorType, Type
 
@@ -60,25 +72,26 @@ def link(
     results: Iterable[Flow],
     parameters: Sequence[Parameter],
     known: StagedBefore | None = None,
+    replacements: Mapping[Parameter, Parameter] = MappingProxyType({}),
 ) -> Model:
     """Return the model of connected cells, and of the wires whose values are tensors of results.
 
     Of the parameters, in the order in which they are to be listed, those that no cell reads are left out.
     Cells that are as before, when a model has grown and is linked again, are not staged anew; `known` has
-    these.
+    these. Where a draft reads a parameter that has a replacement, its cell reads that.
     """
     results, known = list(results), StagedBefore() if known is None else known
     wires = _all_wires(drafts, results)
     component = _components(drafts, wires)
     drafts = moved_upstream(map(closed, drafts), wires, component, results)
-    packed = [_packed(draft, component, known) for draft in drafts]
+    packed = [_packed(draft, component, known, replacements) for draft in drafts]
     arena_of, arenas = _arenas(packed, wires)
     reads = [[arena_of[group[0]] for group in p.wires] for p in packed]
     writes = [[arena_of[wire] for wire in p.outputs] for p in packed]
     trained = [tuple([x for x in p.graph.learning if x.attrs["parameter"].trainable]) for p in packed]
     ends = _ends(packed, component, reads, writes, [*map(bool, trained)])
     cells = tuple(
-        known.get((p.graph, end, nodes), partial(stage_cell, p.graph, end))
+        known.get((p.graph, end, nodes), partial(_staged, p.graph, end))
         for p, end, nodes in zip(packed, ends, trained, strict=True)
     )
     known.forget()
@@ -103,7 +116,12 @@ def link(
     )
 
 
-def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> _PackedDraft:
+def _packed(
+    draft: Draft,
+    component: dict[object, int],
+    known: StagedBefore,
+    replacements: Mapping[Parameter, Parameter],
+) -> _PackedDraft:
     recursive = frozenset(
         i for i, (_, wire) in enumerate(draft.operands) if component[wire] == component[draft.number]
     )
@@ -114,7 +132,8 @@ def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> 
     nodes = singles, tuple([node for _, _, node, _ in members]), tuple([node for node, _ in draft.feeds])
     ends = tuple(draft.outputs), tuple([x for _, x in draft.losses]), tuple([x for _, x in draft.metrics])
     graph, held = known.get(
-        (draft.name, *nodes, *ends, recursive), lambda: _graph_of(draft.name, *nodes, ends, recursive)
+        (draft.name, *nodes, *ends, recursive),
+        lambda: _graph_of(draft.name, *nodes, ends, recursive, replacements),
     )
     wires = [tuple([draft.operands[i][1] for i in group]) for group in held]
     operands = [Operand(-1, group) for group in held] + [Operand(-1, (), n, m) for n, m, _, _ in members]
@@ -123,14 +142,36 @@ def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> 
 
 
 def _graph_of(
-    name: str, singles: Nodes, members: Nodes, feeds: Nodes, ends: Sequence[Nodes], recursive: frozenset[int]
+    name: str,
+    singles: Nodes,
+    members: Nodes,
+    feeds: Nodes,
+    ends: Sequence[Nodes],
+    recursive: frozenset[int],
+    replacements: Mapping[Parameter, Parameter],
 ) -> tuple[CellGraph, list[tuple[int, ...]]]:
     """Return the graph of a cell with its operands packed, and the numbers of those in each pack."""
-    groups, new = pack(singles, numbered_sites([node for some in ends for node in some]), recursive)
+    results = [node for some in ends for node in some]
+    if replacements:
+        nodes = {parameter_node(old): parameter_node(new) for old, new in replacements.items()}
+        copies, results = renewed((*singles, *members, *feeds), results, nodes)
+        singles = tuple(copies[: len(singles)])
+        members = tuple(copies[len(singles) : len(singles) + len(members)])
+        feeds = tuple(copies[len(singles) + len(members) :])
+    groups, new = pack(singles, numbered_sites(results), recursive)
     left = iter(new)
     parts = [tuple([next(left) for _ in some]) for some in ends]
     graph = CellGraph(name, (*(node for node, _ in groups), *members), feeds, *parts)
     return graph, [held for _, held in groups]
+
+
+def _staged(graph: CellGraph, ends: Ends) -> Cell:
+    """Stage a copy of a cell's graph, in which passes find no node that another model's passes have made."""
+    copies, results = renewed(graph.inputs, graph.results, {})
+    left = iter(results)
+    parts = [tuple([next(left) for _ in some]) for some in (graph.outputs, graph.losses, graph.metrics)]
+    operands = tuple(copies[: len(graph.operands)])
+    return stage_cell(CellGraph(graph.name, operands, tuple(copies[len(operands) :]), *parts), ends)
 
 
 def numbered_sites(results: Sequence[Node]) -> list[Node]:
