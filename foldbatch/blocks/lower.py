@@ -76,7 +76,7 @@ from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
 from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
-from foldbatch.model.link import link
+from foldbatch.model.link import link, numbered_sites
 from foldbatch.model.model import Model, asides_of
 from foldbatch.model.tracer import MAX_CALLS, AtOnce, Decide, Look, Written
 from foldbatch.params.parameters import Parameter
@@ -86,7 +86,9 @@ from foldbatch.scheduler.policies import Policy, levels, scopes
 from foldbatch.scheduler.record import Together
 from foldbatch.scheduler.trace import Levels, Trace
 from foldbatch.static.cellgraph import CellGraph
-from foldbatch.static.graph import SOURCES, Node, is_view, reachable
+from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node, is_view, reachable
+from foldbatch.static.printer import in_order_of_reading, print_graph
+from foldbatch.system.comparing import same
 from foldbatch.system.processes import no_garbage
 from foldbatch.system.remembering import code_of
 from foldbatch.types import OBJECT, VOID, Type
@@ -113,6 +115,7 @@ class Lowered:
     memos: Sequence[str]  # the variables that hold memos, which `foldbatch.blocks.drafts` explains
     max_calls: int
     arithmetic: Arithmetic  # what finds levels
+    built: Built = field(repr=False)  # what the block was built to when the program was compiled
     trees: TreeProgram | str = field(init=False)  # the same as compiled code, or what keeps it from that
     text: ProgramText = field(init=False, repr=False)  # the program as text
     code: CodeType = field(init=False, repr=False)  # the same, compiled, with variables that are shared
@@ -184,6 +187,18 @@ class Lowered:
         return traces
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Lowered:
+        """Return a tracer of the same block, as it was when the program was compiled.
+
+        The block is built anew, as what is not asked for is left out while it is built.
+
+        Raises:
+            BlockTypeError: when functions of the block have come to read something else.
+        """
+        if not alike(self.built, built(self.origin, self.built.asides)):
+            expected = "functions that read what they read when the program was compiled"
+            found = "some that read something else by now: a layer, an attribute, a variable was changed"
+            fix = "compile the block again, which reads all as it is now; or run once before the change"
+            raise BlockTypeError(self.name, expected, found, fix)
         return lower(self.origin, policy or self.policy, self.max_calls, asides, self.arithmetic)
 
     @property
@@ -342,7 +357,7 @@ def linked(
         raise BlockTypeError(shown(block), "a block whose cells are all known", "one that calls walks", fix)
     model = link(made.drafts, made.type, made.results, made.parameters)
     own = made.globals, made.collections, made.memos
-    return Lowered(block, made.functions, model, policy, *own, max_calls, arithmetic)
+    return Lowered(block, made.functions, model, policy, *own, max_calls, arithmetic, made)
 
 
 def _of_trees(tracer: Lowered) -> TreeProgram | str:
@@ -369,6 +384,7 @@ class Built:
     collections: tuple[str, ...]
     memos: list[str]
     walks: list[Any]  # the functions of the user that note calls of their own
+    asides: frozenset[str]  # what was asked for
 
 
 def built(
@@ -407,7 +423,33 @@ def built(
         tuple(builder.collecting.values()),
         memos,
         [s.function.value for f in functions for s in statements_of(f.body) if isinstance(s, InvokeWalk)],
+        asides,
     )
+
+
+def alike(first: Built, second: Built) -> bool:
+    """Return whether two buildings of a block have equal programs, which read the same, and equal cells.
+
+    They have not where a function of the user's has come to read something else in the meantime.
+    """
+    own = [{name: x for name, x in made.globals.items() if name != KINDS} for made in (first, second)]
+    parts = [(program(made.functions).source, made.type) for made in (first, second)]
+    forms = [[_form_of(draft) for draft in made.drafts] for made in (first, second)]
+    return parts[0] == parts[1] and forms[0] == forms[1] and same(own[0], own[1])
+
+
+def _form_of(draft: Draft) -> list[Any]:
+    """Return what a cell computes, in terms that another building of its block would have, too."""
+    members = [node for _, several in draft.sequences for node, _ in several]
+    inputs = [*(node for node, _ in draft.operands), *(node for node, _ in draft.feeds), *members]
+    graph = Graph(tuple(inputs), tuple(numbered_sites(draft.results)))
+    asides = [name for name, _ in draft.losses], [name for name, _ in draft.metrics], draft.labels
+    nodes = in_order_of_reading(graph)
+    constants = [node.attrs["value"] for node in nodes if node.op is CONSTANT]
+    parameters = [id(node.attrs["parameter"]) for node in nodes if node.op is PARAMETER]
+    sizes = len(draft.outputs), len(draft.operands), [len(several) for _, several in draft.sequences]
+    held = [(array.shape, array.dtype.str, array.tobytes()) for array in constants]
+    return [draft.name, print_graph(graph), held, parameters, asides, sizes, draft.marks, draft.keys]
 
 
 def _wires(nested: Any) -> Iterator[Flow]:

@@ -189,11 +189,13 @@ class UnderWay:
         self.store.clear()
         kind = greenlets()
         self._hub = kind and kind.getcurrent()
-        known = [*self._tracer.learnt.cells]
+        learnt = self._tracer.learnt
+        learnt.install()
+        known = [*learnt.cells]
         # up to here nobody has taken too many, see `_may_take`
         COUNTERS[1] = self._start + self._tracer.max_calls
         given = self._read, self._ask, lambda: self._fiber.walked.number, self._may_take
-        with noting(self.notes, known, *given, careful=careful):
+        with noting(self.notes, known, *given, careful=careful, accept=learnt.accept):
             try:
                 yield
             except BaseException as error:

@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from foldbatch.functions import notes
-from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Slow, go_slow
-from foldbatch.functions.learnt import with_own
+from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Slow, Stale, go_slow
+from foldbatch.functions.learnt import Learnt, with_own
 from foldbatch.functions.mixed import BlockInWalk, Eagerly, Slots
 from foldbatch.functions.noted import is_named, replaced
 from foldbatch.functions.specs import rebuilt, too_deep
@@ -85,17 +84,21 @@ def run(
     example: Any,
     dtype: str | None = None,
     begin: Callable[[Parameter], None] = lambda _: None,
-    own: Mapping[Parameter, Parameter] = MappingProxyType({}),
+    learnt: Learnt | None = None,
 ) -> Seen:
     """Run a walk on one example, with real numbers of one precision, or that of each tensor.
 
-    `begin` is given each parameter before it is read; `own` are read in the place of some.
+    `begin` is given each parameter before it is read. Cells and parameters are those of a program that has
+    `learnt` them, else those of the model as it is.
 
     Raises:
         ExampleError: when a datum is not what its cell reads.
     """
-    with _mode(dtype, begin, own) as seen:
-        known = notes.note(lambda x: finished(partial(walk, x)), [example], [0], [], 1 << 60)
+    learnt = Learnt() if learnt is None else learnt
+    with _mode(dtype, begin, learnt.own) as seen:
+        learnt.install()
+        finishing = lambda x: finished(partial(walk, x))  # noqa: E731
+        known = notes.note(finishing, [example], [0], [], 1 << 60, accept=learnt.accept)
         try:
             seen.result = _arrays(known.results[0])
         except RecursionError:
@@ -133,10 +136,12 @@ def _arrays(x: Any) -> Any:
 
 
 def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
-    known = len(cell.signatures)
     signature = cell.find(arguments)
-    if len(cell.signatures) > known:
-        notes.unbind(signature)  # a batch may call it next
+    try:
+        notes.accept(signature)
+    except Stale:
+        signature = cell.find(arguments)
+        notes.accept(signature)
     labels = [_at(arguments, path) for path in signature.labels]
     number = COUNTERS[0]
     COUNTERS[0] += 1
@@ -264,4 +269,10 @@ def _datum(path: str, feed: Feed, bound: int | None, item: Any) -> Any:
         raise error.kind(feed.where, error.expected, error.found, error.fix) from None
 
 
-Eagerly.run = staticmethod(lambda part, x: _Block(part).run(x))
+def _of_block(part: BlockInWalk, x: Any) -> Any:
+    for signature in part.signatures:
+        notes.accept(signature)
+    return _Block(part).run(x)
+
+
+Eagerly.run = staticmethod(_of_block)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any, NoReturn
 
 from foldbatch.errors import WalkError
-from foldbatch.functions.cells import Signature
+from foldbatch.functions.cells import InForce, Signature, Stale
 from foldbatch.model.drafts import components
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import Node, parameter_node, substitute
@@ -34,15 +35,22 @@ class Learnt:
     # the walk calls: other programs go on with theirs
     own: dict[Parameter, Parameter] = field(default_factory=dict)
     decides: bool = False  # whether the walk has asked for a number
+    # the signatures whose calls a program of this may note: of one model, as it was when they were made
+    accepted: dict[Signature, None] = field(default_factory=dict)
+    installed: int = -1  # what `InForce.changes` was when calls were last of these
 
     def copy(self) -> Learnt:
         """Return what is known now, which goes on as it is while this grows."""
         own, wires, parameters = dict(self.own), dict(self.wires), dict(self.parameters)
-        return replace(self, cells=dict(self.cells), wires=wires, parameters=parameters, own=own)
+        cells, accepted = dict(self.cells), dict(self.accepted)
+        return replace(
+            self, cells=cells, wires=wires, parameters=parameters, own=own, accepted=accepted, installed=-1
+        )
 
     def admit(self, signatures: Sequence[Signature]) -> None:
         """Take over cells, and parameters in the order in which these were made; refuse unlike metrics."""
         self.cells |= dict.fromkeys(signatures)
+        self.accepted |= dict.fromkeys(signatures)
         shapes: dict[str, tuple[int, ...]] = {}
         for name, node in chain.from_iterable(signature.draft.metrics for signature in self.cells):
             if shapes.setdefault(name, found := node.type.shape) != found:
@@ -50,6 +58,56 @@ class Learnt:
                 raise WalkError(f"fb.metric {name!r}", expected, f"shape {found}", "use another name")
         parameters = [self.own.get(p, p) for signature in signatures for p in signature.parameters]
         self.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
+
+    def install(self) -> None:
+        """Let calls of cells be of the accepted signatures: others may have come in their places since.
+
+        It is called before a run, and looks at one number where no model of the process has changed.
+        """
+        if self.installed == InForce.changes:
+            return
+        missing: dict[Any, list[Signature]] = {}
+        for signature in self.accepted:
+            if not signature.cell.has(signature):
+                missing.setdefault(signature.cell, []).append(signature)
+        for cell, signatures in missing.items():
+            cell.reinstate(signatures)
+        self.installed = InForce.changes
+
+    def accept(self, signature: Signature) -> None:
+        """Take in a signature that a run calls for the first time, if it is of the model as it is now.
+
+        A program that has called the cell before takes it in only where that still is the same, too: it never
+        computes with parts of a model as they were at different times.
+
+        Raises:
+            Stale: when another signature is to be made, of the model as it is now.
+            WalkError: when the program knows the cell from a model that has changed since.
+        """
+        if signature in self.accepted:
+            return
+        cell = signature.cell
+        if signature not in InForce.fresh and not cell.is_current(signature):
+            cell.retire(signature)
+            raise Stale
+        alike = [other for other in self.accepted if other.cell.subject is cell.subject]
+        if not all(other.cell.is_current(other) for other in {*alike[:1], *alike[-1:]}):
+            refuse_changed(cell.name)
+        self.accepted[signature] = None
+
+
+def refuse_changed(where: str) -> NoReturn:
+    """Refuse a new structure of a cell whose function has come to read something else.
+
+    Raises:
+        WalkError: always.
+    """
+    expected = "a function that reads what it read when the program first called it"
+    found = (
+        "a new structure of arguments, and a model that was changed since: a layer, an attribute, a variable"
+    )
+    fix = "compile the walk again, which reads the model as it is now; this program knows it as it was"
+    raise WalkError(where, expected, found, fix)
 
 
 def with_own(nodes: Sequence[Node], own: Mapping[Parameter, Parameter]) -> list[Node]:

@@ -31,7 +31,7 @@ from foldbatch.errors import FoldbatchError, ModelError
 from foldbatch.functions import loose
 from foldbatch.functions.cells import CellFunction, Signature, all_cells
 from foldbatch.functions.learnt import Learnt, Output, Slot
-from foldbatch.functions.mixed import BlockCell, part_of
+from foldbatch.functions.mixed import BlockCell, present_part
 from foldbatch.functions.modules import MethodCell, Module, class_name
 from foldbatch.functions.notes import LOCK
 from foldbatch.functions.specs import DataSpec, ListSpec, NestSpec, ObjectSpec, Spec, StaticSpec, ValueSpec
@@ -92,7 +92,7 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     functions = [walk.func if isinstance(walk, partial) else walk]
     for signature in learnt.cells:
         own = signature.cell
-        called = part_of(own.block, own.given).calls.values() if isinstance(own, BlockCell) else [own]
+        called = own.part.calls.values() if isinstance(own, BlockCell) else [own]
         functions += [each.function for each in called]
     modules = dict.fromkeys(getattr(f, "__module__", None) for f in functions)
     places = _Places([name for name in modules if name in sys.modules])
@@ -479,14 +479,14 @@ def _read_cell(
         if parameters.get(name) is not learnt.own[parameter]:
             raise refused(f"two names of {parameter.path}")
         learnt.parameters[learnt.own[parameter]] = None
-    learnt.cells[signature] = None
+    learnt.cells[signature] = learnt.accepted[signature] = None
 
 
 def _signature_of(plain: WrittenCell, source: Source) -> Signature:
     match plain.found:
         case {"block": [path, given, int(place)]}:
             block = _variable(path, source)
-            signatures = part_of(block, _type_of(from_data(given, source))).signatures
+            signatures = present_part(block, _type_of(from_data(given, source))).signatures
             if not 0 <= place < len(signatures):
                 raise ModelError(shown(block), f"{place + 1} cells or more", str(len(signatures)), CHANGED)
             return signatures[place]
@@ -495,7 +495,7 @@ def _signature_of(plain: WrittenCell, source: Source) -> Signature:
     if names != cell.parameters:
         where, found = f"the cell {cell.name}", f"those of {cell.name}{cell.signature}"
         raise ModelError(where, f"the arguments {', '.join(names) or 'of none'}", found, CHANGED)
-    return cell.of({name: _spec_of(spec, source) for name, spec in plain.arguments})
+    return cell.present({name: _spec_of(spec, source) for name, spec in plain.arguments})
 
 
 def _read_wires(plain: WrittenWalk, learnt: Learnt) -> None:

@@ -170,14 +170,16 @@ class FunctionTracer:
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
         signature, _ = self.linked().cells[cell]
-        return line_of(self.walk, example, signature, call, self.max_calls)
+        with LOCK:
+            self.learnt.install()
+            return line_of(self.walk, example, signature, call, self.max_calls, self.learnt.accept)
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         cells = self.linked().cells
         return [*remarks(self.learnt, {s: n for (s, _), n in zip(cells, calls, strict=True) if n})]
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
-        return run(self.walk, example, begin=begin, own=self.learnt.own)
+        return run(self.walk, example, begin=begin, learnt=self.learnt)
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
         return written(self.walk, self.learnt, parameters)
@@ -273,12 +275,14 @@ class FunctionTracer:
         self, examples: Sequence[Any], numbers: Sequence[int], decide: Decide | None, *, careful: bool = False
     ) -> Notes:
         """Run the walk on examples: alone, or, once it has asked for a number, in rounds."""
+        self.learnt.install()
         if not self.decides or decide is None:
             first = () if self.learnt.cells else examples
             held = [*map(held_in, first)]
             try:
+                known, accept = [*self.learnt.cells], self.learnt.accept
                 notes = note(
-                    self.walk, examples, numbers, [*self.learnt.cells], self.max_calls, careful=careful
+                    self.walk, examples, numbers, known, self.max_calls, careful=careful, accept=accept
                 )
             except Forced as forced:
                 if decide is None:

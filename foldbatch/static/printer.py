@@ -25,7 +25,7 @@ def print_graph(graph: Graph, names: Mapping[Node, str] | None = None) -> str:
     parameters and constants speak for themselves.
     """
     if names is None:
-        nodes = _in_order_of_reading(graph)
+        nodes = in_order_of_reading(graph)
         names = {node: f"%{i}" for i, node in enumerate(dict.fromkeys((*graph.inputs, *nodes)))}
     else:
         nodes = [node for node in graph.nodes if node.op not in SOURCES]
@@ -36,7 +36,7 @@ def print_graph(graph: Graph, names: Mapping[Node, str] | None = None) -> str:
     return "\n".join(lines)
 
 
-def _in_order_of_reading(graph: Graph) -> list[Node]:
+def in_order_of_reading(graph: Graph) -> list[Node]:
     """Return the graph's nodes, each after its operands, from the first output to the last."""
     done = set(graph.inputs)
     nodes: list[Node] = []
