@@ -38,7 +38,7 @@ def same(first: Any, second: Any, levels: int = DEEPEST) -> bool:
             alike = first.dtype == second.dtype and first.shape == second.shape
             return bool(alike and first.tobytes() == second.tobytes())
         case float():
-            return first.hex() == second.hex()
+            return bool(first.hex() == second.hex())
         case FunctionType():
             return first.__code__ == second.__code__ and same(_held(first), _held(second), below)
         case MethodType():
