@@ -6,6 +6,7 @@ notes the call, and returns values; it is written anew when a structure comes th
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import itertools
 import weakref
@@ -57,7 +58,7 @@ from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, Graph, Node, apply, input_node, lift, reachable
 from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.static.ops.random import KEY
-from foldbatch.static.printer import in_order_of_reading, print_graph
+from foldbatch.static.printer import form_of, print_graph
 from foldbatch.system.remembering import code_of
 from foldbatch.system.showing import arguments_of
 from foldbatch.types import describe_value
@@ -228,6 +229,14 @@ class Signature:
         return repr(
             (specs, print_graph(graph), constants, self.leaves, self.draft.losses and "", self.labels)
         )
+
+    @cached_property
+    def computed(self) -> str:
+        """A short text that tells what it computes from anything else, for files."""
+        form = form_of(Graph(tuple(self.inputs), tuple(numbered_sites(self.ends))))
+        names = [name for name, _ in (*self.draft.losses, *self.draft.metrics)]
+        told = repr((form, self.leaves, names, self.draft.labels))
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
 
     @property
     def heading(self) -> str:
@@ -434,6 +443,11 @@ class CellFunction:
         return self
 
     @property
+    def read(self) -> Any:
+        """What reads besides arguments: the function, or the layer that is called."""
+        return self.origin[1] if self.origin is not None and self.origin[0] == "layer" else self.function
+
+    @property
     def is_pure(self) -> bool:
         """Whether it reads nothing that can change: it is an op with its options, a datum, or a loss."""
         return self.origin is not None and self.origin[0] in ("op", "tensor", "aside")
@@ -460,7 +474,10 @@ class CellFunction:
                 return False
         except Exception:  # noqa: BLE001 - it is told of by the call that makes a new signature
             return False
-        return now.frame == before.frame and unnamed(symbols, now) == unnamed(symbols, before)
+        ops_now, ops_before = (
+            form_of(Graph(tuple(symbols.inputs), tuple(found.ends)), values=False) for found in (now, before)
+        )
+        return now.frame == before.frame and ops_now == ops_before
 
     def retire(self, signature: Signature) -> None:
         """Let calls of a signature's structure make a new one; programs that know it go on with it."""
@@ -703,21 +720,6 @@ def _outcome(self: CellFunction, specs: dict[str, Spec], symbols: Symbols) -> Ou
     metrics = [(name, ops.batched(node)) for name, node, _ in found.metrics]
     labels = [None if label is None else label.number for _, _, label in found.metrics]
     return Outcome(nest, held, outputs, losses, metrics, labels)
-
-
-def unnamed(symbols: Symbols, outcome: Outcome) -> list[Any]:
-    """Return the ops of an outcome in the order of reading, without the numbers that constants hold."""
-    graph = Graph(tuple(symbols.inputs), tuple(outcome.ends))
-    nodes = dict.fromkeys((*graph.inputs, *in_order_of_reading(graph)))
-    place = {node: number for number, node in enumerate(nodes)}
-
-    def attributes(node: Node) -> list[Any]:
-        if node.op is PARAMETER:
-            return [node.attrs["parameter"].name]
-        return [(name, x) for name, x in sorted(node.attrs.items()) if name not in ("value", "site")]
-
-    described = [(n.op.name, n.type, attributes(n), [place[x] for x in n.inputs]) for n in nodes]
-    return [described, [place[node] for node in graph.outputs]]
 
 
 def _run(self: CellFunction, specs: dict[str, Spec], given: dict[str, Any], found: Body) -> Any:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NoReturn
 
-from foldbatch.errors import WalkError
+from foldbatch.errors import WalkError, shortened
 from foldbatch.functions.cells import InForce, Signature, Stale
+from foldbatch.functions.readings import Snapshot, read_by
 from foldbatch.model.drafts import components
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import Node, parameter_node, substitute
@@ -37,6 +38,7 @@ class Learnt:
     decides: bool = False  # whether the walk has asked for a number
     # the signatures whose calls a program of this may note: of one model, as it was when they were made
     accepted: dict[Signature, None] = field(default_factory=dict)
+    before: Snapshot | None = None  # what the walk and its cells read when the program was compiled
     installed: int = -1  # what `InForce.changes` was when calls were last of these
 
     def copy(self) -> Learnt:
@@ -91,22 +93,23 @@ class Learnt:
             cell.retire(signature)
             raise Stale
         alike = [other for other in self.accepted if other.cell.subject is cell.subject]
-        if not all(other.cell.is_current(other) for other in {*alike[:1], *alike[-1:]}):
-            refuse_changed(cell.name)
+        changed = list[str]()
+        if self.before is not None and not cell.is_pure:
+            changed = self.before.changed(read_by([(cell.name, cell.read)]))
+        if changed or not all(other.cell.is_current(other) for other in {*alike[:1], *alike[-1:]}):
+            _refuse_changed(cell.name, changed)
         self.accepted[signature] = None
 
 
-def refuse_changed(where: str) -> NoReturn:
-    """Refuse a new structure of a cell whose function has come to read something else.
+def _refuse_changed(where: str, changed: Sequence[str]) -> NoReturn:
+    """Refuse a structure that is new to a program of a model which has changed, by the names in `changed`.
 
     Raises:
         WalkError: always.
     """
-    expected = "a function that reads what it read when the program first called it"
-    found = (
-        "a new structure of arguments, and a model that was changed since: a layer, an attribute, a variable"
-    )
-    fix = "compile the walk again, which reads the model as it is now; this program knows it as it was"
+    expected = "a function that reads what it read when the program was compiled"
+    found = f"other things in {shortened(changed)}" if changed else "one that computes something else by now"
+    fix = "compile the walk again, which reads the model as it is now; what varies is an argument of the cell"
     raise WalkError(where, expected, found, fix)
 
 

@@ -375,6 +375,12 @@ class BlockCell:
     part: BlockInWalk = field(compare=False, repr=False)  # the block as a walk calls it
 
     is_decorated = True
+    is_pure = False
+
+    @property
+    def read(self) -> Any:
+        """What reads besides arguments: functions of the block."""
+        return self.block
 
     @property
     def name(self) -> str:

@@ -56,10 +56,8 @@ _CONTENTS = list, dict, set, deque, np.ndarray, MappingProxyType, bytearray
 # attributes of blocks that lead to functions, besides settings
 _IN_BLOCKS = FunctionType, MethodType, partial, Block, Vocabulary, tuple, list, dict
 # what methods are called that write to their object
-_WRITERS = frozenset(
-    "add append appendleft clear discard extend insert pop popitem popleft remove reverse setdefault sort "
-    "update fill put".split()
-)
+_WRITERS = {"add", "append", "appendleft", "clear", "discard", "extend", "fill", "insert", "pop", "popitem"}
+_WRITERS |= {"popleft", "put", "remove", "reverse", "setdefault", "sort", "update"}
 _STORES = frozenset({"STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_ATTR"})
 _ITEMS_STORED = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"})
 
@@ -186,8 +184,8 @@ class _Reader:
                 self._seen[id(value)] = value
                 items = value.items() if isinstance(value, dict) else enumerate(value)
                 for key, item in items:
-                    if not isinstance(item, _PLAIN):
-                        self._add((id(value), repr(key)), f"{where}[{key!r}]", item)
+                    if not isinstance(item, _PLAIN):  # the container's digest is of these, and of other data
+                        self._add((id(value), repr(key)), f"{where}[{key!r}]", item, (PART, CODE))
             case _ if self._has_module(type(value).__module__):
                 self._hold(where, value)
         return None
@@ -247,17 +245,21 @@ class _Reader:
 
     def _has_module(self, name: str) -> bool:
         module = sys.modules.get(name)
-        return module is not None and not is_of_library(name, getattr(module, "__file__", None), self.homes)
+        if module is None:  # of code that was executed as a text
+            return True
+        return not is_of_library(name, getattr(module, "__file__", None), self.homes)
 
     @staticmethod
     def _joined(where: str, name: str) -> str:
         return where + name if where.endswith(":") else f"{where}.{name}"
 
-    def _add(self, key: Key, where: str, value: Any) -> None:
+    def _add(
+        self, key: Key, where: str, value: Any, kinds: Collection[str] = (PART, CODE, CONSTANT, CONTENT)
+    ) -> None:
         if key in self.found.found:
             return
         kind = kind_of(value)
-        if kind is not None and not (kind == CODE and not self._is_of_user(_function_of(value))):
+        if kind in kinds and not (kind == CODE and not self._is_of_user(_function_of(value))):
             self.found.found[key] = Reading(where, kind, value)
         if not isinstance(value, _PLAIN):
             self.enter(where, value)
@@ -343,14 +345,36 @@ def is_of_library(name: str, file: str | None, homes: Collection[str]) -> bool:
 
 
 def fingerprint(reading: Reading) -> Any:
-    """Return what tells whether a thing is the same later, in this process."""
-    match reading.kind:
-        case "code":
-            return _code_digest(reading.value)
-        case "constant" | "content":
-            found = digest(reading.value, FEW, 100 * FEW)
-            return id(reading.value) if found is None else found
-    return reading.value
+    """Return what tells whether a thing is the same later, in this process, as long as it lives."""
+    if reading.kind == CODE:
+        return _code_digest(reading.value)
+    found = None if reading.kind == PART else digest(reading.value, FEW, 100 * FEW)
+    return id(reading.value) if found is None else found
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What functions read at one time."""
+
+    readings: Readings
+    fingerprints: dict[Key, Any]
+
+    def moved(self, now: Readings) -> list[Key]:
+        """Return where other things are read now, of those that were read at both times."""
+        known = self.fingerprints
+        return [
+            key for key, reading in now.found.items() if key in known and known[key] != fingerprint(reading)
+        ]
+
+    def changed(self, now: Readings) -> list[str]:
+        """Return what leads to things that are others now."""
+        return [self.readings.found[key].where for key in self.moved(now)]
+
+
+def snapshot(roots: Iterable[tuple[str, Any]]) -> Snapshot:
+    """Return what functions read now; arguments are those of `read_by`."""
+    found = read_by(roots)
+    return Snapshot(found, {key: fingerprint(reading) for key, reading in found.found.items()})
 
 
 # -- comparing with a file
@@ -396,7 +420,7 @@ def _write(value: Any, update: Callable[[bytes], None], room: _Room) -> None:
     update(f"{kind.__module__}.{kind.__qualname__}:".encode())
     match value:
         case enum.Enum():
-            update(f"{value.name};".encode())
+            update(f"{value.name};{digest(value.value)};".encode())
         case float() | complex() | np.generic():
             update(f"{np.asarray(value).dtype.str}{value!r};".encode())
         case None | bool() | int() | range() | slice() | PurePath() | np.dtype():
@@ -444,12 +468,16 @@ def _inner(value: Any, room: _Room) -> str:
     return writer.hexdigest()
 
 
-def code_digest(value: Any) -> str:
-    """Return a text that tells a function's code from others, on one version of Python.
+def digest_of(reading: Reading) -> str | None:
+    """Return a text that tells what is read from anything else, or None where nothing does.
 
-    Neither comments nor lines nor docstrings count.
+    Of functions it is for one version of Python: neither comments nor lines nor docstrings count.
     """
-    return hashlib.sha256(repr(_code_digest(value)).encode()).hexdigest()[:32]
+    if reading.kind == PART:
+        return None
+    if reading.kind == CODE:
+        return hashlib.sha256(repr(_code_digest(reading.value)).encode()).hexdigest()[:32]
+    return digest(reading.value)
 
 
 def _code_digest(value: Any) -> Any:

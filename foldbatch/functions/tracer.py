@@ -47,6 +47,7 @@ from foldbatch.functions.notes import (
     note,
     refuse_iterators,
 )
+from foldbatch.functions.readings import snapshot
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import released
 from foldbatch.model.columns import BadDataError, column
@@ -110,7 +111,7 @@ class FunctionTracer:
         self.max_calls = min(max_calls, 1 << 60)  # so that numbers are words
         self.asides = asides
         self.arithmetic = arithmetic
-        self.learnt = Learnt() if learnt is None else learnt
+        self.learnt = Learnt(before=snapshot([(self.name, walk)])) if learnt is None else learnt
         self._known = StagedBefore()
         if arithmetic.walks is not None:
             with LOCK:  # no walk runs meanwhile
