@@ -39,6 +39,10 @@ class Learnt:
     # the signatures whose calls a program of this may note: of one model, as it was when they were made
     accepted: dict[Signature, None] = field(default_factory=dict)
     before: Snapshot | None = None  # what the walk and its cells read when the program was compiled
+    compared: tuple[int, bool] = (
+        -1,
+        False,
+    )  # in which run it was compared with that now, and whether it differs
     installed: int = -1  # what `InForce.changes` was when calls were last of these
 
     def copy(self) -> Learnt:
@@ -94,11 +98,17 @@ class Learnt:
             raise Stale
         alike = [other for other in self.accepted if other.cell.subject is cell.subject]
         changed = list[str]()
-        if self.before is not None and not cell.is_pure:
+        if self.before is not None and not cell.is_pure and self._has_changed(self.before):
             changed = self.before.changed(read_by([(cell.name, cell.read)]))
         if changed or not all(other.cell.is_current(other) for other in {*alike[:1], *alike[-1:]}):
             _refuse_changed(cell.name, changed)
         self.accepted[signature] = None
+
+    def _has_changed(self, before: Snapshot) -> bool:
+        """Return whether anything that the walk and its cells read has changed, looked at once a run."""
+        if self.compared[0] != InForce.runs:
+            self.compared = InForce.runs, not before.is_current
+        return self.compared[1]
 
 
 def _refuse_changed(where: str, changed: Sequence[str]) -> NoReturn:

@@ -259,7 +259,11 @@ class _Reader:
         if key in self.found.found:
             return
         kind = kind_of(value)
-        if kind in kinds and not (kind == CODE and not self._is_of_user(_function_of(value))):
+        if (
+            kind is not None
+            and kind in kinds
+            and not (kind == CODE and not self._is_of_user(_function_of(value)))
+        ):
             self.found.found[key] = Reading(where, kind, value)
         if not isinstance(value, _PLAIN):
             self.enter(where, value)
@@ -356,8 +360,14 @@ def fingerprint(reading: Reading) -> Any:
 class Snapshot:
     """What functions read at one time."""
 
+    roots: tuple[tuple[str, Any], ...]  # these functions
     readings: Readings
     fingerprints: dict[Key, Any]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the functions read the same now."""
+        return not self.moved(read_by(self.roots))
 
     def moved(self, now: Readings) -> list[Key]:
         """Return where other things are read now, of those that were read at both times."""
@@ -373,8 +383,9 @@ class Snapshot:
 
 def snapshot(roots: Iterable[tuple[str, Any]]) -> Snapshot:
     """Return what functions read now; arguments are those of `read_by`."""
-    found = read_by(roots)
-    return Snapshot(found, {key: fingerprint(reading) for key, reading in found.found.items()})
+    entered = tuple(roots)
+    found = read_by(entered)
+    return Snapshot(entered, found, {key: fingerprint(reading) for key, reading in found.found.items()})
 
 
 # -- comparing with a file
