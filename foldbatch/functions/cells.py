@@ -113,7 +113,7 @@ class InForce:
     changes: int = 0  # how often signatures have given way to others of the same structures
     runs: int = 0  # how many runs there were
     # those that were made in the present run, by functions that read the model as it is
-    fresh: weakref.WeakSet[Signature] = weakref.WeakSet()  # noqa: RUF012
+    fresh: set[Signature] = set()  # noqa: RUF012
 
 
 @dataclass(frozen=True, slots=True)

@@ -509,7 +509,8 @@ def noting(
         State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
         State.drawn, State.whose, State.may_take, State.forced = 0, whose, may_take, None
         State.accept = accept
-        InForce.fresh.clear()
+        if InForce.fresh:
+            InForce.fresh.clear()
         InForce.runs += 1
         State.notes, Hooks.layer, Reading.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
         for signature in known:
@@ -519,6 +520,8 @@ def noting(
         Hooks.layer, Reading.read, State.notes, COUNTERS[2] = outer, unknown, None, 0  # type: ignore[method-assign]
         State.fork = State.whose = State.may_take = State.accept = None
         _unbind_all()
+        if InForce.fresh:
+            InForce.fresh.clear()
 
 
 def _unbind_all() -> None:
