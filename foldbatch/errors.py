@@ -152,6 +152,10 @@ class NotWholeWarning(FoldbatchWarning):
     """A file holds a program's parameters, but not its block, so `foldbatch.load` refuses it."""
 
 
+class ChangedModelWarning(FoldbatchWarning):
+    """Functions of a walk, or lists, dicts and arrays that they read, are others than when it was saved."""
+
+
 class NewCellsWarning(FoldbatchWarning):
     """Each batch brings cells or wires of a plain function that were not known: its model is made anew."""
 

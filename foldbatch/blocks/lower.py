@@ -77,7 +77,7 @@ from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
 from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
-from foldbatch.model.link import link
+from foldbatch.model.link import link, numbered_sites
 from foldbatch.model.model import Model, asides_of
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.tracer import MAX_CALLS, AtOnce, Decide, Look, Written
@@ -88,7 +88,9 @@ from foldbatch.scheduler.policies import Policy, levels, scopes
 from foldbatch.scheduler.record import Together
 from foldbatch.scheduler.trace import Levels, Trace
 from foldbatch.static.cellgraph import CellGraph
-from foldbatch.static.graph import SOURCES, Node, is_view, reachable
+from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node, is_view, reachable
+from foldbatch.static.printer import in_order_of_reading, print_graph
+from foldbatch.system.comparing import same
 from foldbatch.system.processes import no_garbage
 from foldbatch.system.remembering import code_of
 from foldbatch.types import OBJECT, VOID, Type
@@ -118,6 +120,7 @@ class Lowered:
     max_calls: int
     arithmetic: Arithmetic  # finds levels
     replacements: Replacements  # the parameters that the program has in the place of the block's
+    built: Built = field(repr=False)  # the program of the block when it was compiled
     trees: TreeProgram | str = field(
         init=False
     )  # the program as compiled code, or the reason why it cannot be
@@ -202,6 +205,18 @@ class Lowered:
         return traces
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Lowered:
+        """Return a tracer of the same block, as it was when the program was compiled.
+
+        The block is built anew, as what is not asked for is left out while it is built.
+
+        Raises:
+            BlockTypeError: when functions of the block have come to read something else.
+        """
+        if not alike(self.built, built(self.origin, self.built.asides)):
+            expected = "functions that read what they read when the program was compiled"
+            found = "some that read something else by now: a layer, an attribute, a variable was changed"
+            fix = "compile the block again, which reads all as it is now; or run once before the change"
+            raise BlockTypeError(self.name, expected, found, fix)
         options = self.max_calls, asides, self.arithmetic, self.replacements
         return lower(self.origin, policy or self.policy, *options)
 
@@ -368,15 +383,11 @@ def linked(
         fix = "give it to foldbatch.compile, which runs it as a walk"
         raise BlockTypeError(shown(block), "a block whose cells are all known", "one that calls walks", fix)
     replacements = Replacements() if replacements is None else replacements
-    for draft in program.drafts:
-        replacements.in_draft(draft)
-    model = link(
-        program.drafts, program.type, program.results, [replacements.of(p) for p in program.parameters]
-    )
+    parameters = [replacements.of(parameter) for parameter in program.parameters]
+    model = link(program.drafts, program.type, program.results, parameters, replacements=replacements)
     program_variables = program.globals, program.collections, program.memos
-    return Lowered(
-        block, program.functions, model, policy, *program_variables, max_calls, arithmetic, replacements
-    )
+    options = max_calls, arithmetic, replacements
+    return Lowered(block, program.functions, model, policy, *program_variables, *options, program)
 
 
 def _of_trees(tracer: Lowered) -> TreeProgram | str:
@@ -403,6 +414,7 @@ class Built:
     collections: tuple[str, ...]
     memos: list[str]
     walks: list[Any]  # the functions of the user that note calls of their own
+    asides: frozenset[str]  # what was asked for
 
 
 def built(
@@ -441,7 +453,33 @@ def built(
         tuple(builder.collecting.values()),
         memos,
         [s.function.value for f in functions for s in statements_of(f.body) if isinstance(s, InvokeWalk)],
+        asides,
     )
+
+
+def alike(first: Built, second: Built) -> bool:
+    """Return whether two buildings of a block have equal programs, which read the same, and equal cells.
+
+    They have not where a function of the user's has come to read something else in the meantime.
+    """
+    own = [{name: x for name, x in made.globals.items() if name != KINDS} for made in (first, second)]
+    parts = [(program(made.functions).source, made.type) for made in (first, second)]
+    forms = [[_form_of(draft) for draft in made.drafts] for made in (first, second)]
+    return parts[0] == parts[1] and forms[0] == forms[1] and same(own[0], own[1])
+
+
+def _form_of(draft: Draft) -> list[Any]:
+    """Return what a cell computes, in terms that another building of its block would have, too."""
+    members = [node for _, several in draft.sequences for node, _ in several]
+    inputs = [*(node for node, _ in draft.operands), *(node for node, _ in draft.feeds), *members]
+    graph = Graph(tuple(inputs), tuple(numbered_sites(draft.results)))
+    asides = [name for name, _ in draft.losses], [name for name, _ in draft.metrics], draft.labels
+    nodes = in_order_of_reading(graph)
+    constants = [node.attrs["value"] for node in nodes if node.op is CONSTANT]
+    parameters = [id(node.attrs["parameter"]) for node in nodes if node.op is PARAMETER]
+    sizes = len(draft.outputs), len(draft.operands), [len(several) for _, several in draft.sequences]
+    held = [(array.shape, array.dtype.str, array.tobytes()) for array in constants]
+    return [draft.name, print_graph(graph), held, parameters, asides, sizes, draft.marks, draft.keys]
 
 
 def _wires(nested: Any) -> Iterator[Flow]:

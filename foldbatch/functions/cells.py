@@ -6,6 +6,7 @@ notes the call, and returns values; it is written anew when a structure comes th
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import itertools
 import weakref
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, partial, update_wrapper
 from itertools import chain
+from operator import attrgetter
 from threading import get_ident
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -55,6 +57,7 @@ from foldbatch.functions.specs import (
 from foldbatch.functions.values import GivenObject, value_class
 from foldbatch.model.columns import PLAIN, as_now, kept
 from foldbatch.model.drafts import Draft, Feed, Flow
+from foldbatch.model.link import numbered_sites
 from foldbatch.operators import in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
@@ -62,7 +65,7 @@ from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, Graph, Node, apply, input_node, lift, reachable
 from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.static.ops.random import KEY
-from foldbatch.static.printer import print_graph
+from foldbatch.static.printer import graph_form, print_graph
 from foldbatch.system.remembering import code_of
 from foldbatch.system.showing import arguments_of
 from foldbatch.types import TensorType, describe_value
@@ -107,6 +110,71 @@ def body() -> Body | None:
     return _bodies[-1] if _bodies else None
 
 
+class Stale(Exception):  # noqa: N818 - it is no error
+    """A call has a structure that is known from a model which has changed since: the cell is read anew."""
+
+
+GLOBALS["STALE"] = Stale
+
+
+class InForce:
+    """Which signatures calls of cells are of: where a model is changed, later ones stand for earlier ones."""
+
+    changes: int = 0  # how often signatures have given way to others of the same structures
+    runs: int = 0  # how many runs there were
+    # those that were made in the present run, by functions that read the model as it is
+    fresh: set[Signature] = set()  # noqa: RUF012
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """The symbolic arguments that a cell's function is run on, for one structure."""
+
+    operands: list[tuple[str, Node]]  # values: their paths, and inputs of the graph
+    # lists: path, axis, and per member its path in an element, and input
+    sequences: list[tuple[str, Any, list[tuple[str, Node]]]]
+    feeds: list[tuple[str, Node, Feed]]  # data: path, input and description
+    objects: list[str]  # paths of what can be a label
+    data: dict[Node, GivenObject]  # numbers that it is given, which can be labels, too
+    parts: dict[str, list[Any]]  # by argument, what stands at its leaves
+
+    @property
+    def inputs(self) -> list[Node]:
+        """All inputs of the graph."""
+        members = [node for _, _, several in self.sequences for _, node in several]
+        return [*(node for _, node in self.operands), *(node for _, node, _ in self.feeds), *members]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a cell's function makes of symbolic arguments."""
+
+    result: Spec  # the structure of the result
+    leaves: list[int | str]  # per leaf of it the number of an output, or the path of an operand
+    outputs: list[Node]
+    losses: list[tuple[str, Node]]
+    metrics: list[tuple[str, Node]]
+    labels: list[int | None]  # per metric, the number of the object that is its label
+
+    @property
+    def ends(self) -> list[Node]:
+        """All nodes that it yields."""
+        return [*self.outputs, *(node for _, node in self.losses), *(node for _, node in self.metrics)]
+
+    @property
+    def frame(self) -> tuple[Any, ...]:
+        """All of it but the nodes."""
+        names = [name for name, _ in self.losses], [name for name, _ in self.metrics]
+        return self.result, self.leaves, len(self.outputs), names, self.labels
+
+    def equals(self, other: Outcome) -> bool:
+        """Whether another run of a function on the same symbols computes the same, place by place."""
+        if self.frame != other.frame:
+            return False
+        pairs = zip(numbered_sites(self.ends), numbered_sites(other.ends), strict=True)
+        return all(x is y for x, y in pairs)
+
+
 @dataclass(eq=False)
 class Signature:
     """A cell for one structure of arguments: its graph, and what a call of it notes."""
@@ -130,6 +198,10 @@ class Signature:
     coded: Any = None  # what compiled code is told of it, where that does its calls: `coded` makes it
     # what its code finds where no run has called it yet, by name
     unbound: dict[str, Callable[[Any], None]] | None = None
+    # what its function was run on, what came of it, and what annotations said then
+    symbols: Symbols | None = None
+    outcome: Outcome | None = None
+    hints: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         weakref.finalize(self, _forget, [*self.names]).atexit = False
@@ -179,6 +251,14 @@ class Signature:
         told = [f"{name}={as_title(spec.value)}" for name, spec in given.items()]  # type: ignore[union-attr]
         return f"{self.name}({', '.join(told)})" if told else self.name
 
+    @cached_property
+    def computed(self) -> str:
+        """A short text that tells what it computes from anything else, for files."""
+        form = graph_form(Graph(tuple(self.inputs), tuple(numbered_sites(self.ends))))
+        names = [name for name, _ in (*self.draft.losses, *self.draft.metrics)]
+        told = repr((form, self.leaves, names, self.draft.labels))
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
     @property
     def heading(self) -> str:
         """The call in a line: ``leaf(word: int32) -> (float32[8], float32[8])``."""
@@ -201,6 +281,11 @@ class Signature:
         return 1 + len(self.operands) + len(self.sequences)
 
     @property
+    def structure(self) -> tuple[Spec, ...]:
+        """The structures of all arguments, by which its cell knows it."""
+        return tuple(self.specs.values())
+
+    @cached_property
     def silent(self) -> bool:
         """Whether a call of it computes nothing."""
         return not (self.outputs or self.draft.losses or self.draft.metrics)
@@ -264,7 +349,7 @@ class Signature:
 
         k = self.number
         if self.silent:
-            yield f"return {self._result({}, code)}"
+            yield from (f"try: R{k}(())", "except STALE: pass", f"else: return {self._result({}, code)}")
             return
         for i, (path, _, members) in enumerate(self.sequences):
             inner = [f"x{member}.n" for member, _ in members]
@@ -298,14 +383,16 @@ class Signature:
         # the number moves last, so that calls in the midst of another have one twice, which is noticed
         yield f"try: {'; '.join(noted)}; COUNTERS[0] = v + {self.width}"
         read = "".join(f"{code(path)}, " for path in [*of_operands, *(path for path, *_ in self.sequences)])
+        yield "except STALE: pass"  # the call goes on below, and is of a new signature
         yield f"except BaseException: UNDO({k}, v, {self.name!r}, ({read})); raise"
+        yield "else:"
         made = {}
         for j, node in enumerate(self.outputs):
             made[j] = f"{name_of(value_class(node.type))}(v{f' + {j}' if j else ''})"
             if self.leaves.count(j) > 1:  # one object wherever it stands
-                yield f"o{j} = {made[j]}"
+                yield f"    o{j} = {made[j]}"
                 made[j] = f"o{j}"
-        yield f"return {self._result(made, code)}"
+        yield f"    return {self._result(made, code)}"
 
     def _result(self, made: dict[int, str], code: Callable[[str], str]) -> str:
         codes = iter([made[x] if isinstance(x, int) else x if x == "None" else code(x) for x in self.leaves])
@@ -420,16 +507,76 @@ class CellFunction:
         self.call.__dict__["cell"] = self  # lives as long as its function
         _cells.add(self)
 
-    @cached_property
+    @property
     def hints(self) -> dict[str, Any]:
-        """What annotations say, by argument; they may have names that are defined after the cell."""
+        """What annotations say now, by argument; they may have names that are defined after the cell."""
         names = getattr(inspect.unwrap(self.function), "__globals__", {})
         return {n: hint_of(p.annotation, names) for n, p in arguments_of(self.function).parameters.items()}
 
     def forget(self, known: int) -> None:
         """Keep the first signatures alone."""
         if len(self.signatures) > known:
+            InForce.changes += 1
             self.renew(self.signatures[:known])
+
+    @property
+    def subject(self) -> Any:
+        """What the user wrote: the cell itself."""
+        return self
+
+    @property
+    def read(self) -> Any:
+        """What reads besides arguments: the function, or the layer that is called."""
+        return self.origin[1] if self.origin is not None and self.origin[0] == "layer" else self.function
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether it reads nothing that can change: it is an op with its options, a datum, or a loss."""
+        return self.origin is not None and self.origin[0] in ("op", "tensor", "aside")
+
+    def is_current(self, signature: Signature) -> bool:
+        """Whether the cell's function would make the same signature now.
+
+        It is run again, on the symbols of then; equal expressions are the same nodes. One that does not do
+        the same twice draws its numbers or makes its layers itself, once for each structure. Of it the ops
+        are compared alone.
+        """
+        if self.is_pure:
+            return True
+        if self.hints != signature.hints:
+            return False
+        symbols, before = signature.symbols, signature.outcome
+        assert symbols is not None
+        assert before is not None
+        try:
+            now = _outcome(self, signature.specs, symbols)
+            if now.equals(before):
+                return True
+            if now.equals(_outcome(self, signature.specs, symbols)):
+                return False
+        except Exception:  # noqa: BLE001 - it is told of by the call that makes a new signature
+            return False
+        ops_now, ops_before = (
+            graph_form(Graph(tuple(symbols.inputs), tuple(found.ends)), values=False)
+            for found in (now, before)
+        )
+        return now.frame == before.frame and ops_now == ops_before
+
+    def retire(self, signature: Signature) -> None:
+        """Let calls of a signature's structure make a new one; programs that know it go on with it."""
+        InForce.changes += 1
+        self.renew([other for other in self.signatures if other is not signature])
+
+    def has(self, signature: Signature) -> bool:
+        """Whether calls of a signature's structure are of it, and not of a later or earlier one."""
+        return self._known.get(signature.structure) is signature
+
+    def reinstate(self, signatures: Sequence[Signature]) -> None:
+        """Let calls be of signatures that have given way to others of the same structures."""
+        InForce.changes += 1
+        structures = {signature.structure for signature in signatures}
+        others = [signature for signature in self.signatures if signature.structure not in structures]
+        self.renew(sorted([*others, *signatures], key=attrgetter("number")))
 
     def renew(self, kept: Sequence[Signature]) -> None:
         """Keep some signatures, and write all code anew."""
@@ -452,7 +599,7 @@ class CellFunction:
             group = [*self._groups.get(static, ()), signature]
             self._variants[static] = self._called_by(self._written(group, among=True), group)
             self._groups[static] = group
-        self._known[tuple(signature.specs.values())] = signature  # last: until then it is made anew
+        self._known[signature.structure] = signature  # last: until then it is made anew
 
     def _static(self, signature: Signature) -> Any:
         values = [signature.specs[name].value for name in self.static]  # type: ignore[union-attr]
@@ -563,12 +710,13 @@ class CellFunction:
             FoldbatchError: when its function cannot compute with tensors of these types.
         """
         specs: dict[str, Spec] = {}
+        hints = self.hints
         for name in self.parameters:
             where = f"{self.name}({name})"
             if name in self.static:
                 specs[name] = static_spec(arguments[name], where)
             else:
-                specs[name] = spec_of(arguments[name], where, self.hints[name])
+                specs[name] = spec_of(arguments[name], where, hints[name])
                 refuse_text(specs[name], arguments[name], where)
         return self.of(specs)
 
@@ -581,6 +729,15 @@ class CellFunction:
             Slow.made(made)  # before there is code that notes its calls
             self._admit(made)
         return self._known[key]
+
+    def present(self, specs: dict[str, Spec]) -> Signature:
+        """Return the signature of a structure as the model is now; errors are those of `find`."""
+        known = len(self.signatures)
+        found = self.of(specs)
+        if len(self.signatures) == known and not self.is_current(found):
+            self.retire(found)
+            found = self.of(specs)
+        return found
 
 
 class Slow:
@@ -645,26 +802,26 @@ def _slow(held: weakref.ref[CellFunction], *args: Any, **options: Any) -> Any:
 
 def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
     """Run a cell's function on symbolic tensors, and return what comes of it."""
-    operands: list[tuple[str, Node]] = []
-    sequences: list[tuple[str, Any, list[tuple[str, Node]]]] = []
-    feeds: list[tuple[str, Node, Feed]] = []
-    given: dict[str, Any] = {}
-    objects: list[str] = []
-    found = Body()
+    symbols = _symbols(self, specs)
+    return _signature(self, specs, symbols, _outcome(self, specs, symbols))
+
+
+def _symbols(self: CellFunction, specs: dict[str, Spec]) -> Symbols:
+    found = Symbols([], [], [], [], {}, {})
     for name, spec in specs.items():
         parts: list[Any] = []
         for path, leaf in leaves(spec):
             where = name + path
             match leaf:
                 case ValueSpec(type_):
-                    operands.append((where, input_node(type_, name=where)))
-                    parts.append(operands[-1][1])
+                    found.operands.append((where, input_node(type_, name=where)))
+                    parts.append(found.operands[-1][1])
                 case DataSpec(type_):
                     node = input_node(type_, name=where)
                     declared = type_.dtype if type_.dtype.startswith(("int", "uint")) else ""
-                    feeds.append((where, node, Feed(type_, f"{self.name}({where})", declared)))
-                    found.data[node] = GivenObject(len(objects), f"{self.name}({where})")
-                    objects.append(where)
+                    found.feeds.append((where, node, Feed(type_, f"{self.name}({where})", declared)))
+                    found.data[node] = GivenObject(len(found.objects), f"{self.name}({where})")
+                    found.objects.append(where)
                     parts.append(node)
                 case ListSpec(element):
                     if element is None:
@@ -672,16 +829,27 @@ def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
                         continue
                     axis = ragged(where)
                     members = [(inner, input_node(t, axis, where + inner)) for inner, t in leaf.members]
-                    sequences.append((where, axis, members))
+                    found.sequences.append((where, axis, members))
                     parts.append(rebuilt(element, iter([node for _, node in members])))
                 case ObjectSpec():
-                    parts.append(GivenObject(len(objects), f"{self.name}({where})"))
-                    objects.append(where)
+                    parts.append(GivenObject(len(found.objects), f"{self.name}({where})"))
+                    found.objects.append(where)
                 case _:
                     parts.append(None)
-        given[name] = rebuilt(spec, iter(parts))
+        found.parts[name] = parts
+    return found
+
+
+def _outcome(self: CellFunction, specs: dict[str, Spec], symbols: Symbols) -> Outcome:
+    """Run a cell's function on symbols; each run has nests of its own, which it may write to."""
+    given = {name: rebuilt(spec, iter(symbols.parts[name])) for name, spec in specs.items()}
+    found = Body(data=symbols.data)
     result = _run(self, specs, given, found)
-    return _signature(self, specs, operands, sequences, feeds, objects, result, found)
+    outputs, held, nest = _taken(self, result, {node: path for path, node in symbols.operands})
+    losses = [(name, ops.batched(node)) for name, node in found.losses]
+    metrics = [(name, ops.batched(node)) for name, node, _ in found.metrics]
+    labels = [None if label is None else label.number for _, _, label in found.metrics]
+    return Outcome(nest, held, outputs, losses, metrics, labels)
 
 
 def _run(self: CellFunction, specs: dict[str, Spec], given: dict[str, Any], found: Body) -> Any:
@@ -711,17 +879,10 @@ def _run(self: CellFunction, specs: dict[str, Spec], given: dict[str, Any], foun
         _bodies.pop()
 
 
-def _signature(
-    self: CellFunction,
-    specs: dict[str, Spec],
-    operands: list[tuple[str, Node]],
-    sequences: list[tuple[str, Any, list[tuple[str, Node]]]],
-    feeds: list[tuple[str, Node, Feed]],
-    objects: list[str],
-    result: Any,
-    found: Body,
-) -> Signature:
-    path_of = {node: path for path, node in operands}
+def _taken(
+    self: CellFunction, result: Any, path_of: Mapping[Node, str]
+) -> tuple[list[Node], list[int | str], Spec]:
+    """Return the outputs of a result, what stands at each of its leaves, and its structure."""
     outputs: list[Node] = []
     held: list[int | str] = []
 
@@ -755,25 +916,23 @@ def _signature(
         return ValueSpec(node.type)
 
     nest = taken(result)
-    losses = [(name, ops.batched(node)) for name, node in found.losses]
-    metrics = [(name, ops.batched(node)) for name, node, _ in found.metrics]
-    ends = [*outputs, *(node for _, node in losses), *(node for _, node in metrics)]
-    inputs = {n for _, n in operands} | {n for _, n, _ in feeds}
-    inputs |= {n for _, _, ms in sequences for _, n in ms}
-    read = {*reachable(ends, inputs)}
+    return outputs, held, nest
+
+
+def _signature(self: CellFunction, specs: dict[str, Spec], symbols: Symbols, outcome: Outcome) -> Signature:
+    inputs = {*symbols.inputs}
+    read = {*reachable(outcome.ends, inputs)}
     if any(node.op is INPUT for node in read - inputs - {KEY}):
         fix = "give it as an argument"
         raise WalkError(self.name, "tensors that this cell is given", "one kept from another cell", fix)
-    operands = [(path, node) for path, node in operands if node in read]
-    sequences = [s for s in sequences if any(node in read for _, node in s[2])]
-    feeds = [(path, node, feed) for path, node, feed in feeds if node in read]
+    feeds = [(path, node, feed) for path, node, feed in symbols.feeds if node in read]
     draft = Draft(self.name, 0)
     if KEY in read:
         draft.keys = [len(feeds)]
         feeds.append(("", KEY, Feed(KEY.type, self.name, "")))
     draft.feeds = [(node, feed) for _, node, feed in feeds]
-    draft.losses, draft.metrics = losses, metrics
-    labels = [(number, label) for number, (_, _, label) in enumerate(found.metrics) if label is not None]
+    draft.losses, draft.metrics = outcome.losses, outcome.metrics
+    labels = [(number, label) for number, label in enumerate(outcome.labels) if label is not None]
     draft.labels = [number for number, _ in labels]
     draft.nodes = {node for node in read if node not in inputs} | {
         node for _, node, _ in feeds if node is not KEY
@@ -783,14 +942,17 @@ def _signature(
         self.order,
         next(numbers),
         specs,
-        operands,
-        sequences,
+        [(path, node) for path, node in symbols.operands if node in read],
+        [s for s in symbols.sequences if any(node in read for _, node in s[2])],
         feeds,
-        [objects[label.number] for _, label in labels],
-        outputs,
-        nest,
-        held,
+        [symbols.objects[label] for _, label in labels],
+        outcome.outputs,
+        outcome.result,
+        outcome.leaves,
         draft,
+        symbols=symbols,
+        outcome=outcome,
+        hints=self.hints,
     )
 
 

@@ -48,7 +48,7 @@ from foldbatch.functions.rounds import Computing, Pending, Rounds
 from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
-from foldbatch.functions.values import Value, by_hand
+from foldbatch.functions.values import Value, by_hand, refuse_made
 from foldbatch.model.rounds import FEW
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
@@ -100,9 +100,10 @@ def _in_turn(
     notes, kind = Notes(COUNTERS[0]), greenlets()
     walks = InTurn(tracer.walk, notes, reading, tracer.max_calls)
     ask = partial(_asked, walks, kind and kind.getcurrent())
-    with noting(
-        notes, [*tracer.learnt.cells], ask, kind and partial(ask, what="fb.together"), careful=careful
-    ):
+    fork = kind and partial(ask, what="fb.together")
+    learnt = tracer.learnt
+    learnt.install()
+    with noting(notes, [*learnt.cells], ask, fork, careful=careful, accept=learnt.accept):
         fiber = Fiber(_NOBODY, walks.go, ())
         asked = fiber.switch(None)
         if asked is None and walks.coroutine is None:
@@ -112,7 +113,7 @@ def _in_turn(
             batch = UnderWay(rounds, computing, tracer, traced=True, notes=notes)
             with batch.entered():
                 batch.take_over(walks, fiber, asked)
-                tracer.learnt.decides |= batch.finish() or asked is None
+                learnt.decides |= batch.finish() or asked is None
     return batch.complete()
 
 
@@ -250,8 +251,9 @@ class UnderWay:
     @contextmanager
     def noting(self, *, careful: bool = False) -> Iterator[None]:
         """Return the context in which the batch runs; after an error no walk of it waits any more."""
-        known = [*self._tracer.learnt.cells]
-        with noting(self.notes, known, careful=careful), self.entered():
+        learnt = self._tracer.learnt
+        learnt.install()
+        with noting(self.notes, [*learnt.cells], careful=careful, accept=learnt.accept), self.entered():
             yield
 
     @contextmanager
@@ -599,6 +601,7 @@ def _shown(
         return type_, [*result]  # as below, in a fifth of the time
 
     def array(value: Value) -> NDArray[Any]:
+        refuse_made(value)
         n = value.n - start
         if not 0 <= n < store.known or store.example[n] != place:
             raise kept_result(number)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from foldbatch.functions import notes
-from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Slow, go_slow
+from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Slow, Stale, go_slow
+from foldbatch.functions.learnt import Learnt
 from foldbatch.functions.mixed import BlockInWalk, Eagerly, Slots
 from foldbatch.functions.noted import is_named, replaced
 from foldbatch.functions.readings import Reading, Readings
@@ -86,18 +87,22 @@ def run(
     example: Any,
     dtype: str | None = None,
     begin: Callable[[Parameter], None] = lambda _: None,
-    replacements: Replacements | None = None,
+    learnt: Learnt | None = None,
 ) -> Seen:
     """Run a walk on one example, with real numbers of one precision, or that of each tensor.
 
-    `begin` is given each parameter before it is read; `replacements` are read in the place of some.
+    `begin` is given each parameter before it is read. Cells and parameters are those of a program that has
+    `learnt` them, else those of the model as it is.
 
     Raises:
         ExampleError: when a datum is not what its cell reads.
     """
-    with _mode(dtype, begin, Replacements() if replacements is None else replacements) as seen:
+    learnt = Learnt() if learnt is None else learnt
+    with _mode(dtype, begin, learnt.replacements) as seen:
+        learnt.install()
         reading = Reading([example], [0], Readings(), Snapshot([example]))
-        known = notes.note(lambda x: finished(partial(walk, x)), reading, [], 1 << 60)
+        walking = lambda x: finished(partial(walk, x))  # noqa: E731
+        known = notes.note(walking, reading, [], 1 << 60, accept=learnt.accept)
         try:
             seen.result = _arrays(known.results[0])
         except RecursionError:
@@ -135,10 +140,12 @@ def _arrays(x: Any) -> Any:
 
 
 def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
-    known = len(cell.signatures)
     signature = cell.find(arguments)
-    if len(cell.signatures) > known:
-        notes.unbind(signature)  # a batch may call it next
+    try:
+        notes.accept(signature)
+    except Stale:
+        signature = cell.find(arguments)
+        notes.accept(signature)
     labels = [_at(arguments, path) for path in signature.labels]
     number = COUNTERS[0]
     COUNTERS[0] += 1
@@ -274,4 +281,10 @@ def _datum(path: str, feed: Feed, bound: int | None, item: Any) -> Any:
         raise error.kind(feed.where, error.expected, error.found, error.fix) from None
 
 
-Eagerly.run = staticmethod(lambda part, x: _Block(part).run(x))
+def _of_block(part: BlockInWalk, x: Any) -> Any:
+    for signature in part.signatures:
+        notes.accept(signature)
+    return _Block(part).run(x)
+
+
+Eagerly.run = staticmethod(_of_block)

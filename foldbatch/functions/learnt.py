@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any, NoReturn
 
-from foldbatch.errors import WalkError
-from foldbatch.functions.cells import CellFunction, Signature
+from foldbatch.errors import WalkError, shortened
+from foldbatch.functions.cells import CellFunction, InForce, Signature, Stale
+from foldbatch.functions.dependencies import Snapshot, read_by
 from foldbatch.functions.readings import Readings
 from foldbatch.functions.specs import DataSpec, Path, leaves
 from foldbatch.model.drafts import components
@@ -36,18 +38,26 @@ class Learnt:
     replacements: Replacements = field(default_factory=Replacements)
     decides: bool = False  # whether the walk has asked for a number
     readings: Readings = field(default_factory=Readings)  # what is known of second readings of its examples
+    # the signatures whose calls a program of this may note: of one model, as it was when they were made
+    accepted: dict[Signature, None] = field(default_factory=dict)
+    before: Snapshot | None = None  # what the walk and its cells read when the program was compiled
+    # in which run it was compared with that now, and whether it differs
+    compared: tuple[int, bool] = (-1, False)
+    installed: int = -1  # what `InForce.changes` was when calls were last of these
 
     def copy(self) -> Learnt:
         """Return what is known now, which goes on as it is while this grows.
 
         Replacements are the same ones, as what has been computed reads them.
         """
-        wires, parameters = dict(self.wires), dict(self.parameters)
-        return replace(self, cells=dict(self.cells), wires=wires, parameters=parameters)
+        cells, accepted, wires = dict(self.cells), dict(self.accepted), dict(self.wires)
+        parameters = dict(self.parameters)
+        return replace(self, cells=cells, accepted=accepted, wires=wires, parameters=parameters, installed=-1)
 
     def admit(self, signatures: Sequence[Signature]) -> None:
         """Take over cells, and parameters in the order in which these were made; refuse unlike metrics."""
         self.cells |= dict.fromkeys(signatures)
+        self.accepted |= dict.fromkeys(signatures)
         shapes: dict[str, tuple[int, ...]] = {}
         for name, node in chain.from_iterable(signature.draft.metrics for signature in self.cells):
             if shapes.setdefault(name, found := node.type.shape) != found:
@@ -55,6 +65,63 @@ class Learnt:
                 raise WalkError(f"fb.metric {name!r}", expected, f"shape {found}", "use another name")
         parameters = [self.replacements.of(p) for signature in signatures for p in signature.parameters]
         self.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
+
+    def install(self) -> None:
+        """Let calls of cells be of the accepted signatures: others may have come in their places since.
+
+        It is called before a run, and looks at one number where no model of the process has changed.
+        """
+        if self.installed == InForce.changes:
+            return
+        missing: dict[Any, list[Signature]] = {}
+        for signature in self.accepted:
+            if not signature.cell.has(signature):
+                missing.setdefault(signature.cell, []).append(signature)
+        for cell, signatures in missing.items():
+            cell.reinstate(signatures)
+        self.installed = InForce.changes
+
+    def accept(self, signature: Signature) -> None:
+        """Take in a signature that a run calls for the first time, if it is of the model as it is now.
+
+        A program that has called the cell before takes it in only where that still is the same, too: it never
+        computes with parts of a model as they were at different times.
+
+        Raises:
+            Stale: when another signature is to be made, of the model as it is now.
+            WalkError: when the program knows the cell from a model that has changed since.
+        """
+        if signature in self.accepted:
+            return
+        cell = signature.cell
+        if signature not in InForce.fresh and not cell.is_current(signature):
+            cell.retire(signature)
+            raise Stale
+        alike = [other for other in self.accepted if other.cell.subject is cell.subject]
+        changed = list[str]()
+        if self.before is not None and not cell.is_pure and self._has_changed(self.before):
+            changed = self.before.changed(read_by([(cell.name, cell.read)]))
+        if changed or not all(other.cell.is_current(other) for other in {*alike[:1], *alike[-1:]}):
+            _refuse_changed(cell.name, changed)
+        self.accepted[signature] = None
+
+    def _has_changed(self, before: Snapshot) -> bool:
+        """Return whether anything that the walk and its cells read has changed, looked at once a run."""
+        if self.compared[0] != InForce.runs:
+            self.compared = InForce.runs, not before.is_current
+        return self.compared[1]
+
+
+def _refuse_changed(where: str, changed: Sequence[str]) -> NoReturn:
+    """Refuse a structure that is new to a program of a model which has changed, by the names in `changed`.
+
+    Raises:
+        WalkError: always.
+    """
+    expected = "a function that reads what it read when the program was compiled"
+    found = f"other things in {shortened(changed)}" if changed else "one that computes something else by now"
+    fix = "compile the walk again, which reads the model as it is now; what varies is an argument of the cell"
+    raise WalkError(where, expected, found, fix)
 
 
 # -- arrays of many lengths: each length is a structure of its own, and so a cell

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any
@@ -21,14 +21,14 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Object, Terminal, leaves, new_wires, run_time_terminals, type_of
 from foldbatch.blocks.drafts import Value as Built
 from foldbatch.blocks.interrupts import interrupted
-from foldbatch.blocks.lower import built
+from foldbatch.blocks.lower import alike, built
 from foldbatch.blocks.printing import DEEPER, TOOLS, program
 from foldbatch.blocks.tracer import SHALLOW, Descent, Located
 from foldbatch.blocks.tracing import InvokeWalk
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, ExampleError, FoldbatchError, WalkError
 from foldbatch.functions import notes
-from foldbatch.functions.cells import COUNTERS, GLOBALS, Signature, Slow, numbers
+from foldbatch.functions.cells import COUNTERS, GLOBALS, InForce, Signature, Slow, Stale, numbers
 from foldbatch.functions.specs import NestSpec, ValueSpec
 from foldbatch.functions.values import Value, value_class
 from foldbatch.model.columns import kept, of_now
@@ -218,7 +218,8 @@ class BlockInWalk:
     calls: dict[str, Called] = field(init=False)  # the functions that its program calls, by name
 
     def __post_init__(self) -> None:
-        made = built(self.block, input_type=self.given, path=shown(self.block))
+        made = self._built = built(self.block, input_type=self.given, path=shown(self.block))
+        self._compared = -1  # in which run it was compared with what the block is now
         self.yields, self._functions = made.type, made.functions
         if _repeats(made.type):
             fix = "Zip it first"
@@ -235,13 +236,26 @@ class BlockInWalk:
         self._own = [*made.collections], [*made.memos]
         self.calls = {name: value for name, value in made.globals.items() if isinstance(value, Called)}
         self.signatures = [
-            _signature(draft, BlockCell(self.block, self.given, k)) for k, draft in enumerate(made.drafts)
+            _signature(draft, BlockCell(self.block, self.given, k, self))
+            for k, draft in enumerate(made.drafts)
         ]
         self.width = max([1, *(len(signature.outputs) for signature in self.signatures)])
         self._scope |= {name: self._function(called) for name, called in self.calls.items()}
 
     def __str__(self) -> str:
         return shown(self.block)
+
+    def is_current(self) -> bool:
+        """Return whether the block would be built to the same now: its functions read what they read then."""
+        if self._compared != InForce.runs or notes.State.notes is None:  # once in a run
+            try:
+                again = built(self.block, input_type=self.given, path=shown(self.block))
+            except Exception:  # noqa: BLE001 - it is told of by the call that builds it anew
+                return False
+            if not alike(self._built, again):
+                return False
+            self._compared = InForce.runs
+        return True
 
     def note(self, x: Any) -> Any:
         """Note what the block does with what it is given; return its values."""
@@ -358,8 +372,44 @@ class BlockCell:
     block: AnyBlock
     given: Type  # the type of what it is called with
     place: int  # which of its cells
+    part: BlockInWalk = field(compare=False, repr=False)  # the block as a walk calls it
 
     is_decorated = True
+    is_pure = False
+
+    @property
+    def read(self) -> Any:
+        """What reads besides arguments: functions of the block."""
+        return self.block
+
+    @property
+    def name(self) -> str:
+        return shown(self.block)
+
+    @property
+    def subject(self) -> Any:
+        """What the user wrote: the block."""
+        return self.block
+
+    def is_current(self, _: Signature) -> bool:
+        """Whether the block would be built to the same now."""
+        return self.part.is_current()
+
+    def retire(self, _: Signature) -> None:
+        """Let the next call build the block anew; programs that know it go on with what it was."""
+        InForce.changes += 1
+        made = _parts_of(self.block).made
+        if made.get(self.given) is self.part:
+            del made[self.given]
+
+    def has(self, _: Signature) -> bool:
+        """Whether calls of the block are of this part of a walk, and not of a later or earlier one."""
+        return _parts_of(self.block).made.get(self.given) is self.part
+
+    def reinstate(self, _: Sequence[Signature]) -> None:
+        """Let calls of the block be of this part again."""
+        InForce.changes += 1
+        _parts_of(self.block).made[self.given] = self.part
 
 
 def _further(first: int, width: int) -> Iterator[range]:
@@ -400,7 +450,7 @@ def _signature(draft: Draft, cell: BlockCell) -> Signature:
         draft,
         cell,
     )
-    notes.unbind(made)
+    notes.begun(made)
     return made
 
 
@@ -427,6 +477,15 @@ def part_of(block: AnyBlock, given: Type) -> BlockInWalk:
     return made[given]
 
 
+def present_part(block: AnyBlock, given: Type) -> BlockInWalk:
+    """Return a block as a walk calls it, with all that it reads as that is now."""
+    known = _parts_of(block).made.get(given)
+    if known is not None and not known.is_current():
+        del _parts_of(block).made[given]
+        InForce.changes += 1
+    return part_of(block, given)
+
+
 def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
     """Note a call of a block in a walk.
 
@@ -437,8 +496,11 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
     x, reads = xs[0] if len(xs) == 1 else xs, _parts_of(block).reads
     if reads is None or reads == VOID or (reads == OBJECT and isinstance(x, Value)):
         reads = given_type(x)
-    part = part_of(block, reads)
-    return Eagerly.run(part, x) if Slow.on else part.note(x)
+    run = Eagerly.run if Slow.on else BlockInWalk.note
+    try:
+        return run(part_of(block, reads), x)
+    except Stale:
+        return run(part_of(block, reads), x)
 
 
 class Eagerly:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import PACKAGE, WALKED, ExampleError, WalkError
-from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, Signature, Slow, name_of
+from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, InForce, Signature, Slow, name_of
 from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.specs import GIVEN, guard
 from foldbatch.functions.values import Reading as Numbers
@@ -104,6 +104,9 @@ class State:
     example: int = 0  # the number of the present example in its batch,
     whose: Callable[[], int] | None = None  # unless this tells it
     may_take: Callable[[int], bool] | None = None  # whether the example may take a number beyond `M`
+    # looks at a signature when the program of the run calls it for the first time; `Learnt.accept` is one
+    accept: Callable[[Signature], None] | None = None
+    asked: list[Signature] = []  # noqa: RUF012 - those that compute nothing, and were looked at in this run
     drawn: int = 0  # numbers that were taken since the last round, but for those of calls of cells
 
 
@@ -233,10 +236,27 @@ def held(part: Any, made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def ensure(signature: Signature) -> None:
-    """Give a signature lists in the present run, if it has none."""
+    """Give a signature lists in the present run, if it has none; errors are those of `bind_first`."""
     notes = State.notes
     if notes is None or signature not in notes.lists:
-        bind(signature)
+        bind_first(signature)
+
+
+def bind_first(signature: Signature) -> Lists:
+    """Give a signature lists that the program of the run has not called before.
+
+    Raises:
+        WalkError: when no walk runs, or the program knows the cell from a model that has changed since.
+        Stale: when the signature is of such a model.
+    """
+    accept(signature)
+    return bind(signature)
+
+
+def accept(signature: Signature) -> None:
+    """Look at a signature that the program of the run calls for the first time; errors: see `bind_first`."""
+    if State.accept is not None and running():
+        State.accept(signature)
 
 
 def example() -> int:
@@ -251,12 +271,27 @@ def unbind(signature: Signature) -> None:
         def first(row: Sequence[int]) -> None:
             called = held()
             assert called is not None, "the code of a cell runs without its signature"
-            bind(called).bound[rows](row)
+            if called.silent:
+                accept(called)
+                State.asked.append(called)
+                GLOBALS[rows] = _passed
+            else:
+                bind_first(called).bound[rows](row)
 
         signature.unbound = dict.fromkeys(signature.names, _nowhere) | {rows: first}
     if signature.coded is not None:
         signature.coded.unbind()
     GLOBALS.update(signature.unbound)
+
+
+def _passed(_: Any) -> None:
+    """Note nothing of a call that computes nothing."""
+
+
+def begun(signature: Signature) -> None:
+    """Take in a signature that was just made."""
+    InForce.fresh.add(signature)
+    unbind(signature)
 
 
 def _nowhere(_: Any) -> NoReturn:
@@ -418,11 +453,12 @@ def note(
     max_calls: int,
     *,
     careful: bool = False,
+    accept: Callable[[Signature], None] | None = None,
 ) -> Notes:
     """Run a walk that reads no numbers on examples, and return what it noted.
 
     An example may take `max_calls` numbers. Where `careful`, each datum is checked when it is read: an error
-    comes from the call that it is for.
+    comes from the call that it is for. Signatures that are not known are looked at by `accept`.
 
     Raises:
         Forced: when the walk asks for a number.
@@ -433,7 +469,7 @@ def note(
     def run() -> Notes:
         notes = Notes(COUNTERS[0])
         in_turn = InTurn(walk, notes, reading, max_calls)
-        with noting(notes, known, careful=careful):
+        with noting(notes, known, careful=careful, accept=accept):
             in_turn.go()
             if in_turn.coroutine is not None:
                 in_turn.coroutine.close()
@@ -535,8 +571,18 @@ def name_example(error: Exception, number: int) -> None:
         seen.add(call)
 
 
-def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call: int, max_calls: int) -> str:
-    """Return the line of the user's code that makes a call, counted from 0: ``in tree (model.py:31)``."""
+def line_of(
+    walk: Callable[[Any], Any],
+    example: Any,
+    signature: Signature,
+    call: int,
+    max_calls: int,
+    accept: Callable[[Signature], None] | None = None,
+) -> str:
+    """Return the line of the user's code that makes a call, counted from 0: ``in tree (model.py:31)``.
+
+    `accept` is that of `noting`.
+    """
     name, places = f"R{signature.number}", list[str]()
 
     def watched(example: Any) -> Any:
@@ -558,7 +604,8 @@ def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call
         return walk(example)
 
     with suppress(Forced):  # numbers are not there now: lines are known up to the first that is read
-        note(watched, Reading([example], [0], Readings(), Snapshot([example])), [signature], max_calls)
+        reading = Reading([example], [0], Readings(), Snapshot([example]))
+        note(watched, reading, [signature], max_calls, accept=accept)
     return places[call] if call < len(places) else ""
 
 
@@ -571,11 +618,14 @@ class _Noting:
         self._given = given
 
     def __enter__(self) -> None:
-        notes, known, read, fork, careful = self._given
+        notes, known, read, fork, careful, accept = self._given
         try:
             _unbind_all()
             State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
-            State.drawn, State.forced = 0, None
+            State.drawn, State.forced, State.accept = 0, None, accept
+            if InForce.fresh:
+                InForce.fresh.clear()
+            InForce.runs += 1
             State.notes, Hooks.layer, Numbers.read = notes, _layer, read or _forced  # type: ignore[method-assign]
             for signature in known:
                 bind(signature)
@@ -594,20 +644,24 @@ def noting(
     fork: Callable[[Any], Any] | None = None,
     *,
     careful: bool = False,
+    accept: Callable[[Signature], None] | None = None,
 ) -> _Noting:
     """Return a context in which calls of cells are noted.
 
-    `read` finds the numbers of values, and `fork` runs parts of a walk side by side; see `listen`.
+    `read` finds the numbers of values, and `fork` runs parts of a walk side by side; see `listen`. Signatures
+    other than those in `known` are looked at by `accept` when they are called first.
     """
-    return _Noting(notes, known, read, fork, careful)
+    return _Noting(notes, known, read, fork, careful, accept)
 
 
 def end_noting() -> None:
     """Let calls of cells be noted no more; a second time does nothing."""
     # in one line, which nothing interrupts
     Hooks.layer, Numbers.read, State.notes, COUNTERS[2] = outside, unknown, None, 0  # type: ignore[method-assign]
-    State.fork = State.whose = State.may_take = None
+    State.fork = State.whose = State.may_take = State.accept = None
     _unbind_all()
+    if InForce.fresh:
+        InForce.fresh.clear()
 
 
 def listen(
@@ -634,6 +688,8 @@ def _unbind_all() -> None:
         for signature in State.bound.lists:
             unbind(signature)
     State.bound = None
+    while State.asked:
+        unbind(State.asked.pop())
 
 
 def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
@@ -697,4 +753,4 @@ def _forced(value: Value, what: str) -> Any:
 
 
 GLOBALS["STOP"], GLOBALS["UNDO"], GLOBALS["NOWHERE"] = too_many, _undo, elsewhere
-Slow.call, Slow.made = _first_call, unbind
+Slow.call, Slow.made = _first_call, begun

@@ -32,6 +32,7 @@ from foldbatch.functions.noted import (
     refuse_other_type,
 )
 from foldbatch.functions.notes import Lists, Notes, State, refuse_broken, taken_by
+from foldbatch.functions.specs import DataSpec
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, link_learnt
 from foldbatch.functions.values import Value, value_class
@@ -92,9 +93,7 @@ _EARLIER: dict[type[Value], Signature] = {}
 def earlier(kind: type[Value]) -> Signature:
     """Return the import cell of a class of values."""
     if kind not in _EARLIER:
-        cell = CellFunction(_same, "earlier")
-        cell.hints["x"] = kind.type
-        _EARLIER[kind] = cell.find({"x": 0})
+        _EARLIER[kind] = CellFunction(_same, "earlier").of({"x": DataSpec(kind.type)})
     return _EARLIER[kind]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import partial
@@ -27,11 +27,20 @@ from foldbatch.blocks.layers.layer import Layer
 from foldbatch.blocks.paths import NO_TRUST, Trust, called, find, path_of, variable_of
 from foldbatch.blocks.plain import Sink, Source, from_data, refuse_other_fields, refused, to_data
 from foldbatch.blocks.writer import shown
-from foldbatch.errors import FoldbatchError, ModelError
+from foldbatch.errors import FoldbatchError, ModelError, shortened
 from foldbatch.functions import loose
 from foldbatch.functions.cells import CellFunction, Signature, all_cells
+from foldbatch.functions.dependencies import (
+    CODE,
+    CONSTANT,
+    covers,
+    digest_of,
+    python_version,
+    read_by,
+    snapshot,
+)
 from foldbatch.functions.learnt import Learnt, Output, Slot
-from foldbatch.functions.mixed import BlockCell, part_of
+from foldbatch.functions.mixed import BlockCell, present_part
 from foldbatch.functions.modules import MethodCell, Module, class_name
 from foldbatch.functions.notes import LOCK
 from foldbatch.functions.specs import DataSpec, ListSpec, NestSpec, ObjectSpec, Spec, StaticSpec, ValueSpec
@@ -40,6 +49,7 @@ from foldbatch.operators import FUNCTIONS
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.types import TensorType, Type, describe_value
 
+PACKAGE = __name__.partition(".")[0]
 AT_TOP = "define it with def at the top of a module, or as a method of a Module that a variable there holds"
 CHANGED = "restore the functions that the file was saved with, or train anew"
 _SCALARS = {"bool": bool, "int": int, "float": float}
@@ -55,6 +65,7 @@ class WrittenCell(msgspec.Struct, forbid_unknown_fields=True):
     arguments: list[tuple[str, Any]]  # name and structure of each
     # of each that it reads, in order, what its layer calls it, and its name in the program
     parameters: list[tuple[str, str]]
+    computed: str = ""  # what it computes, as a digest; older files have none
 
 
 class WrittenWire(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,6 +75,14 @@ class WrittenWire(msgspec.Struct, forbid_unknown_fields=True):
     operand: int
     sequence: int
     outputs: list[tuple[int, int]]
+
+
+class WrittenReading(msgspec.Struct, forbid_unknown_fields=True):
+    """What the functions of a walk read, as it was when the file was written."""
+
+    kind: str  # of `functions.dependencies`
+    digest: str
+    shown: str  # for people
 
 
 class WrittenWalk(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -78,6 +97,10 @@ class WrittenWalk(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     parameters: list[tuple[str, bool]]
     decides: bool = False  # whether it has asked for a number
     fresh: bool = False  # whether parameters of cells to come are the program's own, too
+    # by what leads there, what functions read besides their arguments, and these themselves
+    readings: dict[str, WrittenReading] = {}
+    python: str = ""  # for which Python digests of functions are
+    version: str = ""  # of foldbatch, for which digests of what cells compute are
 
 
 # -- writing
@@ -93,7 +116,7 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     functions = [walk.func if isinstance(walk, partial) else walk]
     for signature in learnt.cells:
         own = signature.cell
-        called = part_of(own.block, own.given).calls.values() if isinstance(own, BlockCell) else [own]
+        called = own.part.calls.values() if isinstance(own, BlockCell) else [own]
         functions += [each.function for each in called]
     modules = dict.fromkeys(getattr(f, "__module__", None) for f in functions)
     places = _Places([name for name in modules if name in sys.modules])
@@ -104,7 +127,8 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     for signature in learnt.cells:
         arguments = [(name, _spec_data(spec, signature, sink)) for name, spec in signature.specs.items()]
         read = [(p.path, names[learnt.replacements.of(p)]) for p in signature.parameters]
-        cells.append(WrittenCell(_cell_data(signature.cell, places, sink), arguments, read))
+        place = _cell_data(signature.cell, places, sink)
+        cells.append(WrittenCell(place, arguments, read, signature.computed))
     unread = parameters.keys() - {name for cell in cells for _, name in cell.parameters}
     if unread:
         fix = "call program.warm(examples) before, with examples that reach them"
@@ -119,9 +143,63 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     if sink.lost:
         raise _refused("the result", sink.lost[0])
     trained = [(name, parameter.trainable) for name, parameter in parameters.items()]
+    readings = _written_readings(
+        learnt, _roots(found, walk, [(x.found, s) for x, s in zip(cells, number, strict=True)])
+    )
     flags = learnt.decides, learnt.replacements.fresh
-    plain = WrittenWalk(found, cells, wires, outputs(learnt.results), result, trained, *flags)
+    plain = WrittenWalk(
+        found,
+        cells,
+        wires,
+        outputs(learnt.results),
+        result,
+        trained,
+        *flags,
+        readings=readings,
+        python=python_version(),
+        version=_version(),
+    )
     return Written(plain, sink.arrays)
+
+
+def _roots(data: Any, walk: Any, cells: Sequence[tuple[Any, Signature]]) -> Iterator[tuple[str, Any]]:
+    """Yield the walk, and the cells and blocks that it calls, each with its name in a file."""
+    yield _named(data), walk
+    for found, signature in cells:
+        if not signature.cell.is_pure:
+            yield _named(found), signature.cell.read
+
+
+def _version() -> str:
+    """Return the version of foldbatch: what cells compute is written otherwise by others."""
+    return str(sys.modules[PACKAGE].__version__)
+
+
+def _named(data: Any) -> str:
+    """Return the name of what plain data lead to: ``mymodel:net.step``."""
+    ((kind, content),) = data.items()
+    match kind, content:
+        case "variable", path:
+            return ".".join(map(str, path))
+        case "method", [path, name]:
+            return ".".join(map(str, [*path, name]))
+        case (("layer" | "block"), [path, *_]):
+            return ".".join(map(str, path))
+        case "partial", [inner, *_]:
+            return _named(inner) if isinstance(inner, dict) else str(inner)
+    return str(content)
+
+
+def _written_readings(learnt: Learnt, roots: Iterable[tuple[str, Any]]) -> dict[str, WrittenReading]:
+    """Return what a file says of what functions read: data that stayed as they were since the compilation."""
+    found = read_by(roots)
+    moved = set() if learnt.before is None else {*learnt.before.moved(found)}
+    kept = {}
+    for key, reading in reversed([*found.found.items()]):
+        told = digest_of(reading)
+        if told is not None and key not in moved:
+            kept[reading.where] = WrittenReading(reading.kind, told, reading.shown)
+    return kept
 
 
 def _refused(where: str, what: str, fix: str = AT_TOP) -> ModelError:
@@ -259,15 +337,19 @@ def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def from_written(
-    plain: WrittenWalk, arrays: dict[str, Array], trust: Trust = NO_TRUST
-) -> tuple[Any, Learnt, dict[str, Parameter]]:
+    plain: WrittenWalk, arrays: dict[str, Array], trust: Trust = NO_TRUST, accepted: Sequence[str] = ()
+) -> tuple[Any, Learnt, dict[str, Parameter], list[str]]:
     """Return the walk that plain data stand for, what was learnt of it, and its parameters by name.
 
+    Besides, what leads to functions, or to lists, dicts and arrays that they read, which are others now.
+
     The parameters are the reader's own, with the numbers of the file: layers that the walk calls keep theirs.
+    What the names in `accepted` lead to may be another than when the file was written.
 
     Raises:
         ModelError: when a function or a layer is not found or not trusted, or is another one than when the
-            file was written.
+            file was written; when a cell computes something else, or a constant that functions read is
+            another.
     """
     source, learnt = Source(arrays, trust), Learnt()
     parameters: dict[str, Parameter] = {}
@@ -276,6 +358,7 @@ def from_written(
         with LOCK, _undone(plain):
             for cell in plain.cells:
                 _read_cell(cell, plain, source, learnt, parameters)
+            changed = _changed(plain, walk, learnt, accepted)
             _read_wires(plain, learnt)
             learnt.result = None if plain.result is None else _type_of(from_data(plain.result, source))
     except FoldbatchError:
@@ -289,7 +372,35 @@ def from_written(
     learnt.decides = plain.decides
     learnt.replacements.fresh = plain.fresh
     learnt.parameters = dict.fromkeys(parameters[name] for name, _ in plain.parameters)
-    return walk, learnt, {name: parameters[name] for name, _ in plain.parameters}
+    return walk, learnt, {name: parameters[name] for name, _ in plain.parameters}, changed
+
+
+def _changed(plain: WrittenWalk, walk: Any, learnt: Learnt, accepted: Sequence[str]) -> list[str]:
+    """Return what leads to things that are others than a file says; errors are those of `from_written`."""
+    roots = [
+        *_roots(plain.walk, walk, [(x.found, s) for x, s in zip(plain.cells, learnt.cells, strict=True)])
+    ]
+    learnt.before = snapshot(roots)
+    now = learnt.before.readings.by_name()
+    changed = {
+        name: kept
+        for name, kept in plain.readings.items()
+        if (name not in now or digest_of(now[name]) != kept.digest)
+        and (kept.kind != CODE or plain.python == python_version())
+        and not covers(accepted, name)
+    }
+    for name, kept in changed.items():
+        if kept.kind == CONSTANT and name in now:
+            fix = f"restore it, or pass accept=({name!r},) if the program may read it as it is now"
+            found = now[name].shown
+            shown = f"another one, {found}" if found == kept.shown else found
+            raise ModelError(name, f"{kept.shown}, as when the file was saved", shown, fix)
+    for cell, signature in zip(plain.cells, learnt.cells, strict=True):
+        if plain.version == _version() and cell.computed not in ("", signature.computed):
+            found = f"another one, after changes of {shortened(changed)}" if changed else "another one"
+            expected = "the computation that the file was saved with"
+            raise ModelError(f"the cell {signature.name}", expected, found, CHANGED)
+    return [*changed]
 
 
 @contextmanager
@@ -480,14 +591,14 @@ def _read_cell(
         if parameters.get(name) is not learnt.replacements[parameter]:
             raise refused(f"two names of {parameter.path}")
         learnt.parameters[learnt.replacements[parameter]] = None
-    learnt.cells[signature] = None
+    learnt.cells[signature] = learnt.accepted[signature] = None
 
 
 def _signature_of(plain: WrittenCell, source: Source) -> Signature:
     match plain.found:
         case {"block": [path, given, int(place)]}:
             block = _variable(path, source)
-            signatures = part_of(block, _type_of(from_data(given, source))).signatures
+            signatures = present_part(block, _type_of(from_data(given, source))).signatures
             if not 0 <= place < len(signatures):
                 raise ModelError(shown(block), f"{place + 1} cells or more", str(len(signatures)), CHANGED)
             return signatures[place]
@@ -496,7 +607,7 @@ def _signature_of(plain: WrittenCell, source: Source) -> Signature:
     if names != cell.parameters:
         where, found = f"the cell {cell.name}", f"those of {cell.name}{cell.signature}"
         raise ModelError(where, f"the arguments {', '.join(names) or 'of none'}", found, CHANGED)
-    return cell.of({name: _spec_of(spec, source) for name, spec in plain.arguments})
+    return cell.present({name: _spec_of(spec, source) for name, spec in plain.arguments})
 
 
 def _read_wires(plain: WrittenWalk, learnt: Learnt) -> None:

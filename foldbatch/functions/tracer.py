@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from foldbatch.errors import DecidingError, WalkError
 from foldbatch.functions import coded
 from foldbatch.functions.cells import Signature
+from foldbatch.functions.dependencies import snapshot
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, lengths, remarks
 from foldbatch.functions.noted import (
@@ -103,6 +104,8 @@ class FunctionTracer:
         self.asides = asides
         self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
+        if self.learnt.before is None:
+            self.learnt.before = snapshot([(self.name, walk)])
         self.learnt.readings.walk = walk
         self._known = StagedBefore()
         if arithmetic.walks is not None:
@@ -171,7 +174,9 @@ class FunctionTracer:
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
         signature, _ = self.linked().cells[cell]
-        return line_of(self.walk, example, signature, call, self.max_calls)
+        with LOCK:
+            self.learnt.install()
+            return line_of(self.walk, example, signature, call, self.max_calls, self.learnt.accept)
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         cells = self.linked().cells
@@ -181,7 +186,7 @@ class FunctionTracer:
         return lengths(self.learnt, fewest)
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
-        return run(self.walk, example, begin=begin, replacements=self.learnt.replacements)
+        return run(self.walk, example, begin=begin, learnt=self.learnt)
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
         return written(self.walk, self.learnt, parameters)
@@ -277,8 +282,11 @@ class FunctionTracer:
         if decide is not None:
             notes: Notes = decide(self, reading, careful=careful)
             return notes
+        learnt = self.learnt
+        learnt.install()
+        known, accept = [*learnt.cells], learnt.accept
         try:
-            return note(self.walk, reading, [*self.learnt.cells], self.max_calls, careful=careful)
+            return note(self.walk, reading, known, self.max_calls, careful=careful, accept=accept)
         except Forced as forced:
             expected = "a walk that reads no numbers, where examples are traced and nothing is computed"
             fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
@@ -450,7 +458,6 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
             for m, (_, wire) in enumerate(members):
                 for source in sorted(learnt.wires.get((signature, m, s), ()), key=order):
                     flows[source].feed(wire)
-        learnt.replacements.in_draft(draft)
         if "losses" not in asides:
             draft.losses = []
         if "metrics" not in asides:
@@ -466,6 +473,6 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
     kept = needed(drafts, results)
     left = [each.draft for each in kept.values()]
     result = VOID if learnt.result is None else learnt.result  # a tuple or a dict of nothing has length 0
-    model = link(left, result, results, list(learnt.parameters), known)
+    model = link(left, result, results, list(learnt.parameters), known, learnt.replacements)
     own = tuple((cells[old], each) for old, each in kept.items())
     return Linked(learnt.version, model, own, model.form, model.bounds, learnt)

@@ -12,11 +12,22 @@ from typing import Any, TypeVar
 
 from foldbatch.model.drafts import Draft, Flow, components, connected
 from foldbatch.model.model import Arenas, Model, active_ends
+from foldbatch.model.replacing import Replacements
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import CellSignature, Operand
 from foldbatch.static.cell import Cell, optimized, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends, pack
-from foldbatch.static.graph import INPUT, Graph, Node, apply, input_node, is_view, reachable, substitute
+from foldbatch.static.graph import (
+    INPUT,
+    Graph,
+    Node,
+    apply,
+    input_node,
+    is_view,
+    reachable,
+    renewed,
+    substitute,
+)
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.types import TensorType, Type
 
@@ -60,25 +71,26 @@ def link(
     results: Iterable[Flow],
     parameters: Sequence[Parameter],
     staged: StagedBefore | None = None,
+    replacements: Replacements | None = None,
 ) -> Model:
     """Return the model of connected cells, and of the wires whose values are tensors of results.
 
     Of the parameters, in the order in which they are to be listed, those that no cell reads are left out.
-    Cells that are as before, when a model has grown and is linked again, are not staged anew; `known` has
-    these.
+    Cells that are as before, when a model has grown and is linked again, are not staged anew; `staged`
+    has these. Where a draft reads a parameter that has a replacement, its cell reads that.
     """
     results, staged = list(results), StagedBefore() if staged is None else staged
     wires = _all_wires(drafts, results)
     component = _components(drafts, wires)
     drafts = moved_upstream(map(closed, drafts), wires, component, results)
-    packed = [_packed(draft, component, staged) for draft in drafts]
+    packed = [_packed(draft, component, staged, replacements) for draft in drafts]
     arena_of, arenas = _arenas(packed, wires)
     reads = [[arena_of[group[0]] for group in p.wires] for p in packed]
     writes = [[arena_of[wire] for wire in p.outputs] for p in packed]
     trained = [tuple([x for x in p.graph.learning if x.attrs["parameter"].trainable]) for p in packed]
     ends = _ends(packed, component, reads, writes, [*map(bool, trained)])
     cells = tuple(
-        staged.get((p.graph, end, nodes), partial(stage_cell, p.graph, end)).named(p.draft.name)
+        staged.get((p.graph, end, nodes), partial(_staged, p.graph, end)).named(p.draft.name)
         for p, end, nodes in zip(packed, ends, trained, strict=True)
     )
     staged.forget()
@@ -103,7 +115,9 @@ def link(
     )
 
 
-def _packed(draft: Draft, component: dict[object, int], staged: StagedBefore) -> _PackedDraft:
+def _packed(
+    draft: Draft, component: dict[object, int], staged: StagedBefore, replacements: Replacements | None
+) -> _PackedDraft:
     """Return a draft as it is staged: values that are read side by side are one operand."""
     recursive = frozenset(
         i for i, (_, wire) in enumerate(draft.operands) if component[wire] == component[draft.number]
@@ -113,7 +127,7 @@ def _packed(draft: Draft, component: dict[object, int], staged: StagedBefore) ->
     nodes = singles, tuple([node for _, _, node, _ in members]), tuple([node for node, _ in draft.feeds])
     ends = tuple(draft.outputs), tuple([x for _, x in draft.losses]), tuple([x for _, x in draft.metrics])
     graph, groups = staged.get(
-        (*nodes, *ends, recursive), lambda: _graph_of(draft.name, *nodes, ends, recursive)
+        (*nodes, *ends, recursive), lambda: _graph_of(draft.name, *nodes, ends, recursive, replacements)
     )
     wires = [tuple([draft.operands[i][1] for i in group]) for group in groups]
     operands = [Operand(-1, group) for group in groups] + [Operand(-1, (), n, m) for n, m, _, _ in members]
@@ -124,14 +138,36 @@ def _packed(draft: Draft, component: dict[object, int], staged: StagedBefore) ->
 
 
 def _graph_of(
-    name: str, singles: Nodes, members: Nodes, feeds: Nodes, ends: Sequence[Nodes], recursive: frozenset[int]
+    name: str,
+    singles: Nodes,
+    members: Nodes,
+    feeds: Nodes,
+    ends: Sequence[Nodes],
+    recursive: frozenset[int],
+    replacements: Replacements | None,
 ) -> tuple[CellGraph, list[tuple[int, ...]]]:
     """Return the graph of a cell with its operands packed, and the numbers of those in each pack."""
-    groups, new = pack(singles, numbered_sites([node for nodes in ends for node in nodes]), recursive)
+    results = [node for nodes in ends for node in nodes]
+    others = {} if replacements is None else replacements.nodes(results, (*singles, *members, *feeds))
+    if others:
+        copies, results = renewed((*singles, *members, *feeds), results, others)
+        singles = tuple(copies[: len(singles)])
+        members = tuple(copies[len(singles) : len(singles) + len(members)])
+        feeds = tuple(copies[len(singles) + len(members) :])
+    groups, new = pack(singles, numbered_sites(results), recursive)
     packed = iter(new)
     parts = [tuple([next(packed) for _ in nodes]) for nodes in ends]
     graph = CellGraph(name, (*(node for node, _ in groups), *members), feeds, *parts)
     return graph, [members_of for _, members_of in groups]
+
+
+def _staged(graph: CellGraph, ends: Ends) -> Cell:
+    """Stage a copy of a cell's graph, in which passes find no node that another model's passes have made."""
+    copies, results = renewed(graph.inputs, graph.results, {})
+    copied = iter(results)
+    parts = [tuple([next(copied) for _ in nodes]) for nodes in (graph.outputs, graph.losses, graph.metrics)]
+    operands = tuple(copies[: len(graph.operands)])
+    return stage_cell(CellGraph(graph.name, operands, tuple(copies[len(operands) :]), *parts), ends)
 
 
 def numbered_sites(results: Sequence[Node]) -> list[Node]:

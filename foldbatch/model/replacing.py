@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from foldbatch.model.drafts import Draft
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import PARAMETER, Node, parameter_node, reachable, substitute
 
@@ -37,23 +36,19 @@ class Replacements(dict[Parameter, Parameter]):
             return parameter
         return self.setdefault(parameter, parameter.twin())  # two threads get the same one
 
-    def in_nodes(self, nodes: Sequence[Node], inputs: Iterable[Node]) -> list[Node]:
-        """Return nodes that read the program's parameters; what computes `inputs` stays as it is."""
-        if not self and not self.fresh:
-            return list(nodes)
-        ends = [*inputs]
-        read = [node for node in reachable(nodes, ends) if node.op is PARAMETER]
-        pairs = [(node, self.of(node.attrs["parameter"])) for node in read]
-        changed = {node: parameter_node(p) for node, p in pairs if p is not node.attrs["parameter"]}
-        return substitute(nodes, {**changed, **{node: node for node in ends}}) if changed else list(nodes)
+    def nodes(self, results: Sequence[Node], inputs: Iterable[Node]) -> dict[Node, Node]:
+        """Return the nodes of the program's parameters, by those of the layers' that results read.
 
-    def in_draft(self, draft: Draft) -> None:
-        """Let a draft read the program's parameters."""
+        Parameters that only `inputs` are computed from are left out.
+        """
         if not self and not self.fresh:
-            return
-        members = [node for _, several in draft.sequences for node, _ in several]
-        inputs = [*(node for node, _ in draft.operands), *(node for node, _ in draft.feeds), *members]
-        nodes = iter(self.in_nodes(draft.results, inputs))
-        draft.outputs = {next(nodes): flow for flow in draft.outputs.values()}
-        draft.losses = [(name, next(nodes)) for name, _ in draft.losses]
-        draft.metrics = [(name, next(nodes)) for name, _ in draft.metrics]
+            return {}
+        read = [node for node in reachable(results, [*inputs]) if node.op is PARAMETER]
+        pairs = [(node, self.of(node.attrs["parameter"])) for node in read]
+        return {node: parameter_node(p) for node, p in pairs if p is not node.attrs["parameter"]}
+
+    def in_nodes(self, nodes: Sequence[Node], inputs: Iterable[Node]) -> list[Node]:
+        """Return nodes that read the program's parameters; the computation of `inputs` stays as it is."""
+        ends = [*inputs]
+        changed = self.nodes(nodes, ends)
+        return substitute(nodes, {**changed, **{node: node for node in ends}}) if changed else list(nodes)

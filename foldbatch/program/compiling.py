@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
+from warnings import warn
 
 import msgspec
 
@@ -23,9 +24,11 @@ from foldbatch.engines.runner import Options
 from foldbatch.errors import (
     BackendError,
     BlockTypeError,
+    ChangedModelWarning,
     FoldbatchError,
     ReadError,
     UnknownNameError,
+    frames_inside,
     shortened,
 )
 from foldbatch.functions.learnt import Learnt
@@ -228,6 +231,7 @@ def load(
     backend: BackendName = "auto",
     *,
     trust: Iterable[Trusted] = (),
+    accept: Iterable[str] = (),
     **options: Unpack[LoadOptions],
 ) -> Program:
     """Return the program that `Program.save` wrote to a file.
@@ -242,14 +246,20 @@ def load(
         trust: modules, functions and classes that the file may name, or their names: ``("mymodels",)`` for a
             module and those below it, ``("mymodels:clean",)`` for a function, ``(__name__,)`` for the script
             that calls. Modules are imported when the file asks for them.
+        accept: what functions of a walk may read although it is another than when the file was saved, by the
+            names that errors tell: ``("mymodels:VOCABULARY",)``, or ``("mymodels",)`` for all of a module.
         options: other options of `foldbatch.compile`, in place of those that the program was saved with.
 
     Raises:
         ReadError: when the file is damaged or was changed, holds something else, or was written by a newer
             version; or when functions of the model are not found, or not trusted: the message says how to
-            trust them, or that `Block.load_parameters` fills a block that a script makes.
+            trust them, or that `Block.load_parameters` fills a block that a script makes; or when cells of a
+            walk compute something else than when it was saved, or it reads other constants.
         OSError: when there is no such file, or it cannot be read.
         FoldbatchError: when an option is wrong, as of `foldbatch.compile`, or `trust` has something else.
+
+    Warns: `ChangedModelWarning`, when functions of a walk, or lists, dicts and arrays that they read, are
+        others than when it was saved.
 
     >>> import tempfile
     >>> words = fb.trees.Vocabulary(["good", "bad"])
@@ -261,7 +271,7 @@ def load(
     >>> [int(x) for x in program.run([["bad", "day"]])[0]], program.notes
     ([2, 0], {'language': 'en'})
     """
-    trusted = trust_in(trust)
+    trusted, accepted = trust_in(trust), _names_in(accept)
     arrays, header = read(path)
     where = os.fspath(path)
     if header.block is None and header.walk is None:
@@ -269,10 +279,10 @@ def load(
         fix = f"{with_paths(lost)}; {IN_A_SCRIPT}"
         raise ReadError(where, "a model that a file can hold whole", shortened(lost), fix)
     block: Any
-    learnt = None
+    learnt, changed = None, list[str]()
     try:
         if header.walk is not None:
-            block, learnt, parameters = from_written(header.walk, arrays, trusted)
+            block, learnt, parameters, changed = from_written(header.walk, arrays, trusted, accepted)
         else:
             assert header.block is not None
             block, parameters = from_plain(header.block, arrays, trusted)
@@ -290,7 +300,22 @@ def load(
         raise ReadError(where, MODEL_FILE, "a block that has other parameters than the file", ANEW)
     program = Program(lowered, ready, seed, parameters)
     program.steps_drawn, program.notes = header.step, header.notes
+    if changed:
+        expected, found = (
+            "a walk that reads what it read when it was saved",
+            f"changes of {shortened(changed)}",
+        )
+        fix = "restore them; or see that results are right, and save the program anew"
+        warn(ChangedModelWarning(where, expected, found, fix), stacklevel=frames_inside())
     return program
+
+
+def _names_in(accept: Any) -> tuple[str, ...]:
+    names = () if isinstance(accept, str) or not isinstance(accept, Iterable) else tuple(accept)
+    if isinstance(accept, str) or not all(isinstance(name, str) for name in names):
+        fix = 'for example accept=("mymodels:VOCABULARY",)'
+        raise UnknownNameError("accept", "a tuple of names that errors tell", describe_value(accept), fix)
+    return names
 
 
 def _precision(precision: str, backend: str) -> str:

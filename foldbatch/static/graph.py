@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -343,6 +343,20 @@ def substitute(outputs: Iterable[Node], replacement: dict[Node, Node]) -> list[N
         inputs = tuple(replaced[x] for x in node.inputs)
         replaced[node] = node if inputs == node.inputs else apply(node.op.name, *inputs, **node.attrs)
     return [replaced[node] for node in outputs]
+
+
+def renewed(
+    inputs: Sequence[Node], outputs: Iterable[Node], replacement: Mapping[Node, Node]
+) -> tuple[list[Node], list[Node]]:
+    """Return a copy of a graph, inputs and outputs, whose nodes are made in the order of the originals.
+
+    Its inputs are new, so no node that depends on them was made before: the order in which the copy's nodes
+    are numbered follows from the graph alone, whatever other models have built. Parameters and constants are
+    found as they are, but for those that `replacement` has something else for.
+    """
+    copies = dict(replacement)
+    copies |= {x: input_node(x.type, x.axis, x.attrs.get("name", "x")) for x in inputs if x not in copies}
+    return [copies[x] for x in inputs], substitute(outputs, copies)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, count
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node
@@ -25,7 +28,7 @@ def print_graph(graph: Graph, names: Mapping[Node, str] | None = None) -> str:
     parameters and constants speak for themselves.
     """
     if names is None:
-        nodes = _in_order_of_reading(graph)
+        nodes = in_order_of_reading(graph)
         names = {node: f"%{i}" for i, node in enumerate(dict.fromkeys((*graph.inputs, *nodes)))}
     else:
         nodes = [node for node in graph.nodes if node.op not in SOURCES]
@@ -36,7 +39,7 @@ def print_graph(graph: Graph, names: Mapping[Node, str] | None = None) -> str:
     return "\n".join(lines)
 
 
-def _in_order_of_reading(graph: Graph) -> list[Node]:
+def in_order_of_reading(graph: Graph) -> list[Node]:
     """Return the graph's nodes, each after its operands, from the first output to the last."""
     done = set(graph.inputs)
     nodes: list[Node] = []
@@ -51,6 +54,29 @@ def _in_order_of_reading(graph: Graph) -> list[Node]:
                 done.add(node)
                 nodes.append(node)
     return nodes
+
+
+def graph_form(graph: Graph, *, values: bool = True) -> list[Any]:
+    """Return what a graph computes as plain data, which are equal for equal graphs of every process.
+
+    Parameters are told apart by their places and types. Without `values`, the numbers that constants hold do
+    not count, nor the sites where random numbers are drawn.
+    """
+    places = {node: i for i, node in enumerate(dict.fromkeys((*graph.inputs, *in_order_of_reading(graph))))}
+
+    def attribute(value: object) -> object:
+        if isinstance(value, np.ndarray):
+            return (value.dtype.str, value.shape, value.tobytes().hex()) if values else None
+        if isinstance(value, Parameter):
+            return value.name
+        return value.name if isinstance(value, Axis) else value
+
+    def described(node: Node) -> list[object]:
+        own = [(n, attribute(x)) for n, x in sorted(node.attrs.items()) if values or n != "site"]
+        read = [places[x] for x in node.inputs]
+        return [node.op.name, str(node.type), node.axis.name, [] if node in graph.inputs else own, read]
+
+    return [[described(node) for node in places], [places[node] for node in graph.outputs]]
 
 
 def expression(node: Node, names: Mapping[Node, str]) -> str:

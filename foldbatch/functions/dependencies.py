@@ -1,0 +1,528 @@
+"""What the user's functions read besides their arguments: variables, attributes, closures, defaults.
+
+Functions are followed by what they name: a variable of their module, what they close over, and attributes of
+objects, classes and modules that they reach by these names. So a model that has changed since a program was
+compiled, or since its file was written, is told from one that has not, and by name. What a name does not
+lead to, as `getattr` with a computed one, is not seen.
+"""
+
+from __future__ import annotations
+
+import dis
+import enum
+import hashlib
+import re
+import sys
+import sysconfig
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache, partial
+from pathlib import PurePath
+from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from foldbatch.blocks.block import DERIVED, Block
+from foldbatch.blocks.paths import called
+from foldbatch.errors import PACKAGE
+from foldbatch.functions.modules import MethodCell, Module
+from foldbatch.params.parameters import Parameter
+from foldbatch.trees.vocabulary import Vocabulary
+from foldbatch.types import Type
+
+CODE: Final = "code"  # a function
+CONSTANT: Final = "constant"  # what cannot change: numbers, texts, tuples, vocabularies, members of enums
+CONTENT: Final = "content"  # what programs write to: lists, dicts, sets, arrays
+PART: Final = "part"  # layers, other blocks and parameters, known by identity
+ITEMS: Final = 1_000_000  # things in a container; larger ones are not compared
+BYTES: Final = 256_000_000  # of an array; the same
+FEW: Final = 10_000  # `ITEMS` where programs of one process are compared, and some 100 bytes each
+_PLAIN = type(None), bool, int, float, complex, str, bytes, range, slice, type(Ellipsis)
+_CONSTANTS = (
+    *_PLAIN,
+    tuple,
+    frozenset,
+    enum.Enum,
+    Vocabulary,
+    Type,
+    re.Pattern,
+    PurePath,
+    np.generic,
+    np.dtype,
+)
+_CONTENTS = list, dict, set, deque, np.ndarray, MappingProxyType, bytearray
+# attributes of blocks that lead to functions, besides settings
+_IN_BLOCKS = FunctionType, MethodType, partial, Block, Vocabulary, tuple, list, dict
+# what methods are called that write to their object
+_WRITERS = {"add", "append", "appendleft", "clear", "discard", "extend", "fill", "insert", "pop", "popitem"}
+_WRITERS |= {"popleft", "put", "remove", "reverse", "setdefault", "sort", "update"}
+_STORES = frozenset({"STORE_GLOBAL", "STORE_ATTR", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_ATTR"})
+_ITEMS_STORED = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One thing that is read."""
+
+    where: str  # what leads to it, as ``mymodel:net.scale``
+    kind: str
+    value: Any
+
+    @property
+    def shown(self) -> str:
+        """The value in a few words."""
+        if self.kind == CODE:
+            return "a function"
+        if self.kind == CONTENT and hasattr(self.value, "__len__"):
+            return f"a {type(self.value).__name__} of {len(self.value)}"
+        if isinstance(self.value, Vocabulary):
+            return f"a Vocabulary of {len(self.value)} words"
+        text = repr(self.value)
+        return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+Key = tuple[int, str]  # of the object or the variables that hold it, and the name there
+
+
+@dataclass(slots=True)
+class Readings:
+    """What some functions read, by where it stands."""
+
+    found: dict[Key, Reading] = field(default_factory=dict)
+    # what keys are of: an identity belongs to one object as long as that lives
+    holders: list[Any] = field(default_factory=list)
+
+    def by_name(self) -> dict[str, Reading]:
+        """Return them by what leads there; of two with one name the first."""
+        return {reading.where: reading for reading in reversed([*self.found.values()])}
+
+
+def read_by(roots: Iterable[tuple[str, Any]]) -> Readings:
+    """Return what functions read, and functions that they call; `roots` are they, with what leads to them.
+
+    A root may be an object with methods, too. What the functions write themselves is left out.
+    """
+    entered = [*roots]
+    reader = _Reader({_package_of(root) for _, root in entered})
+    for where, root in entered:
+        reader.enter(where, root)
+    reader.follow()
+    return reader.readings()
+
+
+def _package_of(root: Any) -> str:
+    home = getattr(root, "__module__", None) or type(root).__module__
+    return str(home).partition(".")[0]
+
+
+class _Reader:
+    def __init__(self, homes: Collection[str]) -> None:
+        self.homes = homes  # the packages that what is followed first belongs to
+        self.found = Readings()
+        self.names = set[str]()  # of variables and attributes, in all functions
+        self.written = set[str]()  # those that functions assign to
+        self.changing = set[str]()  # those of functions that write to containers
+        self._functions: list[tuple[str, FunctionType]] = []
+        self._holders: list[tuple[str, Any]] = []
+        self._seen: dict[int, Any] = {}
+
+    def follow(self) -> None:
+        """Read what functions name until nothing new comes."""
+        before = -1
+        while before != (before := len(self._seen) + len(self.found.found) + len(self.names)):
+            for where, function in [*self._functions]:
+                self._read_function(where, function)
+            for where, holder in [*self._holders]:
+                self._read_attributes(where, holder)
+
+    def readings(self) -> Readings:
+        """Return what was found, without what the functions write to."""
+
+        def is_left(name: str, reading: Reading) -> bool:
+            return name not in self.written and not (reading.kind == CONTENT and name in self.changing)
+
+        kept = {key: reading for key, reading in self.found.found.items() if is_left(key[1], reading)}
+        return Readings(kept, self.found.holders)
+
+    def enter(self, where: str, value: Any) -> None:
+        """Follow a value: a function, or an object whose attributes functions name."""
+        cell = getattr(value, "__dict__", {}).get("cell") if isinstance(value, FunctionType) else None
+        if cell is not None:
+            return self.enter(where, cell.function)
+        if id(value) in self._seen:
+            return None
+        match value:
+            case FunctionType():
+                if self._is_of_user(value):
+                    self._seen[id(value)] = value
+                    self._functions.append((where, value))
+                    self._name(value.__code__)
+            case MethodType():
+                self.enter(where, value.__func__)
+                self.enter(where.rpartition(".")[0] or f"{where}.__self__", value.__self__)
+            case MethodCell():
+                self.enter(where, value.function)
+            case partial():
+                parts = [value.func, *value.args, *value.keywords.values()]
+                for number, part in enumerate(parts):
+                    self.enter(f"{where}({number})" if number else where, part)
+            case enum.Enum():
+                pass
+            case staticmethod() | classmethod():
+                self.enter(where, value.__func__)
+            case property():
+                self.enter(where, value.fget)
+            case ModuleType() if self._has_module(value.__name__):
+                self._hold(called(value.__name__) + ":", value)
+            case type() if self._has_module(value.__module__):
+                self._hold(where, value)
+            case Module() | Block():
+                self._hold(where, value)
+            case list() | tuple() | dict() | set() | frozenset() if len(value) <= FEW:
+                self._seen[id(value)] = value
+                items = [*value.items()] if isinstance(value, dict) else [*enumerate(value)]
+                for key, item in items:
+                    if not isinstance(item, _PLAIN):  # the container's digest is of these, and of other data
+                        self._add((id(value), repr(key)), f"{where}[{key!r}]", item, (PART, CODE))
+            case _ if self._has_module(type(value).__module__):
+                self._hold(where, value)
+        return None
+
+    def _hold(self, where: str, holder: Any) -> None:
+        self._seen[id(holder)] = holder
+        self._holders.append((where, holder))
+        self.found.holders.append(holder)
+
+    def _name(self, code: CodeType) -> None:
+        """Take in the names that code reads and writes, and code within it."""
+        self.names |= {*code.co_names}
+        stored, items = _stored(code)
+        self.written |= stored
+        if items or not _WRITERS.isdisjoint(code.co_names):
+            self.changing |= {*code.co_names, *code.co_freevars}
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                self._name(constant)
+
+    def _read_function(self, where: str, function: FunctionType) -> None:
+        home = called(str(function.__globals__.get("__name__")))
+        for name in _names_in(function.__code__):
+            if name in function.__globals__:
+                self._add((id(function.__globals__), name), f"{home}:{name}", function.__globals__[name])
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                value = cell.cell_contents
+            except ValueError:  # it has none yet
+                continue
+            self._add((id(cell), name), f"{where}, closure {name}", value)
+            self.found.holders.append(cell)
+        code = function.__code__
+        positional = code.co_varnames[: code.co_argcount]
+        defaults = function.__defaults__ or ()
+        given = dict(zip(positional[::-1], defaults[::-1], strict=False)) | (function.__kwdefaults__ or {})
+        for name, value in given.items():
+            self._add((id(function), name), f"{where}, default of {name}", value)
+
+    def _read_attributes(self, where: str, holder: Any) -> None:
+        own = dict(_attributes(holder))
+        names = [name for name in own if name in self.names and not name.startswith("__")]
+        if isinstance(holder, Block):  # whose functions are called by what it is built to
+            names = [name for name, x in own.items() if isinstance(x, _IN_BLOCKS)]
+        kind = holder if isinstance(holder, type) else type(holder)
+        inherited = {n: x for base in reversed(kind.__mro__) for n, x in vars(base).items()}
+        if not isinstance(holder, ModuleType | Block) and self._has_module(kind.__module__):
+            named = {name for name in self.names & inherited.keys() - own.keys() if not name.startswith("__")}
+            for name in [*sorted(named), *({"__call__"} & inherited.keys())]:
+                self._add((id(holder), name), self._joined(where, name), inherited[name])
+        for name in names:
+            self._add((id(holder), name), self._joined(where, name), own[name])
+
+    def _is_of_user(self, function: FunctionType) -> bool:
+        home = str(function.__globals__.get("__name__"))
+        return not is_of_library(home, function.__code__.co_filename, self.homes)
+
+    def _has_module(self, name: str) -> bool:
+        module = sys.modules.get(name)
+        if module is None:  # of code that was executed as a text
+            return True
+        return not is_of_library(name, getattr(module, "__file__", None), self.homes)
+
+    @staticmethod
+    def _joined(where: str, name: str) -> str:
+        return where + name if where.endswith(":") else f"{where}.{name}"
+
+    def _add(
+        self, key: Key, where: str, value: Any, kinds: Collection[str] = (PART, CODE, CONSTANT, CONTENT)
+    ) -> None:
+        if key in self.found.found:
+            return
+        kind = kind_of(value)
+        if (
+            kind is not None
+            and kind in kinds
+            and not (kind == CODE and not self._is_of_user(_function_of(value)))
+        ):
+            self.found.found[key] = Reading(where, kind, value)
+        if not isinstance(value, _PLAIN):
+            self.enter(where, value)
+
+
+def _attributes(holder: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes that an object has itself, without running code of its class."""
+    skipped = {*DERIVED, "parameters", "owner", "name"} if isinstance(holder, Block) else set()
+    yield from ((n, x) for n, x in [*getattr(holder, "__dict__", {}).items()] if n not in skipped)
+    for base in type(holder).__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in [slots] if isinstance(slots, str) else slots:
+            try:
+                yield name, object.__getattribute__(holder, name)
+            except AttributeError:
+                continue
+
+
+def kind_of(value: Any) -> str | None:
+    """Return what kind of thing is read, or None of what is not compared: loggers, files, generators."""
+    match value:
+        case FunctionType() | MethodCell():
+            return CODE
+        case Block() | Parameter():
+            return PART
+        case type():
+            return None
+    if isinstance(value, _CONSTANTS):
+        return CONSTANT
+    return CONTENT if isinstance(value, _CONTENTS) or is_dataclass(value) else None
+
+
+def _function_of(value: Any) -> FunctionType:
+    """Return the plain function that a cell, a method or a partial function is made of."""
+    while True:
+        cell = getattr(value, "__dict__", {}).get("cell")
+        if cell is not None:
+            value = cell.function
+        elif isinstance(value, FunctionType):
+            return value
+        else:
+            value = next(
+                (getattr(value, n) for n in ("function", "__func__", "func") if hasattr(value, n)), _nothing
+            )
+
+
+def _nothing() -> None: ...
+
+
+@cache
+def _stored(code: CodeType) -> tuple[frozenset[str], bool]:
+    """Return the names that code assigns to, and whether it assigns to items of containers."""
+    found = [*dis.get_instructions(code)]
+    names = [str(x.argval) for x in found if x.opname in _STORES]
+    return frozenset(names), any(x.opname in _ITEMS_STORED for x in found)
+
+
+@cache
+def _names_in(code: CodeType) -> tuple[str, ...]:
+    """Return the names in code, and in functions within it."""
+    inner = [name for x in code.co_consts if isinstance(x, CodeType) for name in _names_in(x)]
+    return tuple(dict.fromkeys([*code.co_names, *inner]))
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    return tuple({paths["stdlib"], paths["platstdlib"]})
+
+
+def is_of_library(name: str, file: str | None, homes: Collection[str]) -> bool:
+    """Return whether a module is foldbatch, of Python itself, or installed and in none of the `homes`."""
+    if file is None:
+        return name != "__main__"
+    if file.startswith(("<foldbatch", "<frozen", "<__array_function__", PACKAGE)):
+        return True
+    if "site-packages" in file or "dist-packages" in file:
+        return name.partition(".")[0] not in homes
+    return file.startswith(_libraries())
+
+
+# -- comparing in one process
+
+
+def fingerprint(reading: Reading) -> Any:
+    """Return what tells whether a thing is the same later, in this process, as long as it lives."""
+    if reading.kind == CODE:
+        return _code_digest(reading.value)
+    found = None if reading.kind == PART else digest(reading.value, FEW, 100 * FEW)
+    return id(reading.value) if found is None else found
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What functions read at one time."""
+
+    roots: tuple[tuple[str, Any], ...]  # these functions
+    readings: Readings
+    fingerprints: dict[Key, Any]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the functions read the same now."""
+        return not self.moved(read_by(self.roots))
+
+    def moved(self, now: Readings) -> list[Key]:
+        """Return the keys of things read now that differ from those of this snapshot.
+
+        A thing is compared with the one under its key; where its holder is new, with the one that the same
+        name led to. A thing that neither leads to is not compared.
+        """
+        named = {reading.where: key for key, reading in self.readings.found.items()}
+        moved = []
+        for key, reading in now.found.items():
+            before = key if key in self.fingerprints else named.get(reading.where)
+            if before is not None and self.fingerprints[before] != fingerprint(reading):
+                moved.append(key)
+        return moved
+
+    def changed(self, now: Readings) -> list[str]:
+        """Return the names of things that differ now, as they were when the snapshot was taken."""
+        before = self.readings.found
+        return [(before[key] if key in before else now.found[key]).where for key in self.moved(now)]
+
+
+def snapshot(roots: Iterable[tuple[str, Any]]) -> Snapshot:
+    """Return what functions read now; arguments are those of `read_by`."""
+    entered = tuple(roots)
+    found = read_by(entered)
+    return Snapshot(entered, found, {key: fingerprint(reading) for key, reading in found.found.items()})
+
+
+# -- comparing with a file
+
+
+def digest(value: Any, items: int = ITEMS, size: int = BYTES) -> str | None:
+    """Return a text that tells data from others, in every process and on every version of Python.
+
+    None stands for what cannot be told so: what holds objects of other classes than those of data, more than
+    so many items, or an array of more bytes than `size`.
+
+    >>> digest({"a": [1, 2.0]}) == digest({"a": [1, 2.0]}), digest((1,)) == digest((True,)), digest(object())
+    (True, False, None)
+    """
+    writer = hashlib.sha256()
+    try:
+        _write(value, writer.update, _Room(items, size))
+    except _NoDataError:
+        return None
+    return writer.hexdigest()[:32]
+
+
+class _NoDataError(Exception):
+    pass
+
+
+@dataclass(slots=True)
+class _Room:
+    items: int
+    size: int
+    levels: int = 50
+
+    def take(self, items: int, size: int) -> None:
+        self.items -= items
+        self.size -= size
+        if self.items < 0 or self.size < 0 or self.levels < 0:
+            raise _NoDataError
+
+
+def _write(value: Any, update: Callable[[bytes], None], room: _Room) -> None:
+    room.take(1, 0)
+    kind = type(value)
+    update(f"{kind.__module__}.{kind.__qualname__}:".encode())
+    match value:
+        case enum.Enum():
+            update(f"{value.name};{digest(value.value)};".encode())
+        case float() | complex() | np.generic():
+            update(f"{np.asarray(value).dtype.str}{value!r};".encode())
+        case None | bool() | int() | range() | slice() | PurePath() | np.dtype():
+            update(f"{value!r};".encode())
+        case _ if isinstance(value, Type):
+            update(f"{value!r};".encode())
+        case str():
+            update(f"{len(value)}:{value};".encode(errors="surrogatepass"))
+        case bytes() | bytearray():
+            update(b"%d:" % len(value) + bytes(value))
+        case re.Pattern():
+            _write((value.pattern, value.flags), update, room)
+        case Vocabulary():
+            _write((value.unknown, value.words), update, room)
+        case np.ndarray() if not value.dtype.hasobject:
+            room.take(0, value.nbytes)
+            update(f"{value.dtype.str}{value.shape};".encode())
+            update(np.ascontiguousarray(value).tobytes())
+        case list() | tuple() | deque():
+            _write_all(value, update, room)
+        case set() | frozenset():
+            update("".join(sorted(_inner(item, room) for item in value)).encode())
+        case dict() | MappingProxyType() if kind in (dict, OrderedDict, defaultdict, MappingProxyType):
+            _write_all([*value.keys()], update, room)
+            _write_all([*value.values()], update, room)
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            _write_all([getattr(value, each.name, None) for each in fields(value)], update, room)
+        case _ if value is Ellipsis:
+            update(b"...")
+        case _:
+            raise _NoDataError
+
+
+def _write_all(values: Any, update: Callable[[bytes], None], room: _Room) -> None:
+    update(f"{len(values)}:".encode())
+    room.levels -= 1
+    for value in values:
+        _write(value, update, room)
+    room.levels += 1
+
+
+def _inner(value: Any, room: _Room) -> str:
+    writer = hashlib.sha256()
+    _write(value, writer.update, room)
+    return writer.hexdigest()
+
+
+def digest_of(reading: Reading) -> str | None:
+    """Return a text that tells what is read from anything else, or None where nothing does.
+
+    Of functions it is for one version of Python: neither comments nor lines nor docstrings count.
+    """
+    if reading.kind == PART:
+        return None
+    if reading.kind == CODE:
+        return hashlib.sha256(repr(_code_digest(reading.value)).encode()).hexdigest()[:32]
+    return digest(reading.value)
+
+
+def _code_digest(value: Any) -> Any:
+    function = _function_of(value)
+    return _plain_code(function.__code__, function.__doc__)
+
+
+def _plain_code(code: CodeType, doc: str | None = None) -> Any:
+    constants = [
+        _plain_code(x) if isinstance(x, CodeType) else digest(x) or repr(type(x))
+        for place, x in enumerate(code.co_consts)
+        if not (place == 0 and isinstance(x, str) and x == doc)
+    ]
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return code.co_code.hex(), constants, names, code.co_argcount, code.co_kwonlyargcount, code.co_flags
+
+
+def python_version() -> str:
+    """Return which Pythons have the same code for a function."""
+    return f"{sys.implementation.cache_tag}{'-O' * sys.flags.optimize}"
+
+
+def covers(entries: Iterable[str], where: str) -> bool:
+    """Return whether names, or modules, stand for what a name leads to.
+
+    >>> covers(["models"], "models:net.scale"), covers(["models:net"], "models:network")
+    (True, False)
+    """
+    return any(where == x or where.startswith((f"{x}:", f"{x}.", f"{x}[", f"{x},")) for x in entries)
