@@ -27,14 +27,24 @@ READ_AS_TREE = (
 )
 
 
-def unlabelled(structure: Any, kind: str | None) -> Any:
+def reads_trees(notes: Mapping[str, Any]) -> bool:
+    """Return whether a model needs trees of phrases, as all do that are trained on these but ``bilstm``."""
+    if notes.get("task") != "root":
+        return notes.get("task") == "nodes"
+    configuration = notes.get("configuration")
+    model = configuration.get("model") if isinstance(configuration, Mapping) else None
+    return isinstance(model, Mapping) and model.get("name") not in (None, "bilstm")
+
+
+def unlabelled(structure: Any, notes: Mapping[str, Any]) -> Any:
     """Return the example of a structure, without its labels."""
+    kind = notes.get("task")
     if kind not in ("nodes", "root"):
         return (structure, None) if kind else structure
     if isinstance(structure, TreeNode):
         tree = structure.tree
         return trusted_tree(tree.parents, [None] * tree.size, tree.tokens)
-    if kind == "nodes":
+    if reads_trees(notes):
         if is_sentence(structure):
             return right_branching(structure)
         fix = "give trees in brackets, one a line"
@@ -114,7 +124,7 @@ def predictions(
         fix = "save it with notes={'classes': ['neg', 'pos']}, or call run"
         raise ModelError("predict", "notes of the classes", describe_value(dict(notes)), fix)
     for place, batch in batches:
-        examples = [unlabelled(structure, kind) for structure in batch]
+        examples = [unlabelled(structure, notes) for structure in batch]
         results = _run(programs, examples, place, metrics=nodes)
         _check_shapes(results, (len(classes),) if classes else ())
         means = _mean([np.array(list(result)) for result in results])
@@ -124,7 +134,7 @@ def predictions(
             if of_nodes is not None:
                 of_example = results[0].metrics["node"].examples == number
                 data["nodes"] = _nodes(examples[number], of_nodes[of_example], classes)
-            if kind == "nodes" and not isinstance(batch[number], TreeNode):
+            if reads_trees(notes) and not isinstance(batch[number], TreeNode):
                 data["warning"] = READ_AS_TREE
             yield data
 

@@ -125,7 +125,8 @@ def read_tree_lines(lines: Iterable[str], where: str) -> Iterator[Tree | list[st
                 yield from (tree for tree, _ in _parse(pieces, labels))
                 pieces, depth = [], 0
         elif line.strip():
-            yield line.split()
+            (piece,) = text_pieces(line, where, number)  # refuses what is no text
+            yield piece.text.split()
     yield from (tree for tree, _ in _parse(pieces, labels, allow_empty=True))
 
 

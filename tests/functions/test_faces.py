@@ -125,7 +125,7 @@ def test_unlabelled_examples_are_predicted(program: fb.Program) -> None:
 
 
 def without_labels() -> list[Any]:
-    return [unlabelled(tree, "nodes") for tree in trees()]
+    return [unlabelled(tree, {"task": "nodes"}) for tree in trees()]
 
 
 def test_examples_ahead_of_their_turn_run_alike(program: fb.Program) -> None:

@@ -58,6 +58,13 @@ def test_a_sentence_is_a_tree_that_branches_to_the_right(text):
     assert "branches to the right" in words.pop("warning") and words == right
 
 
+def test_a_sentence_is_a_tree_to_a_model_of_whole_trees_too():
+    program = fb.compile(tree_lstm(WORDS, Task("root", 2), hidden=2))
+    notes = {"task": "root", "classes": CLASSES["classes"], "configuration": {"model": {"name": "tree_lstm"}}}
+    right, words = predictions([program], notes, [fb.trees.parse_brackets("(X (X a) (X b))"), ["a", "b"]])
+    assert "branches to the right" in words.pop("warning") and words == right
+
+
 @pytest.mark.parametrize("words", [[], ["good", 1], ["good"] * 1001])
 def test_what_is_no_sentence_is_no_tree(words):
     program = fb.compile(tree_lstm(WORDS, Task("nodes", 2), hidden=2))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foldbatch.errors import ReadError
 from foldbatch.trees import Tree, parse_brackets, read_brackets, read_sst, text, write_brackets
-from foldbatch.trees.brackets import unescape
+from foldbatch.trees.brackets import read_tree_lines, unescape
 
 DEPTH = 20_000
 WORDS = st.text(
@@ -148,3 +148,9 @@ def test_the_stanford_sentiment_treebank_has_the_counts_of_its_readme(
         assert all(
             write_brackets(tree) == line.rstrip("\n") for tree, line in zip(treebank, lines, strict=True)
         )
+
+
+def test_a_plain_line_is_words_and_a_nul_byte_is_no_text():
+    assert next(read_tree_lines(["a gem\n", "\n", "(X b)"], "x")) == ["a", "gem"]
+    with pytest.raises(ReadError, match=r"x:2:3: expected text, found a NUL byte"):
+        list(read_tree_lines(["a gem", "a \0gem"], "x"))
