@@ -255,7 +255,7 @@ class Signature:
 
     @cached_property
     def outline(self) -> tuple[Spec, ...] | None:
-        """What signatures have in common that differ in forms of arrays; None where nothing holds an array."""
+        """What is common to signatures that differ in forms of arrays; None where there is no array."""
         return tuple(self.shapeless.values()) if forms_in(self.specs) else None
 
     def _noting(self, otherwise: str, names: dict[str, str]) -> Iterator[str]:
@@ -390,7 +390,7 @@ class CellFunction:
         # by static arguments, where there are any: signatures, and what `call` leaves their calls to
         self._groups: dict[Any, list[Signature]] = {}
         self._variants: dict[Any, Callable[..., Any]] = {}
-        # of signatures that differ in forms of arrays alone, where there are many: by what they have in common
+        # of many signatures that differ in forms of arrays alone: by what they have in common
         self._tables: dict[Any, FormTable] = {}
         # of what no function of the user's is decorated for, what it was made of
         self.origin: tuple[Any, ...] | None = None
@@ -547,7 +547,7 @@ class CellFunction:
         return self._named(_code(f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines)))
 
     def _by_outline(self, signatures: Sequence[Signature]) -> Iterable[list[Signature]]:
-        """Return signatures in groups that differ in forms of arrays alone, in the order of the first ones."""
+        """Return groups of signatures that differ in forms of arrays alone, in order of the first ones."""
         groups: dict[Any, list[Signature]] = {}
         for signature in signatures:
             key = signature if signature.outline is None else self._common(signature)
@@ -805,7 +805,8 @@ def cell(function: Callable[..., Any]) -> Any:
     layers that take sequences. Keyword-only arguments are static: each value of them makes a cell of its own.
     Numbers and other objects may be labels of metrics. An annotation says what a number is read as
     (``price: "float32"``), or what the elements of a list are that may be empty
-    (``children: list["float32[64]"]``); an array of any length is then a list of its rows. Methods of a `Module` can be cells, too.
+    (``children: list["float32[64]"]``); an array of any length is then a list of its rows. Methods
+    of a `Module` can be cells, too.
 
     Args:
         function: takes and returns tensors, with `foldbatch.ops`, operators and layers.

@@ -243,7 +243,7 @@ def form_of(array: Any) -> tuple[tuple[int, ...], str]:
 
 
 def row_type(hint: Any) -> TensorType | None:
-    """Return what an annotation says of the elements of a list, such as rows of an array can be; else None."""
+    """Return the type of a list's elements that an annotation tells, as rows of an array have; else None."""
     is_list = isinstance(hint, list) and len(hint) == 1 and isinstance(hint[0], TensorType)
     return hint[0] if is_list else None
 

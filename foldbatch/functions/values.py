@@ -141,7 +141,9 @@ def refuse_made(thing: Any, where: str = "walk") -> None:
         elif id(part) not in seen:
             seen.add(id(part))
             fields = getattr(part, "__dataclass_fields__", ())
-            stack += part.values() if isinstance(part, dict) else part if isinstance(part, tuple | list) else ()
+            stack += (
+                part.values() if isinstance(part, dict) else part if isinstance(part, tuple | list) else ()
+            )
             stack += [getattr(part, name, None) for name in fields]
 
 

@@ -270,6 +270,7 @@ def refuse_replaced(
 NOTHING: frozenset[str] = frozenset()
 LOSSES = frozenset({"losses"})
 
+
 class Nodes(NamedTuple):
     """The values of all nodes of a batch, example by example."""
 

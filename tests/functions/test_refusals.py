@@ -420,7 +420,9 @@ def test_nests_without_an_end_are_refused_in_cells_and_leave_debug_as_it_was() -
     assert fb.compile(lambda x: fb.tensor(x) * 2.0, "numpy").debug(1.0).result == 2.0
 
 
-@pytest.mark.parametrize("label, found", [(lambda y: y + 1, "a tensor of int32"), (lambda y: [y], "list of 1")])
+@pytest.mark.parametrize(
+    "label, found", [(lambda y: y + 1, "a tensor of int32"), (lambda y: [y], "list of 1")]
+)
 def test_a_label_of_a_cell_is_an_object_that_it_is_given(label: Any, found: str) -> None:
     cell = fb.cell(lambda y: fb.metric("m", y, label=label(y)))
     expected = f"fb.metric label: expected an object that the cell is given, found {found}; give"
@@ -446,7 +448,9 @@ def test_a_number_that_a_cell_is_given_labels_its_metric(engine: str) -> None:
     NUMBERS = [float(i) for i in range(5)]
     whole = fb.cell(lambda x, label: fb.metric("m", x, label=label))
     for run in range(2):
-        found = fb.compile(lambda i: whole(fb.tensor(float(i)), labels[i]), engine).run(range(5), metrics=True)
+        found = fb.compile(lambda i: whole(fb.tensor(float(i)), labels[i]), engine).run(
+            range(5), metrics=True
+        )
         assert [*map(repr, found.metrics["m"].labels)] == [*map(repr, labels)], run
     found = fb.compile(walk, engine).run(range(5), metrics=True)
     assert found.metrics["number"].labels == NUMBERS

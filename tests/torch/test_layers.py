@@ -107,7 +107,9 @@ class Around(torch.nn.Module):
 
 def test_a_refused_move_names_the_parameter_and_what_has_moved_by_then():
     around = Around()
-    moved = r"; now encoder\.weight, encoder\.bias have moved: model\.to\('cpu', torch\.float32\) moves them back"
+    moved = (
+        r"; now encoder\.weight, encoder\.bias have moved: model\.to\('cpu', torch\.float32\) moves them back"
+    )
     with pytest.raises(ParameterError, match=r"^tree\.pair\.head\.weight: expected .*" + moved):
         around.half()
     assert {str(x.dtype) for x in around.encoder.parameters()} == {"torch.float16"}

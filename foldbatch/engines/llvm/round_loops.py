@@ -174,7 +174,7 @@ def whole(thing: Any, held: Any) -> int:
 
 
 def digits_of(tag: int, held: Any) -> int:
-    """Return how many digits a whole number has, of which a word tells; -1 of more than two, and below zero."""
+    """Return how many digits a whole number has, given its tag; -1 of more than two, and below zero."""
     size = u8(tag) >> u8(held[SHIFT])
     if size > u8(2) or tag & held[SIGNS] == 2:
         return -1

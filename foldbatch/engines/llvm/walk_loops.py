@@ -170,18 +170,15 @@ def appended(known: Any, to: int, thing: int) -> int:
 
 def numbered(known: Any, value: int) -> int:
     """Return the number of a value; -1 of one that no call has returned, which `call` refuses."""
-    n = at(value)[known[N_AT]]
-    if n != 0:
-        n = ask(known[WHOLE], n)
-    else:  # it was made without one
-        n = -1
+    held = at(value)[known[N_AT]]  # 0 of one that was made without a number
+    n = ask(known[WHOLE], held) if held != 0 else i8(-1)
     if n < 0:
         known[BY_HAND] = value
-    return n
+    return i8(n)
 
 
 def put(known: Any, to: int, number: int) -> int:
-    """Append a number to an array of numbers; return 0, if that did not fail, and the number is not negative."""
+    """Append a number to an array of numbers; return 0 if that worked, and the number is not negative."""
     own = at(to)
     size = own[COUNT]
     if size == own[ROOM]:

@@ -110,7 +110,8 @@ def _function(loop: Callable[..., int], told: Sequence[int], *kept: Any) -> Call
 def calls(counters: array[int], value: Any, refuse: Callable[[Any], Any]) -> Callable[..., Any] | None:
     """Return what makes functions that do calls of cells; None where none can be made.
 
-    `refuse` raises for a value that no call has returned. Given are the general function of a cell, and the codes of signatures; see `functions.coded`.
+    Given are the general function of a cell, and the codes of signatures; see `functions.coded`. `refuse`
+    raises for a value that no call has returned.
     """
     places = places_of(value, [value.n, value.unknown]) if readable() else None
     if places is None:
