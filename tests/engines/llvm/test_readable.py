@@ -16,7 +16,11 @@ pytest.importorskip("llvmlite")
 from foldbatch.engines.llvm import round_loops, rounds, walks  # noqa: E402 - they need llvmlite
 
 HELD = [0] * round_loops.HELD
-HELD[round_loops.WHOLE_TYPE], HELD[round_loops.SHIFT], HELD[round_loops.SIGNS] = id(int), rounds.SHIFT, rounds.SIGNS
+HELD[round_loops.WHOLE_TYPE], HELD[round_loops.SHIFT], HELD[round_loops.SIGNS] = (
+    id(int),
+    rounds.SHIFT,
+    rounds.SIGNS,
+)
 
 
 @given(st.one_of(st.integers(-(2**130), 2**130), st.integers(0, 2**62), st.integers(-(2**31), 2**31)))
