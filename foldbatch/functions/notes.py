@@ -301,12 +301,12 @@ def _nowhere(_: Any) -> NoReturn:
 def note_rows(signature: Signature, rows: Sequence[Any]) -> range | None:
     """Note a call for each row of data, all at once, of a cell that reads one datum and yields one value.
 
-    Returns the numbers of the calls; None where each call is to be made by itself: in rounds, where data are
-    checked one by one, and where the example may not take so many numbers.
+    Returns the numbers of the calls; None where each call is to be made by itself: in rounds, and where data
+    are checked one by one. An example that takes too many numbers is refused at the call that reads the rows.
     """
     first, count = COUNTERS[0], len(rows)
     one_by_one = State.careful or State.whose is not None or State.may_take is not None
-    if not running() or one_by_one or first + count - 1 > COUNTERS[1]:
+    if not running() or one_by_one:
         return None
     ensure(signature)
     assert State.notes is not None, "a walk runs"

@@ -790,6 +790,7 @@ READ_BY_HAND: dict[str, Callable[[Any, Any], Any]] = {
     "cell": lambda x, y: add(x, y),
     "list": lambda x, y: total([x, y]),
     "tuple": lambda x, y: first((x, y)),
+    "dict": lambda x, y: keyed({"x": x, "y": y}),  # whose calls no compiled code does
     "operator": lambda x, y: x + y,
     "result": lambda _, y: y,
     "results": lambda x, y: [x, y],
@@ -810,6 +811,11 @@ def total(xs: Any) -> Any:
 @fb.cell
 def first(pair: Any) -> Any:
     return pair[1] - pair[0]
+
+
+@fb.cell
+def keyed(pair: Any) -> Any:
+    return pair["y"] - pair["x"]
 
 
 @pytest.mark.parametrize("engine", ["numpy", pytest.param("llvm", marks=needs_llvm)])

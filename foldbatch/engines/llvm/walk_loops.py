@@ -170,11 +170,11 @@ def appended(known: Any, to: int, thing: int) -> int:
 
 def numbered(known: Any, value: int) -> int:
     """Return the number of a value; -1 of one that no call has returned, which `call` refuses."""
-    n = at(value)[known[N_AT]]
-    n = ask(known[WHOLE], n) if n != 0 else -1  # a value made by hand may have none
+    held = at(value)[known[N_AT]]  # 0 of one that was made without a number
+    n = ask(known[WHOLE], held) if held != 0 else i8(-1)
     if n < 0:
         known[BY_HAND] = value
-    return n
+    return i8(n)
 
 
 def put(known: Any, to: int, number: int) -> int:
