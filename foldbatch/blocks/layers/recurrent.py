@@ -341,9 +341,10 @@ class TreeLSTM(_NodeLSTM):
 class ChildSumTreeLSTM(_NodeLSTM):
     """A Tree-LSTM for any number of unordered children, in one call per node.
 
-    Takes ``(x, states)``, with a sequence (or tuple) of states ``(h, c)``, yields ``(h, c)``. A node may
-    have no x (void) if it has children. ``i, o, u`` see the sum of the children's h; child k's forget
-    gate ``f_k = sigmoid(W_f x + U_f h_k + b_f)`` sees its own; ``c = i u + sum_k f_k c_k``.
+    Takes ``(x, states)``, with a sequence (or tuple) of states ``(h, c)``, yields ``(h, c)``; one child is
+    ``((h, c),)``. A node may have no x (void) if it has children. ``i, o, u`` see the sum of the children's
+    h; child k's forget gate ``f_k = sigmoid(W_f x + U_f h_k + b_f)`` sees its own;
+    ``c = i u + sum_k f_k c_k``.
 
     Shapes: ``x: [N, in]``, ``h, c: [N, size]``; ``weight: [in, 4 size]``, ``bias: [4 size]`` (1 at f),
     ``recurrent: [size, 3 size]`` (u, i, o), ``recurrent_forget: [size, size]``.
@@ -505,9 +506,9 @@ class RNTN(TreeRNN):
 class TreeGRU(_Sized[TupleType, TensorType]):
     """A gated recurrent unit for any number of unordered children, in one call per node.
 
-    Takes ``(x, states)``, with a sequence or tuple of vectors, yields h. A node may have no x (void) if
-    it has children; a missing child (void) of a tuple counts as none. With s the sum of the
-    children's h, ``z = sigmoid(W_z x + U_z s + b_z)``; for each child,
+    Takes ``(x, states)``, with a sequence or tuple of vectors, yields h; one child is ``(h,)``. A node
+    may have no x (void) if it has children; a missing child (void) of a tuple counts as none. With s the
+    sum of the children's h, ``z = sigmoid(W_z x + U_z s + b_z)``; for each child,
     ``r_k = sigmoid(W_r x + U_r h_k + b_r)``; then ``u = tanh(W_u x + U_u sum_k r_k h_k + b_u)`` and
     ``h = (1 - z) s + z u``.
 
