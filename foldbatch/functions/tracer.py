@@ -41,7 +41,7 @@ from foldbatch.functions.noted import (
 from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, give_back, line_of, lists_of, note
 from foldbatch.functions.readings import Reading
 from foldbatch.functions.saving import written
-from foldbatch.functions.values import by_hand, released
+from foldbatch.functions.values import Value, by_hand, released
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Flow, PrunedDraft, needed
 from foldbatch.model.link import StagedBefore, link
@@ -351,8 +351,12 @@ class FunctionTracer:
         """Return results with numbers of the run, the values in them, and their type."""
         seen: set[int] = set()
         result = self.learnt.result
-        kept = []
+        kept: list[list[Any]] = []
         for value, start, number in zip(notes.results, [notes.start, *notes.ends], numbers, strict=False):
+            if isinstance(value, Value) and value.type is result and value.n >= start:
+                seen.add(value.n)  # as below, in a third of the time
+                kept.append([value])
+                continue
             held: list[Any] = []
             result = joined_result(result, value, start, held, seen, number)
             kept.append(held)

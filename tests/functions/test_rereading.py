@@ -137,6 +137,35 @@ def test_what_a_batch_gives_is_what_one_reading_gives(engine, way, kind, earlier
         assert isinstance(found[1], ExampleError)
 
 
+@engines
+@pytest.mark.parametrize("awaits", [False, True])
+def test_walks_that_have_ended_before_one_asks_keep_their_values(engine, awaits):
+    half = fb.cell(lambda x: x * 0.5)
+
+    def plain(example: tuple[float, str]) -> Any:
+        x, kind = fb.tensor(example[0]), example[1]
+        if kind == "together":
+            return fb.ops.sum(fb.ops.stack(list(fb.together(lambda: half(x), lambda: half(half(x))))))
+        while kind == "asks" and float(x) >= 1:
+            x = half(x)
+        return half(x)
+
+    async def awaited(example: tuple[float, str]) -> Any:
+        x = fb.tensor(example[0])
+        while example[1] == "asks" and float(await x) >= 1:
+            x = half(x)
+        return half(x)
+
+    examples = [(1.0, ""), (2.0, ""), (5.0, "asks"), (3.0, ""), (9.0, "asks")]
+    rights = [0.5, 1.0, 0.3125, 1.5, 0.28125]
+    if not awaits:
+        examples.insert(1, (4.0, "together"))
+        rights.insert(1, 3.0)
+    program = fb.compile(awaited if awaits else plain, engine)
+    for _ in range(2):
+        assert list(program.run(examples)) == rights
+
+
 @ways
 @pytest.mark.parametrize("kind", ["reads no number", "decides"])
 def test_what_reads_examples_several_times_is_right_or_refuses_them(way, kind, monkeypatch, engine="numpy"):
@@ -411,6 +440,7 @@ def test_a_process_forks_while_a_long_batch_is_under_way():
         for _ in range(3):
             child = os.fork()
             if not child:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.alarm(20)  # where it waits for a lock
                 other = fb.compile(lambda x: half(fb.tensor(x)), "numpy")
                 right = list(program.run([3, 4])) == [3, 4] and list(other.run([2.0])) == [1.0]
