@@ -281,7 +281,7 @@ class Rounds:
             for place, (i, feed) in enumerate(zip(reader.feeds, feeds, strict=True)):
                 data[len(told)] = reader, place
                 bound, plain = self._bounds[reader.number][place], bool(signature.feeds[i][0])
-                told += runner.feed(lists.feeds[i], feed, bound, reader.number, place, plain=plain)
+                told += runner.feed(lists.feeds[i], feed, bound, reader.number, place, is_list=plain)
         learnt = np.array(patterns, np.int64), self._wires.ravel(), self._kinds, self._arenas
         runner.bind(told, self._imports.values(), data, *learnt)
         return data

@@ -102,9 +102,9 @@ class Coder:
         slots, results = self.routine.slots, self.routine.results
         for number, (binding, place) in enumerate(results, len(slots)):
             slot = slots[place.slot]
-            whole = place == Place(place.slot, UNBATCHED, 0, 0, slot.type.shape, contiguous(slot.type.shape))
-            whole = whole and [other.place.slot for other in results].count(place.slot) == 1
-            if binding.kind == "gradient" and slot.binding.kind == "scratch" and whole:
+            is_slot = place == Place(place.slot, UNBATCHED, 0, 0, slot.type.shape, contiguous(slot.type.shape))
+            is_slot = is_slot and [result.place.slot for result in results].count(place.slot) == 1
+            if binding.kind == "gradient" and slot.binding.kind == "scratch" and is_slot:
                 self.gradients[place.slot] = number
         self.axes |= {UNBATCHED: ONE, CALL: CALLS}
         self.axes |= {axis: RAGGED + i for i, axis in enumerate(self.routine.segments)}
@@ -127,10 +127,10 @@ class Coder:
     def dtype(self, place: Place) -> str:
         return self.routine.slots[place.slot].type.dtype
 
-    def at(self, place: Place, more: int = 0) -> tuple[int, int]:
+    def at(self, place: Place, elements: int = 0) -> tuple[int, int]:
         """Return the pointer to a place's first element, or to one so many further on."""
         size = np.dtype(self.dtype(place)).itemsize
-        return self.slot(place.slot), (place.offset + more) * size
+        return self.slot(place.slot), (place.offset + elements) * size
 
     def add(
         self,
@@ -192,7 +192,7 @@ def by_columns(
     width = -(-columns // (MOST * LANES)) * LANES
     parts = []
     for first in range(0, columns, width):
-        moved = [(cell, more + first * steps.get(i, 0)) for i, (cell, more) in enumerate(pointers)]
+        moved = [(cell, offset + first * steps.get(i, 0)) for i, (cell, offset) in enumerate(pointers)]
         parts.append((moved, [*statics[:at], min(width, columns - first), *statics[at + 1 :]]))
     return InstructionCut(columns * inner, parts)
 

@@ -52,9 +52,9 @@ def timed(make: Callable[[], C]) -> C:
     start, shown = time.perf_counter(), sum(_spent) > PATIENCE and sys.stderr is not None
     shown = shown and sys.stderr.isatty()
     if shown:
-        kept = "not kept on disk" if cache_directory() is None else "once a machine"
-        told = f"{CLEAR}foldbatch: compiling kernel {len(_spent) + 1}, {kept}"
-        print(told, end="", file=sys.stderr, flush=True)
+        storage = "not kept on disk" if cache_directory() is None else "once a machine"
+        message = f"{CLEAR}foldbatch: compiling kernel {len(_spent) + 1}, {storage}"
+        print(message, end="", file=sys.stderr, flush=True)
     try:
         return make()
     finally:
@@ -76,8 +76,8 @@ def compiled_function(
     llvm()
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
-    known, define = _told(function, modules), partial(translation.definition_of, function)
-    return _callable(define, function.__globals__, signature, known)
+    key, define = _told(function, modules), partial(translation.definition_of, function)
+    return _callable(define, function.__globals__, signature, key)
 
 
 def _told(function: Callable[..., Any], modules: Sequence[ModuleType]) -> str:
@@ -104,10 +104,10 @@ def compiled_words(function: Callable[..., Any], *modules: ModuleType) -> int:
 
 def compiled_late(function: Callable[..., Any], signature: str, *modules: ModuleType) -> Callable[..., int]:
     """Return what `compiled_function` returns, which is compiled when it is called first."""
-    made = cache(partial(compiled_function, function, signature, *modules))
+    compiled = cache(partial(compiled_function, function, signature, *modules))
 
-    def run(*given: Any) -> int:
-        return made()(*given)
+    def run(*arguments: Any) -> int:
+        return compiled()(*arguments)
 
     return run
 
@@ -121,7 +121,7 @@ def compiled_text(text: str, signature: str) -> Callable[..., int]:
 
 
 def _callable(
-    define: Callable[[], Any], scope: Mapping[str, Any], signature: str, known: str
+    define: Callable[[], Any], scope: Mapping[str, Any], signature: str, key: str
 ) -> Callable[..., int]:
     """Return the function of a definition; `known` is all that decides it besides the translation."""
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
@@ -130,24 +130,24 @@ def _callable(
         return translation.translate_function(name, define(), scope, signature)
 
     kinds = signature.split()
-    address = _made("function", f"{objects.DATA} {signature}\n{known}", translate)
+    address = _made("function", f"{objects.DATA} {signature}\n{key}", translate)
     types = [ctypes.py_object if kind.endswith("]") else ctypes.c_int64 for kind in kinds]
     foreign, array = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, *types)(address), np.ndarray
 
-    def run(*given: Any) -> int:
-        result: int = foreign(array, *given)
+    def run(*arguments: Any) -> int:
+        result: int = foreign(array, *arguments)
         if result == translation.MISFIT:  # a kind of array of somebody's, such as of a file, is one, too
-            plain = [np.asarray(x) if isinstance(x, array) else x for x in given]
+            plain = [np.asarray(x) if isinstance(x, array) else x for x in arguments]
             result = foreign(array, *plain)
         if result == translation.MISFIT:
-            raise TypeError(f"expected arrays without gaps of {signature}, found {_forms(given)}")
+            raise TypeError(f"expected arrays without gaps of {signature}, found {_forms(arguments)}")
         return result
 
     return run
 
 
-def _forms(given: Sequence[Any]) -> str:
-    return " ".join(f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") else type(x).__name__ for x in given)
+def _forms(arguments: Sequence[Any]) -> str:
+    return " ".join(f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") else type(x).__name__ for x in arguments)
 
 
 def digest(text: str) -> str:
@@ -179,7 +179,7 @@ _loaded = _Loaded()
 
 @lru_cache(4096)
 def native(
-    text: str, more: Callable[[], Mapping[str, Any]] | None = None, source: str = "", *, rounded: bool = False
+    text: str, extra_scope: Callable[[], Mapping[str, Any]] | None = None, source: str = "", *, rounded: bool = False
 ) -> Native:
     """Return a text's function ``loop(n, x0, x1, ..., s)``, to be called by its address.
 
@@ -194,29 +194,29 @@ def native(
     from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
     def translate(name: str) -> str:
-        scope = {**vector_functions.SCOPE, **(more() if more is not None else {})}
-        made = translation.translate(name, text, scope)
+        scope = {**vector_functions.SCOPE, **(extra_scope() if extra_scope is not None else {})}
+        llvm_text = translation.translate(name, text, scope)
         # without leave to round a sum of a product once, where every product is rounded
-        return made.replace(" contract ", " ") if rounded else made
+        return llvm_text.replace(" contract ", " ") if rounded else llvm_text
 
     count = len(text.split("\n", 1)[0].removeprefix("#").split())
     return Native(_made("native", f"{source}{' rounded' * rounded}\n{text}", translate), count)
 
 
-def link(known: str, translate: Callable[[str], str]) -> None:
+def link(key: str, translate: Callable[[str], str]) -> None:
     """Bring a module to memory whose functions texts call by their names; `known` is all that decides it."""
     llvm()
-    _made("library", known, translate)
+    _made("library", key, translate)
 
 
-def _made(kind: str, known: str, translate: Callable[[str], str]) -> int:
+def _made(kind: str, key: str, translate: Callable[[str], str]) -> int:
     """Return the address of a function, from memory, from the cache on disk, or compiled.
 
     `known` decides it, besides the processor and what every text may call.
     """
     from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
 
-    name = f"{kind}_{digest(f'{_translated()}{machine.identity()}{known}')}"
+    name = f"{kind}_{digest(f'{_translated()}{machine.identity()}{key}')}"
     with _loaded.lock:
         if name not in _loaded.addresses:
             content = keep(f"{name}.o", lambda: timed(lambda: machine.assemble(translate(name))))

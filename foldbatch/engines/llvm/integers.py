@@ -35,11 +35,11 @@ def compiled() -> Arithmetic:
     """Return the compiled arithmetic: made once a process, read from the cache on disk where there is one."""
     loops = {**vars(turns), **vars(integer_loops)}
     modules = turns, noting, integer_loops
-    own = {name: compiled_late(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
+    functions = {name: compiled_late(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
     traced = compiled_late(tree_code.traced, TRACED, tree_code)
     from foldbatch.engines.llvm import walks  # noqa: PLC0415 - it needs llvmlite
 
-    return replace(arithmetic_of({**own, **tables.compiled(), "traced": traced}), walks=walks)
+    return replace(arithmetic_of({**functions, **tables.compiled(), "traced": traced}), walks=walks)
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
@@ -56,7 +56,7 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         if keys.dtype != np.int32:
             return arithmetic.group(keys)
         count = len(keys)
-        order, bounds, work = (np.empty(count + more, np.int64) for more in (0, 1, table_loops.DIGITS))
+        order, bounds, work = (np.empty(count + extra, np.int64) for extra in (0, 1, table_loops.DIGITS))
         groups = functions["group"](keys, count, order, bounds, work)
         return order, bounds[: groups + 1]
 

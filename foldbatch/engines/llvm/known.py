@@ -95,7 +95,7 @@ class Split(NamedTuple):
     repeats: bool  # whether a row is read more than once
 
 
-def split(told: Ints, width: int, index: Ints) -> Split | None:
+def split(header: Ints, width: int, index: Ints) -> Split | None:
     """Part what an operand reads into what is known before the recursion and what is not.
 
     Returns None if that does not pay.
@@ -105,46 +105,46 @@ def split(told: Ints, width: int, index: Ints) -> Split | None:
         width: rows a call.
         index: all index arrays of the batch.
     """
-    calls, _, _, height = told[:KNOWN].tolist()
+    calls, _, _, height = header[:KNOWN].tolist()
     entries = calls * width
-    whole = np.empty(len(index) + 5 * entries + 1 + width * (calls + 2), np.int64)
+    target = np.empty(len(index) + 5 * entries + 1 + width * (calls + 2), np.int64)
     work = np.empty(WORK + (2 + width) * height + entries, np.int64)
-    compiled_function(write_split, SIGNATURE, sys.modules[__name__])(told, width, index, whole, work)
+    compiled_function(write_split, SIGNATURE, sys.modules[__name__])(header, width, index, target, work)
     multiplied, size, repeats = work[:WORK].tolist()
-    return None if entries - multiplied < LEAST * entries else Split(whole, entries, size, repeats > 0)
+    return None if entries - multiplied < LEAST * entries else Split(target, entries, size, repeats > 0)
 
 
-def number(told: Ints, outputs: int, index: Ints, groups: Ints) -> int:
+def number(header: Ints, outputs: int, index: Ints, groups: Ints) -> int:
     """Write the number of each row's value, equal for equal ones, or -1 if it is not known beforehand.
 
     Return how many numbers there are.
     """
     count = 0
-    for row in range(told[HEIGHT]):
+    for row in range(header[HEIGHT]):
         groups[row] = -1
     for output in range(outputs):
-        made = moved(told, KNOWN + OUTPUT * output)
-        rows, copies = moved(index, made[1]), made[2]
-        for rank in range(made[0]):
+        record = moved(header, KNOWN + OUTPUT * output)
+        rows, copies = moved(index, record[1]), record[2]
+        for rank in range(record[0]):
             begin = index[copies + rank] if copies >= 0 else rank
             end = index[copies + rank + 1] if copies >= 0 else rank + 1
             for i in range(begin, end):
                 groups[rows[i]] = count + rank
-        count += made[0]
+        count += record[0]
     return count
 
 
-def write_split(told: Ints, width: int, index: Ints, whole: Ints, work: Ints) -> None:
+def write_split(header: Ints, width: int, index: Ints, target: Ints, work: Ints) -> None:
     """Write a `Split` behind a batch's index, and what it tells of it to the work's first numbers."""
-    calls, first, height = told[CALLS], told[FIRST_ROW], told[HEIGHT]
-    entries, read, repeats = calls * width, moved(index, told[ROWS]), 0
+    calls, first, height = header[CALLS], header[FIRST_ROW], header[HEIGHT]
+    entries, read, repeats = calls * width, moved(index, header[ROWS]), 0
     groups, seen, uses = moved(work, WORK), moved(work, WORK + height), moved(work, WORK + 2 * height)
-    given, rows = moved(uses, width * height), moved(whole, len(index))
+    read_rows, rows = moved(uses, width * height), moved(target, len(index))
     ranks, place, users = moved(rows, entries), moved(rows, 2 * entries), moved(rows, 3 * entries)
     starts, counts = moved(rows, 4 * entries), moved(rows, 5 * entries + 1)
     for i in range(len(index)):
-        whole[i] = index[i]
-    count = number(told, i8(u8(len(told) - KNOWN) // u8(OUTPUT)), index, groups)
+        target[i] = index[i]
+    count = number(header, i8(u8(len(header) - KNOWN) // u8(OUTPUT)), index, groups)
     for key in range(count * width):
         uses[key] = 0
     for row in range(height):
@@ -154,28 +154,28 @@ def write_split(told: Ints, width: int, index: Ints, whole: Ints, work: Ints) ->
             i = call * width + column
             row = read[i] if first < 0 else first + i
             repeats += seen[row]
-            given[i], seen[row] = row, 1
+            read_rows[i], seen[row] = row, 1
             if groups[row] >= 0:
                 uses[column * count + groups[row]] += 1
-    to, found, total = 0, 0, 0
+    to, distinct, total = 0, 0, 0
     for column in range(width):
         counts_of = moved(counts, column * (calls + 2))
         for call in range(calls):
             counts_of[call] = to
-            row = given[call * width + column]
+            row = read_rows[call * width + column]
             if groups[row] < 0:
                 rows[to], ranks[to], place[call * width + column] = row, call, -1
                 to += 1
         counts_of[calls] = to
-        before = found
+        before = distinct
         for key in range(column * count, (column + 1) * count):
             if uses[key]:
-                starts[found], ranks[to + found - before] = total, -1
+                starts[distinct], ranks[to + distinct - before] = total, -1
                 total += uses[key]
-                uses[key] = found
-                found += 1
+                uses[key] = distinct
+                distinct += 1
         for call in range(calls):
-            row = given[call * width + column]
+            row = read_rows[call * width + column]
             group = groups[row]
             if group >= 0:
                 at = uses[column * count + group]
@@ -185,12 +185,12 @@ def write_split(told: Ints, width: int, index: Ints, whole: Ints, work: Ints) ->
                     rows[there], ranks[there] = row, calls + at
                 users[starts[at]] = call  # starts are where the next one goes, and end up one place ahead
                 starts[at] += 1
-        to += found - before
+        to += distinct - before
         counts_of[calls + 1] = to
-    for at in range(found, 0, -1):
+    for at in range(distinct, 0, -1):
         starts[at] = starts[at - 1]
     starts[0] = 0
-    work[MULTIPLIED], work[DISTINCT], work[REPEATS] = to, found, repeats
+    work[MULTIPLIED], work[DISTINCT], work[REPEATS] = to, distinct, repeats
 
 
 FEWEST = 400  # calls: with fewer, what the levels save is lost before and after them
@@ -237,26 +237,26 @@ class Products(NamedTuple):
     def adapt(self, tables: Directions) -> Directions:
         """Return a batch's launches, with those of known products where that pays."""
         numbers, index = tables.numbers, tables.forward.index
-        many = [plan for plan in self.plans if numbers.item(plan.told.item(CALLS)) >= FEWEST]
-        if not many:
+        worthwhile = [plan for plan in self.plans if numbers.item(plan.told.item(CALLS)) >= FEWEST]
+        if not worthwhile:
             return tables
         fields, heights = self.fields.copy(), tables.forward.heights.copy()
-        instead: Instead = {}
-        for plan in many:
+        replacements: Instead = {}
+        for plan in worthwhile:
             if numbers[plan.copies] >= 0 or not _once(plan, tables):
                 continue
-            told = numbers.take(plan.told)
-            parts = split(told, plan.width, index)
+            header = numbers.take(plan.told)
+            parts = split(header, plan.width, index)
             if parts is not None:
-                fields[plan.bindings][known_code.PLACE, FIRST] = told[FIRST_ROW]
-                instead |= _instead(plan, numbers, fields[plan.bindings], heights, parts, len(index))
+                fields[plan.bindings][known_code.PLACE, FIRST] = header[FIRST_ROW]
+                replacements |= _instead(plan, numbers, fields[plan.bindings], heights, parts, len(index))
                 index = parts.whole
-        if not instead:
+        if not replacements:
             return tables
         numbers = np.concatenate([numbers, fields], axis=None)
-        forward = _replaced(self.bound, numbers, tables.forward, instead, index, heights)
+        forward = _replaced(self.bound, numbers, tables.forward, replacements, index, heights)
         backward = tables.backward and _replaced(
-            self.bound, numbers, tables.backward, instead, index, heights
+            self.bound, numbers, tables.backward, replacements, index, heights
         )
         return tables._replace(forward=forward, backward=backward)
 
@@ -273,7 +273,7 @@ def _instead(
     plan: ProductPlan, numbers: Ints, fields: Ints, heights: Ints, parts: Split, end: int
 ) -> Instead:
     """Return what is launched for a product, whose fields and heights of buffers are written."""
-    _, entries, known, repeats = parts
+    _, entries, size, repeats = parts
     calls = entries // plan.width
     rows, ranks, place, users, starts = range(end, end + 5 * entries, entries)
     fields[known_code.ROWS, INDEX] = rows
@@ -283,37 +283,37 @@ def _instead(
     fields[known_code.PRODUCTS, COPIES] = starts
     counts = starts + entries + 1
     fields[known_code.COUNTS :, INDEX] = range(counts, counts + plan.width * (calls + 2), calls + 2)
-    heights[fields[known_code.TABLE, BASE]] = known
-    instead: Instead = {plan.step: [(plan.known_rows, (calls, calls + 1)), (plan.forward_step, None)]}
+    heights[fields[known_code.TABLE, BASE]] = size
+    replacements: Instead = {plan.step: [(plan.known_rows, (calls, calls + 1)), (plan.forward_step, None)]}
     if plan.backward is not None:
         products, back = fields[known_code.PRODUCTS, BASE], plan.backward
-        heights[products] = max(heights[products], calls + known)
+        heights[products] = max(heights[products], calls + size)
         fields[known_code.COTANGENTS, STORES] = int(numbers[plan.stores] and not back.adds)
         fields[known_code.COTANGENTS, FIRST] = -1 if repeats else 0
         fields[known_code.BEHIND, FIRST] = calls
         fields[known_code.GRADIENT, STORES] = numbers[back.stores]
-        levels = (0, calls), None, (0, known), (calls, calls + 1), (0, calls + 1)
-        instead[back.step] = list(zip(back.kernels, levels, strict=True))
-        instead[back.after] = [] if back.rest is None else [(back.rest, None)]
-    return instead
+        levels = (0, calls), None, (0, size), (calls, calls + 1), (0, calls + 1)
+        replacements[back.step] = list(zip(back.kernels, levels, strict=True))
+        replacements[back.after] = [] if back.rest is None else [(back.rest, None)]
+    return replacements
 
 
 def _replaced(
-    bound: Bound, numbers: Ints, table: LaunchTable, instead: Instead, index: Ints, heights: Ints
+    bound: Bound, numbers: Ints, table: LaunchTable, replacements: Instead, index: Ints, heights: Ints
 ) -> LaunchTable:
     """Return a table with other launches in the place of some kernels' only ones."""
     launches: list[Launch] = []  # annotated, as to call a type of lists takes a microsecond
-    more: list[tuple[int, int]] = []
+    added_bounds: list[tuple[int, int]] = []
     levels = len(table.bounds)
     for kernel, first, last in table.launches[:, :HEAD].tolist():
-        for other, calls in instead.get(kernel, [(kernel, None)]):
+        for replacement, calls in replacements.get(kernel, [(kernel, None)]):
             if calls is None:
-                launches.append(Launch(other, first, last))
+                launches.append(Launch(replacement, first, last))
             else:
-                at = levels + len(more)
-                launches.append(Launch(other, at, at + 1))
-                more.append(calls)
-    bounds = np.concatenate([table.bounds, more]) if more else table.bounds
+                at = levels + len(added_bounds)
+                launches.append(Launch(replacement, at, at + 1))
+                added_bounds.append(calls)
+    bounds = np.concatenate([table.bounds, added_bounds]) if added_bounds else table.bounds
     return LaunchTable(rows_of(bound, numbers, launches), bounds, index, heights)
 
 
@@ -342,7 +342,7 @@ class KnownProduct:
     def derivative(self, results: Results) -> Derivative | None:
         """Return how the operand's and the weight's gradients follow from the product; None if not simply."""
         wanted = ("cotangent", self.operand), ("gradient", self.parameter)
-        nodes = [node for what in wanted for other, node in results if other == what]
+        nodes = [node for name in wanted for result, node in results if result == name]
         if len(nodes) != len(wanted):
             return None
         back, gradient = nodes
@@ -350,8 +350,8 @@ class KnownProduct:
         for i, term in enumerate(terms):
             g = self._behind(term)
             if g is not None and gradient.op.name == "sum_outer" and gradient.inputs == (self.rows, g):
-                rest = terms[1 - i] if len(terms) > 1 else None
-                return Derivative(*wanted, g, rest) if rest is None or rest.type == back.type else None
+                addend = terms[1 - i] if len(terms) > 1 else None
+                return Derivative(*wanted, g, addend) if addend is None or addend.type == back.type else None
         return None
 
     def _behind(self, node: Node) -> Node | None:
@@ -376,10 +376,10 @@ class Derivative:
 
     def without(self, results: Results) -> tuple[tuple[What, Node], ...]:
         """Return what is left of a stage's results without what is made of the product's cotangent."""
-        left = [pair for pair in results if pair[0] not in (self.what, self.gradient)]
-        if self.rest is not None and any(what == self.what for what, _ in results):
-            left.append((self.what, self.rest))
-        return tuple(left)
+        remaining = [pair for pair in results if pair[0] not in (self.what, self.gradient)]
+        if self.rest is not None and any(name == self.what for name, _ in results):
+            remaining.append((self.what, self.rest))
+        return tuple(remaining)
 
 
 def find_product(graph: CellGraph, ends: Ends) -> KnownProduct | None:
@@ -464,14 +464,14 @@ def find_sites(model: Model, precision: str, *, training: bool) -> Iterator[Site
         operand = model.signatures[k].operands[product.operand]
         width, numbers = len(operand.columns) or 1, prod(product.rows.shape)
         form = ProductForm(width, numbers // width, product.node.shape[0], product.node.dtype, precision)
-        given = {**step.given, product.node: known_code.GIVEN}
-        stages: dict[tuple[str, str], Stage | None] = {FORWARD_STEP: replace(step, given=given)}
+        inputs = {**step.given, product.node: known_code.GIVEN}
+        stages: dict[tuple[str, str], Stage | None] = {FORWARD_STEP: replace(step, given=inputs)}
         derivative = _derivative(product, phase)
         if derivative is not None:
             for name in ("step", "after"):
                 stage = phase.backward[name]
-                left = replace(stage, results=derivative.without(stage.results))
-                stages["backward", name] = left if left.results or left.kept else None
+                remainder = replace(stage, results=derivative.without(stage.results))
+                stages["backward", name] = remainder if remainder.results or remainder.kept else None
         yield Site(k, product, derivative, form, stages)
 
 
@@ -482,8 +482,8 @@ def _derivative(product: KnownProduct, phase: Phase) -> Derivative | None:
     step, after = phase.backward.get("step"), phase.backward.get("after")
     if derivative is None or step is None or after is None:
         return None
-    apart = any(what == derivative.what for what, _ in step.results)
-    apart = apart and any(what == derivative.gradient for what, _ in after.results)
+    apart = any(name == derivative.what for name, _ in step.results)
+    apart = apart and any(name == derivative.gradient for name, _ in after.results)
     return derivative if apart and derivative.cotangent in step.kept else None
 
 
@@ -497,7 +497,7 @@ def _planned(
     form, k, model, facts = site.form, site.cell, bound.model, bound.facts
     arena, operand = model.signatures[k].operands[site.product.operand].arena, site.product.operand
     bases = np.full((form.bindings, FIELDS), -1, np.int64)
-    own = slice(len(fields), len(fields) + len(bases))
+    site_fields = slice(len(fields), len(fields) + len(bases))
     fields += [*bases]  # rows of it, which are written below
     bases[:, FIRST], bases[:, WIDTH], bases[:, STORES] = 0, 1, 0
     bases[known_code.VALUES, BASE] = bound.buffers["values", arena]
@@ -506,16 +506,16 @@ def _planned(
     bases[known_code.TABLE, [BASE, STORES]] = len(bound.types), 1
     types = [TensorType((form.size,), form.dtype)]
     step, variant = (bound.numbers[KernelKey(k, *FORWARD_STEP, name)] for name in ("", VARIANT))
-    read |= {variant: (own_bindings(bound.routines[variant]), own), len(codes): (0, own)}
+    read |= {variant: (own_bindings(bound.routines[variant]), site_fields), len(codes): (0, site_fields)}
     codes.append(known_code.known_rows(form))
     outputs = [
-        (facts["all", other], facts["output", other, j], facts["copies", other])
-        for other, cell in enumerate(model.signatures)
+        (facts["all", producer], facts["output", producer, j], facts["copies", producer])
+        for producer, cell in enumerate(model.signatures)
         for j, output in enumerate(cell.outputs)
         if output == arena and cell.component != model.signatures[k].component
     ]
     where = facts["all", k], facts["first", k, operand], facts["rows", k, operand], facts["arena", arena]
-    told = np.array([*where, *chain.from_iterable(outputs)], np.int64)
+    header = np.array([*where, *chain.from_iterable(outputs)], np.int64)
     first, backward = len(codes) - 1, None
     if site.derivative is not None:
         bases[known_code.COTANGENTS, BASE] = bound.buffers["cotangents", arena]
@@ -526,28 +526,28 @@ def _planned(
         bases[known_code.PRODUCTS, FIRST] = -1  # rows are told by the index
         types.append(TensorType((form.size, form.width * form.height), form.dtype))
         back, changed = (bound.numbers[KernelKey(k, *BACKWARD_STEP, name)] for name in ("", VARIANT))
-        read[changed] = own_bindings(bound.routines[changed]), own
+        read[changed] = own_bindings(bound.routines[changed]), site_fields
         after = bound.numbers[KernelKey(k, *BACKWARD_AFTER)]
-        rest = bound.numbers.get(KernelKey(k, *BACKWARD_AFTER, VARIANT))
-        prepared, *others = range(len(codes), len(codes) + 4)
-        read |= dict.fromkeys((prepared, *others), (0, own))
+        after_variant = bound.numbers.get(KernelKey(k, *BACKWARD_AFTER, VARIANT))
+        prepared, *later = range(len(codes), len(codes) + 4)
+        read |= dict.fromkeys((prepared, *later), (0, site_fields))
         codes += [known_code.prepared(form), known_code.summed(form)]
         codes += [known_code.returned(form), known_code.gradient(form)]
         stores, adds = facts["stores", site.product.parameter], site.derivative.rest is not None
-        backward = Backward(back, after, stores, (prepared, changed, *others), rest, adds)
+        backward = Backward(back, after, stores, (prepared, changed, *later), after_variant, adds)
     numbers = facts["copies", k], facts["stores", k, operand]
-    plan = ProductPlan(step, first, variant, backward, form.width, told, *numbers, own)
+    plan = ProductPlan(step, first, variant, backward, form.width, header, *numbers, site_fields)
     return replace(bound, types=(*bound.types, *types)), plan
 
 
 def _places(bound: Bound, kernels: int, read: Mapping[int, tuple[int, slice]]) -> Ints:
     """Return the places of all kernels: fields of products follow the other numbers of a batch."""
     behind, wide = len(bound.facts) + len(bound.fixed), bound.places.shape[1]
-    wide = max([wide, *(HEAD + FIELDS * (first + own.stop - own.start) for first, own in read.values())])
+    wide = max([wide, *(HEAD + FIELDS * (first + site_fields.stop - site_fields.start) for first, site_fields in read.values())])
     places = np.full((kernels, wide), bound.places[0, 0], np.int64)  # that of -1, where nothing is read
     places[: len(bound.places), : bound.places.shape[1]] = bound.places
-    for kernel, (first, own) in read.items():
+    for kernel, (first, site_fields) in read.items():
         start = HEAD + FIELDS * first
-        numbers = range(behind + FIELDS * own.start, behind + FIELDS * own.stop)
+        numbers = range(behind + FIELDS * site_fields.start, behind + FIELDS * site_fields.stop)
         places[kernel, start : start + len(numbers)] = numbers
     return places

@@ -148,8 +148,8 @@ def along_segments(body: str, x: str, y: str, plus: str = "+") -> str:
     rows = TOGETHER.get(body)
     head = _SEGMENTS.format(x=x, y=y, p=4 if rows else 2, q=7 if rows else 5)
     if rows is None:
-        first, other = ("lower" if f"{name}[k]" in body else "i" for name in "xy")
-        lines = _LINES.format(first=first, other=other)
+        first, written = ("lower" if f"{name}[k]" in body else "i" for name in "xy")
+        lines = _LINES.format(first=first, other=written)
         spelled = _spelled(body, {"x": x, "y": y}, f"a[u8(0)] if length != u8(0) else {x}(0)")
         return head + indent(lines, " " * 12) + indent("\n".join(spelled), " " * 16) + "\n"
     lines = rows + sum_of_rows(x, "{e} * u8(s[2])", plus=plus) if rows is _SUM else rows.format(x=x)

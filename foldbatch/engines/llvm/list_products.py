@@ -96,8 +96,8 @@ def text(kind: str, cut: Blocks | None, *, op: str, steps: Sequence[int], by_ind
     if by_index:
         rows[BY_INDEX[op]] = f"(u8(entries[{rows[BY_INDEX[op]]}]) if apart else {rows[BY_INDEX[op]]})"
     at = [f"{row} * u8(s[{2 + 2 * i}]) + j * u8(s[{3 + 2 * i}])" for i, row in enumerate(rows)]
-    words: dict[str, object] = {f"{name}_at": one for name, one in zip(names, at, strict=True)}
-    words |= {name: f"moved({name}, {one})" for name, one in zip(names, at, strict=True)}
+    words: dict[str, object] = {f"{name}_at": place for name, place in zip(names, at, strict=True)}
+    words |= {name: f"moved({name}, {place})" for name, place in zip(names, at, strict=True)}
     words |= {f"step{i}": f"u8({step})" for i, step in enumerate(steps)} | {"step": f"u8({steps[-1]})"}
     words |= {"kind": kind, "few": FEW, "columns": COLUMNS, "starts": products.STARTS}
     words["calls"] = products.rows_lines(cut.dot_rows, _DOTS, 4) if cut else ""
@@ -105,22 +105,22 @@ def text(kind: str, cut: Blocks | None, *, op: str, steps: Sequence[int], by_ind
     words["loads"] = "\n".join(f"    d{i}, b{i} = x{i}[{at[i]}], {words[f'x{i + 1}']}" for i in pairs)
     words["total"] = " + ".join(f"d{i} * b{i}[k * u8({steps[i + 1]})]" for i in pairs)
     body = {"segment_dot": _TILED if tiled else _DOT, "segment_mix": _MIX, "segment_spread": _SPREAD}[op]
-    told = {"kinds": " ".join([kind] * (count + 1) + ["i8", "i8"] * by_index)}
-    told |= {"names": ", ".join(names + ["entries", "fields"] * by_index)}
-    told |= {"looked": ", apart" * by_index, "found": f", fields[{FIRST}] < 0" * by_index}
-    return _HEAD.format(**told) + indent(body.format(**words), " " * 12)
+    header_words = {"kinds": " ".join([kind] * (count + 1) + ["i8", "i8"] * by_index)}
+    header_words |= {"names": ", ".join(names + ["entries", "fields"] * by_index)}
+    header_words |= {"looked": ", apart" * by_index, "found": f", fields[{FIRST}] < 0" * by_index}
+    return _HEAD.format(**header_words) + indent(body.format(**words), " " * 12)
 
 
 def read_by_index(routine: Routine) -> Collection[int]:
     """Return the slots of elements that products alone read: nobody need copy their rows together."""
     slots = routine.slots
-    found = {n for n, slot in enumerate(slots) if slot.binding.kind == "operand" and slot.axis.rank == 2}
+    slots_read = {n for n, slot in enumerate(slots) if slot.binding.kind == "operand" and slot.axis.rank == 2}
     for statement in routine.statements:
         read = [place.slot for place in statement.reads]
         if statement.op in BY_INDEX:
             del read[BY_INDEX[statement.op]]
-        found.difference_update(read, statement.slots)
-    return found - {result.place.slot for result in routine.results}
+        slots_read.difference_update(read, statement.slots)
+    return slots_read - {result.place.slot for result in routine.results}
 
 
 def append(coder: Coder, statement: Statement) -> None:

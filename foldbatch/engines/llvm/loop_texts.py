@@ -58,8 +58,8 @@ def _sweep(loop: FusedLoop, sweep: Sweep, *, by_rows: bool, mark: str = "") -> l
     lines = [f"t{i}{mark} = {elements[i]}{' != 0' * is_bool[i]}" for i in range(len(sweep.loads))]
     for i, operation in enumerate(sweep.operations, len(sweep.loads)):
         operands = [f"t{x}{mark}" if isinstance(x, int) else _literal(x) for x in operation.operands]
-        before, made = computed(operation.node.op, operation.node.dtype, operands, f"_{i}{mark}")
-        lines += [*before, f"t{i}{mark} = {made}"]
+        before, value_text = computed(operation.node.op, operation.node.dtype, operands, f"_{i}{mark}")
+        lines += [*before, f"t{i}{mark} = {value_text}"]
     for i, (value, _) in enumerate(sweep.stores, len(sweep.loads)):
         lines.append(f"{elements[i]} = {f'u1(t{value}{mark})' if is_bool[i] else f't{value}{mark}'}")
     for i, turns in reversed(list(enumerate(loops.turns))):

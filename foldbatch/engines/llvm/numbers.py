@@ -53,24 +53,24 @@ class Instruction:
 def convert(builder: Any, operand: Operand, kind: str) -> Typed:
     if not isinstance(operand, Typed):
         return Typed(kind, _constant(operand, kind))
-    given, at, type_ = operand.kind, operand.at, TYPES[kind]
-    if given.startswith("*"):
+    source, at, type_ = operand.kind, operand.at, TYPES[kind]
+    if source.startswith("*"):
         raise TypeError(f"expected a number, found a pointer to convert to {kind}")
-    if given == kind:
+    if source == kind:
         return operand
     if kind == "b1":
         return compare(builder, "!=", operand, 0)
-    match is_float(given), is_float(kind):
+    match is_float(source), is_float(kind):
         case True, True:
             at = builder.fpext(at, type_) if kind == "f8" else builder.fptrunc(at, type_)
         case True, False:
             at = _whole(builder, at, type_) if kind[0] == "i" else builder.fptoui(at, type_)
         case False, True:
-            at = builder.sitofp(at, type_) if given[0] == "i" else builder.uitofp(at, type_)
+            at = builder.sitofp(at, type_) if source[0] == "i" else builder.uitofp(at, type_)
         case _ if type_.width < at.type.width:
             at = builder.trunc(at, type_)
         case _ if type_.width > at.type.width:
-            at = builder.sext(at, type_) if given[0] == "i" else builder.zext(at, type_)
+            at = builder.sext(at, type_) if source[0] == "i" else builder.zext(at, type_)
     return Typed(kind, at)
 
 
@@ -89,8 +89,8 @@ def _constant(number: float, kind: str) -> Any:
     if isinstance(number, float):
         raise TypeError(f"expected a whole number for {kind}, found {number}")
     width = TYPES[kind].width
-    whole = int(number) % 2**width  # LLVM takes the greater half as negative
-    return ir.Constant(TYPES[kind], whole - 2**width * (whole >= 2 ** (width - 1)))
+    integer = int(number) % 2**width  # LLVM takes the greater half as negative
+    return ir.Constant(TYPES[kind], integer - 2**width * (integer >= 2 ** (width - 1)))
 
 
 def is_float(kind: str) -> bool:
@@ -110,11 +110,11 @@ def alike(builder: Any, *operands: Operand) -> list[Typed]:
     return [convert(builder, operand, kind) for operand in operands]
 
 
-def compare(builder: Any, symbol: str, left: Operand, right: Operand) -> Typed:
+def compare(builder: Any, symbol: str, lhs: Operand, rhs: Operand) -> Typed:
     """Return whether a comparison holds; with NaN none but ``!=`` does."""
-    if (isinstance(left, Typed) and left.kind == "b1") or (isinstance(right, Typed) and right.kind == "b1"):
-        left, right = (convert(builder, x, "u1") for x in (left, right))
-    a, b = alike(builder, left, right)
+    if (isinstance(lhs, Typed) and lhs.kind == "b1") or (isinstance(rhs, Typed) and rhs.kind == "b1"):
+        lhs, rhs = (convert(builder, x, "u1") for x in (lhs, rhs))
+    a, b = alike(builder, lhs, rhs)
     if is_float(a.kind):
         write = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
     else:
@@ -151,11 +151,11 @@ PLAIN: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def arithmetic(builder: Any, sign: ast.operator, left: Operand, right: Operand) -> Operand:
-    if not isinstance(left, Typed) and not isinstance(right, Typed):
-        result: Operand = PLAIN[type(sign)](left, right)
+def arithmetic(builder: Any, sign: ast.operator, lhs: Operand, rhs: Operand) -> Operand:
+    if not isinstance(lhs, Typed) and not isinstance(rhs, Typed):
+        result: Operand = PLAIN[type(sign)](lhs, rhs)
         return result
-    a, b = alike(builder, left, right)
+    a, b = alike(builder, lhs, rhs)
     if is_float(a.kind):
         return Typed(a.kind, getattr(builder, FLOAT_WRITERS[type(sign)])(a.at, b.at, flags=EXACT))
     writers = {"b": TRUTH_WRITERS, "u": UNSIGNED_WRITERS, "i": WHOLE_WRITERS}[a.kind[0]]
@@ -168,9 +168,9 @@ def arithmetic(builder: Any, sign: ast.operator, left: Operand, right: Operand) 
 
 def _divided(builder: Any, writer: str, a: Typed, b: Typed) -> Typed:
     """Return a quotient or what is left of it, both 0 where the divisor is: processors would stop there."""
-    nothing = compare(builder, "==", b, 0).at
-    divisor = builder.select(nothing, b.at.type(1), b.at)
-    return Typed(a.kind, builder.select(nothing, a.at.type(0), getattr(builder, writer)(a.at, divisor)))
+    by_zero = compare(builder, "==", b, 0).at
+    divisor = builder.select(by_zero, b.at.type(1), b.at)
+    return Typed(a.kind, builder.select(by_zero, a.at.type(0), getattr(builder, writer)(a.at, divisor)))
 
 
 def negative(builder: Any, operand: Operand) -> Operand:
@@ -207,8 +207,8 @@ def further(builder: Any, pointer: Typed, elements: Typed | int) -> Typed:
 def extreme(symbol: str) -> Instruction:
     """Return what chooses the whole number for which a comparison with the other one holds."""
 
-    def write(builder: Any, left: Operand, right: Operand) -> Typed:
-        a, b = alike(builder, left, right)
+    def write(builder: Any, lhs: Operand, rhs: Operand) -> Typed:
+        a, b = alike(builder, lhs, rhs)
         if is_float(a.kind):
             raise TypeError("expected whole numbers for min and max, found floats: say what to do with NaN")
         return Typed(a.kind, builder.select(compare(builder, symbol, a, b).at, a.at, b.at))

@@ -82,7 +82,7 @@ def zero(dtype: str) -> str:
 
 def _visit(
     kinds: Sequence[str],  # of the numbers of the operands
-    written: str,  # of those of the result
+    result_kind: str,  # of those of the result
     value: str,  # the expression of a result of t0, t1
     truths: Sequence[bool],  # whether operands are bools, which are bytes in memory
     before: Sequence[str] = (),  # lines that come first
@@ -93,7 +93,7 @@ def _visit(
     names = [f"x{i}" for i in range(len(kinds))] + ["y"]
     at = [1 + AXES + (AXES + 1) * i for i in range(places)]  # where a place's strides begin
     lines = [
-        f"# {' '.join([*kinds, written])}",
+        f"# {' '.join([*kinds, result_kind])}",
         f"def loop(n, {', '.join(names)}, s):",
         *(f"    {line}" for line in before),
         "    rows, inner = n, u8(s[3])",
@@ -109,26 +109,26 @@ def _visit(
         lines.append(f"                b{i} = moved({name}, {where})")
     loads = [f"t{i} = b{i}[k * q{i}]{' != 0' * truth}" for i, truth in enumerate(truths)]
     stored = f"b{places - 1}[k * q{places - 1}] = {value}"
-    each = [f"{' ' * 20}{line}" for line in (*loads, *inside, stored)]
-    return "\n".join([*lines, f"{' ' * 16}for k in range(inner):", *each, ""])
+    element_lines = [f"{' ' * 20}{line}" for line in (*loads, *inside, stored)]
+    return "\n".join([*lines, f"{' ' * 16}for k in range(inner):", *element_lines, ""])
 
 
-def visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Sequence[int] = ()) -> None:
+def visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, extra: Sequence[int] = ()) -> None:
     """Append a function on places of one shape, the last of which is written."""
-    for part, whole in visited(places):
-        strides = [s for p, place in enumerate(places) for s in (0 if whole else place.row, *part.strides[p])]
+    for part, one_run in visited(places):
+        strides = [s for p, place in enumerate(places) for s in (0 if one_run else place.row, *part.strides[p])]
         pointers = [coder.at(place, part.offsets[p]) for p, place in enumerate(places)]
-        coder.add(native(text), axis, pointers, [int(whole), *part.extents, *strides, *more])
+        coder.add(native(text), axis, pointers, [int(one_run), *part.extents, *strides, *extra])
 
 
 def visited(places: Sequence[Place]) -> list[tuple[Stretch, bool]]:
     """Return the parts of places that a function visits; whether all rows are one run of its last axis."""
     rows = [place.row for place in places]
     axes = merged(places[0].shape, [place.strides for place in places])
-    whole = by_rows(axes, rows)
-    if whole and not axes:
+    one_run = by_rows(axes, rows)
+    if one_run and not axes:
         axes = [(1, tuple(rows))]
-    return [(part, whole) for part in parts(axes, AXES, len(places))]
+    return [(part, one_run) for part in parts(axes, AXES, len(places))]
 
 
 def copied(coder: Coder, read: Place, write: Place, axis: Axis) -> None:
@@ -141,9 +141,9 @@ def copy_to(coder: Coder, place: Place, axis: Axis, cell: int) -> None:
     target = Place(-1, axis, size, 0, place.shape, contiguous(place.shape))
     dtype = coder.dtype(place)
     item = np.dtype(dtype).itemsize
-    for part, whole in visited([place, target]):
-        rows = [0, 0] if whole else [place.row, size]
-        statics = [int(whole), *part.extents, rows[0], *part.strides[0], rows[1], *part.strides[1]]
+    for part, one_run in visited([place, target]):
+        rows = [0, 0] if one_run else [place.row, size]
+        statics = [int(one_run), *part.extents, rows[0], *part.strides[0], rows[1], *part.strides[1]]
         pointers = [coder.at(place, part.offsets[0]), (cell, part.offsets[1] * item)]
         coder.add(native(copy(dtype)), axis, pointers, statics)
 
@@ -169,8 +169,8 @@ def _elementwise(coder: Coder, statement: Statement, op: Op) -> None:
     operands = [coder.dtype(place) for place in reads]
     text = elementwise(op, operands, coder.dtype(write))
     numbers = [statement.attrs[name] for name in numbers_of(op)]
-    more = np.array(numbers, np.float64).view(np.int64).tolist()
-    visit(coder, text, [*reads, write], axis_of(statement, reads), more)
+    extra = np.array(numbers, np.float64).view(np.int64).tolist()
+    visit(coder, text, [*reads, write], axis_of(statement, reads), extra)
 
 
 def _copy(coder: Coder, statement: Statement) -> None:
@@ -181,8 +181,8 @@ def _copy(coder: Coder, statement: Statement) -> None:
 def _sum(coder: Coder, statement: Statement) -> None:
     (read,), write, axes = statement.reads, statement.result, statement.attrs["axes"]
     summed = merged([read.shape[i] for i in axes], [[read.strides[i] for i in axes]])
-    rest = [stride for i, stride in enumerate(read.strides) if i not in axes]
-    kept = merged(write.shape, [rest, write.strides])
+    kept_strides = [stride for i, stride in enumerate(read.strides) if i not in axes]
+    kept = merged(write.shape, [kept_strides, write.strides])
     column: tuple[int, tuple[int, ...]] = (1, (0, 0))
     if kept and (not summed or kept[-1][1][0] <= summed[-1][1][0]):
         column = kept.pop()
@@ -226,8 +226,8 @@ def _along(coder: Coder, statement: Statement) -> None:
     text = line_texts.along_lines(body, {name: MEMORY[coder.dtype(at)] for name, at in line.places.items()})
     axes = merged(next(iter(places)).shape, [place.strides for place in places])
     for part in parts(axes, line_texts.AXES, len(places)):
-        told = zip(places, part.strides, line.steps.values(), strict=True)
-        strides = [s for place, along, step in told for s in (place.row, *along, step)]
+        line_strides = zip(places, part.strides, line.steps.values(), strict=True)
+        strides = [s for place, along, step in line_strides for s in (place.row, *along, step)]
         pointers = [coder.at(place, offset) for place, offset in zip(places, part.offsets, strict=True)]
         statics = [*part.extents, line.length, *strides]
         coder.add(native(text), axis_of(statement, [*places]), pointers, statics)
@@ -387,9 +387,9 @@ def encode(
     """
     coder = Coder(routine)
     first(coder)
-    left = list_products.read_by_index(routine)
+    by_index = list_products.read_by_index(routine)
     for i, slot in enumerate(routine.slots):
-        if slot.binding.kind in ("operand", "cotangent") and i not in left:
+        if slot.binding.kind in ("operand", "cotangent") and i not in by_index:
             _take(coder, i, slot)
     for statement in routine.statements:
         encode_statement(coder, statement)

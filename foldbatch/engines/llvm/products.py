@@ -50,7 +50,7 @@ WORD_BLOCK = 160  # of bfloat16, words of the inner dimension in place of INNER_
 FEW, MANY_WORDS = 16, 48  # rows up to which words are made in registers, and the same as MANY
 
 
-def functions(kind: str, cut: Blocks, own: Stacks) -> dict[str, Any]:
+def functions(kind: str, cut: Blocks, stacks: Stacks) -> dict[str, Any]:
     """Return what the texts of products call, by name."""
     width = cut.vectors * cut.bits // BITS[kind]
     depth, panel = (DEPTH, INNER_BLOCK) if cut.each == 1 else (WORD_BLOCK, WORD_BLOCK)
@@ -61,7 +61,7 @@ def functions(kind: str, cut: Blocks, own: Stacks) -> dict[str, Any]:
         "swapped": stack(kind, SWAPPED),
         "lefts": stack(kind, depth * ROW_BLOCK + BEHIND),
         "rights": stack(kind, depth * COLUMN_BLOCK * width),
-        **{name: stack("u8", size) for name, size in own},
+        **{name: stack("u8", size) for name, size in stacks},
     }
 
 
@@ -70,23 +70,23 @@ def cut_of(kind: str, precision: str) -> Blocks | None:
     return PAIRS if precision == "bf16" and kind == "f4" else tiles.blocks()
 
 
-def compiled(text: Text, kind: str, cut: Blocks | None, own: Stacks = ()) -> Native:
+def compiled(text: Text, kind: str, cut: Blocks | None, stacks: Stacks = ()) -> Native:
     """Return the function of a product's text, whose tiles are then in memory; no cut is plain loops.
 
     `own` is what the text calls besides: memory for whole numbers, see `vector_functions.stack`.
     """
     if cut is None:
         return native(text(kind, None))
-    return native(text(kind, cut), *_linked(kind, cut, own))
+    return native(text(kind, cut), *_linked(kind, cut, stacks))
 
 
 @cache
-def _linked(kind: str, cut: Blocks, own: Stacks) -> tuple[Callable[[], dict[str, Any]], str]:
+def _linked(kind: str, cut: Blocks, stacks: Stacks) -> tuple[Callable[[], dict[str, Any]], str]:
     """Bring tiles to memory; return what makes `functions`, and the text that decides it."""
-    whole = next(each for each in (PAIRS, WIDE, NARROW) if (each.each, each.bits) == (cut.each, cut.bits))
+    library_cut = next(candidate for candidate in (PAIRS, WIDE, NARROW) if (candidate.each, candidate.bits) == (cut.each, cut.bits))
     texts = inspect.getsource(tiles)
-    link(f"{kind} {whole}\n{texts}", partial(tiles.library, kind=kind, cut=whole))
-    return partial(functions, kind, cut, own), texts + inspect.getsource(sys.modules[__name__])
+    link(f"{kind} {library_cut}\n{texts}", partial(tiles.library, kind=kind, cut=library_cut))
+    return partial(functions, kind, cut, stacks), texts + inspect.getsource(sys.modules[__name__])
 
 
 def rows_text(kind: str, cut: Blocks) -> str:
@@ -276,9 +276,9 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                     pair_row(moved(a0, a_at[r] + start), moved(left, r * words), depth)
                     a_at[r] = r * words
 """
-    many = MANY if cut.each == 1 else MANY_WORDS
+    panel_rows = MANY if cut.each == 1 else MANY_WORDS
     return f"""\
-    elif a_column == u8(1) and b_row == u8(1) and n > u8(1) and k >= u8({4 * lanes}) and m < u8({many}):
+    elif a_column == u8(1) and b_row == u8(1) and n > u8(1) and k >= u8({4 * lanes}) and m < u8({panel_rows}):
         step = k // (k // u8({DOT_INNER_BLOCK}) + u8(1)) + u8(1)
         while start < k:
             depth = min(step, k - start)
@@ -298,28 +298,28 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
             start += depth"""
 
 
-def outer_lines(cut: Blocks, lanes: int, at: str, told: str = "u8({factor}_rows[{}])") -> str:
+def outer_lines(cut: Blocks, lanes: int, at: str, row_of: str = "u8({factor}_rows[{}])") -> str:
     """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `nothing_lines`, as `product_lines` does.
 
     Row first + r of c begins at `at`, and `told` is what tells the rows of a factor. Columns of a are copied
     so that those of a tile follow each other.
     """
-    width, each, tile = lanes * cut.vectors, cut.each, f"u8({cut.rows})"
-    begins = (f"r // {tile} * {tile} * depth + r % {tile}", tile) if each == 1 else ("r", "rows")
-    most = DEPTH if each == 1 else each * WORD_BLOCK
-    ahead = told.format(f"min(start + s * u8({each}) + u8({AHEAD}), k - u8(1))", factor="b")
+    width, group, tile = lanes * cut.vectors, cut.each, f"u8({cut.rows})"
+    begins = (f"r // {tile} * {tile} * depth + r % {tile}", tile) if group == 1 else ("r", "rows")
+    max_step = DEPTH if group == 1 else group * WORD_BLOCK
+    ahead = row_of.format(f"min(start + s * u8({group}) + u8({AHEAD}), k - u8(1))", factor="b")
     return f"""\
     else:
         left, right, height = lefts(), rights(), u8({ROW_BLOCK}) if k * n > u8({SMALL}) else {tile}
-        step = (k // (k // u8({most}) + u8(1)) + u8({each})) // u8({each}) * u8({each})
+        step = (k // (k // u8({max_step}) + u8(1)) + u8({group})) // u8({group}) * u8({group})
         while start < k:
             numbers = min(step, k - start)
-            depth = (numbers + u8({each - 1})) // u8({each})
+            depth = (numbers + u8({group - 1})) // u8({group})
             start_column = u8(0)
             while start_column < n:
                 stop_column = min(n, start_column + u8({COLUMN_BLOCK * width}))
                 for s in range(depth):
-{_row_of("b", cut, told, 20)}
+{_row_of("b", cut, row_of, 20)}
                     ahead = {ahead} * b_row
                     column, to = start_column, s * u8({width})
                     while column < stop_column:
@@ -335,7 +335,7 @@ def outer_lines(cut: Blocks, lanes: int, at: str, told: str = "u8({factor}_rows[
                     rows = last - first
 {_begins((begins[0], at), 20)}
                     for s in range(depth):
-{_row_of("a", cut, told, 24)}
+{_row_of("a", cut, row_of, 24)}
 {_columns_of_tiles(cut, 24)}
                     j, panel = start_column, right
                     while j < stop_column:
@@ -349,24 +349,24 @@ def outer_lines(cut: Blocks, lanes: int, at: str, told: str = "u8({factor}_rows[
 """
 
 
-def _row_of(factor: str, cut: Blocks, told: str, spaces: int) -> str:
+def _row_of(factor: str, cut: Blocks, row_of: str, spaces: int) -> str:
     """Return the lines that say where row s of a factor begins, or rows 2s and 2s + 1, if there are both."""
     if cut.each == 1:
-        return " " * spaces + f"row = {told.format('start + s', factor=factor)} * {factor}_row"
+        return " " * spaces + f"row = {row_of.format('start + s', factor=factor)} * {factor}_row"
     places = "start + u8(2) * s", "min(start + u8(2) * s + u8(1), k - u8(1))"
-    row, other = (told.format(place, factor=factor) for place in places)
+    row, second = (row_of.format(place, factor=factor) for place in places)
     lines = f"""\
 both = numbers - u8(2) * s - u8(1)
 row = {row} * {factor}_row
-other = {other} * {factor}_row"""
+other = {second} * {factor}_row"""
     return indent(lines, " " * spaces)
 
 
 def _copy(factor: str, cut: Blocks, first: str, to: str, count: str, spaces: int) -> str:
     """Return the lines that copy so many numbers of this row, or words of both, from number `first` on."""
-    row, other = (f"moved({factor}0, {begin} + {first})" for begin in ("row", "other"))
+    row, second = (f"moved({factor}0, {begin} + {first})" for begin in ("row", "other"))
     lines = f"source, target = {row}, {to}\nfor i in range({count}):\n    target[i] = source[i]"
-    return indent(lines if cut.each == 1 else f"pair_rows({row}, {other}, {to}, {count}, both)", " " * spaces)
+    return indent(lines if cut.each == 1 else f"pair_rows({row}, {second}, {to}, {count}, both)", " " * spaces)
 
 
 def _columns_of_tiles(cut: Blocks, spaces: int) -> str:
@@ -457,10 +457,10 @@ def _tiles(cut: Blocks, lanes: int, factors: str, indent: int, name: str = "tile
     """Return the lines that compute a tile's width of all rows of a block."""
     lines = []
     for vectors in range(cut.vectors, 0, -1):
-        done = f"u8({(vectors - 1) * lanes})"
-        lines.append(f"{' ' * indent}{'if' if vectors == cut.vectors else 'elif'} columns > {done}:")
+        covered = f"u8({(vectors - 1) * lanes})"
+        lines.append(f"{' ' * indent}{'if' if vectors == cut.vectors else 'elif'} columns > {covered}:")
         call = (
-            f"{name}_{{}}_{vectors}({factors}, moved(c0, j), starts_c, depth, columns - {done}, start + more)"
+            f"{name}_{{}}_{vectors}({factors}, moved(c0, j), starts_c, depth, columns - {covered}, start + more)"
         )
         lines.append(rows_lines(cut.rows, call, indent + 4))
     return "\n".join(lines)

@@ -82,18 +82,18 @@ ITEMS = DIGITS = SIZE + 1
 FIRST_ITEM = tuple.__basicsize__ // 8  # of a tuple, which has a hash before it from 3.14 on
 
 
-def reads(held: Any, told: Any, memory: Any, several: int) -> int:
+def reads(runner: Any, header: Any, memory: Any, read_count: int) -> int:
     """Write how a model counts numbers, and which ones are imported, given how much is read, see `read`.
 
     Return how many these are; -1 where something is read that must not be, or that is not known.
     """
-    flat, wires, kinds, example = at(held[FLAT]), at(held[WIRES]), at(held[KINDS]), at(held[EXAMPLE])
-    first, imports, made, found = told[FIRST], told[IMPORTS], at_i4(held[MADE]), found_in(told, memory)
-    makers, looked = moved(found, held[MOST]), moved(found, 2 * held[MOST])
+    flat, wires, kinds, example = at(runner[FLAT]), at(runner[WIRES]), at(runner[KINDS]), at(runner[EXAMPLE])
+    first, imports, renumbered, imported = header[FIRST], header[IMPORTS], at_i4(runner[MADE]), found_in(header, memory)
+    makers, looked = moved(imported, runner[MOST]), moved(imported, 2 * runner[MOST])
     count, start = i8(0), i8(0)
     for i in range(imports):
         memory[i] = 0
-    for r in range(several):
+    for r in range(read_count):
         to = READ * r
         slot = looked[to + 2]
         if slot >= 0:
@@ -107,104 +107,104 @@ def reads(held: Any, told: Any, memory: Any, several: int) -> int:
                 count += 1
             else:
                 output = makers[read - first]
-                if output < 0 or wires[slot * told[OUTPUTS] + output] == 0:
+                if output < 0 or wires[slot * header[OUTPUTS] + output] == 0:
                     return -1
-    for i in range(told[NOTED]):
-        made[i] = i4(flat[i] - first + count)
+    for i in range(header[NOTED]):
+        renumbered[i] = i4(flat[i] - first + count)
     for kind in range(max(imports, i8(1))):
-        for r in range(several):
+        for r in range(read_count):
             slot, here = looked[READ * r + 2], looked[READ * r]
             if slot == LENGTH:
-                made[here] = i4(flat[here])
+                renumbered[here] = i4(flat[here])
             elif kinds[slot] == kind and flat[here] < first:
-                made[here] = i4(start)
-                found[start] = here
+                renumbered[here] = i4(start)
+                imported[start] = here
                 start += 1
     return count
 
 
-def pack(told: Index, counts: Index, sizes: Index, made: Ints, rows: Ints, count: int) -> None:
+def pack(header: Index, counts: Index, sizes: Index, renumbered: Ints, rows: Ints, count: int) -> None:
     """Write the packed trace of what `reads` has written, of which `count` numbers are imported."""
-    for i in range(told[IMPORTS]):
-        section = told[TOLD + IMPORT * i]
+    for i in range(header[IMPORTS]):
+        section = header[TOLD + IMPORT * i]
         sizes[section], rows[1 + section] = counts[i], i4(counts[i])
-    rows[0], end = i4(count + told[NUMBERS]), 1 + told[SECTIONS]
-    for s in range(told[SECTIONS]):  # from how large they are to where they begin
+    rows[0], end = i4(count + header[NUMBERS]), 1 + header[SECTIONS]
+    for s in range(header[SECTIONS]):  # from how large they are to where they begin
         size = sizes[s]
         sizes[s] = end
         end += size
-    sizes[told[SECTIONS]], number = end, i8(0)
-    for i in range(told[IMPORTS]):
-        for to in range(sizes[told[TOLD + IMPORT * i]], sizes[told[TOLD + IMPORT * i] + 1]):
+    sizes[header[SECTIONS]], number = end, i8(0)
+    for i in range(header[IMPORTS]):
+        for to in range(sizes[header[TOLD + IMPORT * i]], sizes[header[TOLD + IMPORT * i] + 1]):
             rows[to] = i4(number)
             number += 1
-    cell, row = cells_at(told), i8(0)
-    for _ in range(told[CELLS]):
-        section, lists, feeds = told[cell + SECTION], told[cell + LISTS], told[cell + FEEDS]
+    cell, row = cells_at(header), i8(0)
+    for _ in range(header[CELLS]):
+        section, lists, feeds = header[cell + SECTION], header[cell + LISTS], header[cell + FEEDS]
         cell += CELL
         for s in range(1 + lists):
             if s > 0:
-                section = told[cell + SECTION_OF_LIST]
+                section = header[cell + SECTION_OF_LIST]
                 cell += LIST
             for to in range(sizes[section], sizes[section + 1]):
-                rows[to] = made[row]
+                rows[to] = renumbered[row]
                 row += 1
         cell += FEED * feeds
 
 
-def size_of(own: int) -> int:
-    return i8(at(own)[SIZE])
+def size_of(obj: int) -> int:
+    return i8(at(obj)[SIZE])
 
 
-def items_of(own: int) -> Any:
-    return at(at(own)[ITEMS])
+def items_of(obj: int) -> Any:
+    return at(at(obj)[ITEMS])
 
 
-def whole(thing: Any, held: Any) -> int:
+def whole(obj: Any, runner: Any) -> int:
     """Return a whole number of at most two digits; -1 of a negative one, and of what is none."""
-    if thing[TYPE] != held[WHOLE_TYPE]:  # which may have fewer words
+    if obj[TYPE] != runner[WHOLE_TYPE]:  # which may have fewer words
         return -1
-    size, digits = u8(thing[TAG]) >> u8(held[SHIFT]), u8(thing[DIGITS])
+    size, digits = u8(obj[TAG]) >> u8(runner[SHIFT]), u8(obj[DIGITS])
     low, high = i8(digits % u8(2**32)), i8(digits >> u8(32))
-    other = size > u8(2) or thing[TAG] & held[SIGNS] == 2
-    known = i8(0) if size == u8(0) else low if size == u8(1) else low + high * 2**30
-    return i8(-1) if other else known
+    unreadable = size > u8(2) or obj[TAG] & runner[SIGNS] == 2
+    value = i8(0) if size == u8(0) else low if size == u8(1) else low + high * 2**30
+    return i8(-1) if unreadable else value
 
 
-def cells_at(told: Any) -> int:
+def cells_at(header: Any) -> int:
     """Return where the first cell is told of."""
-    return i8(TOLD + IMPORT * told[IMPORTS] + ARENA * told[ARENAS])
+    return i8(TOLD + IMPORT * header[IMPORTS] + ARENA * header[ARENAS])
 
 
-def found_in(told: Any, memory: Any) -> Any:
+def found_in(header: Any, memory: Any) -> Any:
     """Return where `plan` tells where imported numbers stand."""
-    return moved(memory, told[IMPORTS] + told[SECTIONS] + 1)
+    return moved(memory, header[IMPORTS] + header[SECTIONS] + 1)
 
 
-def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
+def read(runner: Any, header: Any, memory: Any, rows: Any) -> int:
     """Write what was noted, whose each number is, which output makes it, what is read, and sizes of sections.
 
     Return how much is read; -1 where that cannot be told, or nothing was noted.
     """
-    flat, patterns, example = at(held[FLAT]), at(held[PATTERNS]), at(held[EXAMPLE])
-    sizes, found = moved(memory, told[IMPORTS]), found_in(told, memory)
-    makers, looked = moved(found, held[MOST]), moved(found, 2 * held[MOST])
-    owners, ends, number = items_of(held[WHOSE]), items_of(held[ENDS]), told[FIRST]
-    for s in range(size_of(held[ENDS])):
-        whose, end = whole(at(owners[s]), held), whole(at(ends[s]), held) - held[START]
-        if whose < 0 or end - told[FIRST] > held[MOST]:
+    flat, patterns, example = at(runner[FLAT]), at(runner[PATTERNS]), at(runner[EXAMPLE])
+    sizes, imported = moved(memory, header[IMPORTS]), found_in(header, memory)
+    makers, looked = moved(imported, runner[MOST]), moved(imported, 2 * runner[MOST])
+    owners, ends, number = items_of(runner[WHOSE]), items_of(runner[ENDS]), header[FIRST]
+    for s in range(size_of(runner[ENDS])):
+        owner, end = whole(at(owners[s]), runner), whole(at(ends[s]), runner) - runner[START]
+        if owner < 0 or end - header[FIRST] > runner[MOST]:
             return -1
         for n in range(number, end):
-            example[n], makers[n - told[FIRST]] = whose, -1
+            example[n], makers[n - header[FIRST]] = owner, -1
         number = max(number, end)
-    for s in range(told[SECTIONS]):
+    for s in range(header[SECTIONS]):
         sizes[s], rows[1 + s] = 0, i4(0)
-    told[NUMBERS], cell, to, several = number - told[FIRST], cells_at(told), i8(0), i8(0)
-    for _ in range(told[CELLS]):
-        own, raw, pattern, begin = told[cell + OWN], told[cell + RAW], told[cell + PATTERN], to
-        items, lists, feeds = items_of(own), told[cell + LISTS], told[cell + FEEDS]
-        count, width = i8(u8(size_of(own)) // u8(raw)), told[cell + WIDTH]
-        if to + size_of(own) > held[MOST]:
+    header[NUMBERS], cell, to, read_count = number - header[FIRST], cells_at(header), i8(0), i8(0)
+    for _ in range(header[CELLS]):
+        row_array, raw, pattern, begin = header[cell + OWN], header[cell + RAW], header[cell + PATTERN], to
+        items, lists, feeds = items_of(row_array), header[cell + LISTS], header[cell + FEEDS]
+        count, width = i8(u8(size_of(row_array)) // u8(raw)), header[cell + WIDTH]
+        if to + size_of(row_array) > runner[MOST]:
             return -1
         for i in range(count):
             call = to
@@ -213,26 +213,26 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
                 if n < 0:
                     return -1
                 if slot != LEFT_OUT:
-                    flat[to] = n if slot == LENGTH else n - held[START]
+                    flat[to] = n if slot == LENGTH else n - runner[START]
                     if slot != NUMBER:
-                        look = moved(looked, READ * several)
-                        look[0], look[1], look[2] = to, call, slot
-                        several += 1
+                        record = moved(looked, READ * read_count)
+                        record[0], record[1], record[2] = to, call, slot
+                        read_count += 1
                     to += 1
-            for j in range(told[cell + RESULTS]):
-                makers[flat[call] - told[FIRST] + j] = told[cell + OUTPUT] + j
-        section = told[cell + SECTION]
-        told[cell + CALLS], sizes[section], rows[1 + section] = count, to - begin, i4(count)
+            for j in range(header[cell + RESULTS]):
+                makers[flat[call] - header[FIRST] + j] = header[cell + OUTPUT] + j
+        section = header[cell + SECTION]
+        header[cell + CALLS], sizes[section], rows[1 + section] = count, to - begin, i4(count)
         pattern += raw
         cell += CELL
         for _ in range(lists):
-            own, members, section = told[cell + ELEMENTS], told[cell + MEMBERS], told[cell + SECTION_OF_LIST]
-            items, size, start = items_of(own), size_of(own), to
-            if to + size > held[MOST]:
+            element_array, members, section = header[cell + ELEMENTS], header[cell + MEMBERS], header[cell + SECTION_OF_LIST]
+            items, size, start = items_of(element_array), size_of(element_array), to
+            if to + size > runner[MOST]:
                 return -1
             for i in range(count):
                 call = begin + i * width
-                length = flat[call + told[cell + COLUMN]] if members else i8(0)
+                length = flat[call + header[cell + COLUMN]] if members else i8(0)
                 if to - start + length * members > size:
                     return -1
                 rows[1 + section] += i4(length)
@@ -241,59 +241,59 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
                         n = items[to - start]
                         if n < 0:
                             return -1
-                        flat[to], look = n - held[START], moved(looked, READ * several)
-                        look[0], look[1], look[2] = to, call, patterns[pattern + m]
-                        several += 1
+                        flat[to], record = n - runner[START], moved(looked, READ * read_count)
+                        record[0], record[1], record[2] = to, call, patterns[pattern + m]
+                        read_count += 1
                         to += 1
             sizes[section] = to - start
             pattern += members
             cell += LIST
         cell += FEED * feeds
-    told[NOTED] = to
-    return several if to > 0 else i8(-1)
+    header[NOTED] = to
+    return read_count if to > 0 else i8(-1)
 
 
-def few(held: Any, told: Any, rows: Any) -> bool:
+def few(runner: Any, header: Any, rows: Any) -> bool:
     """Write the packed trace of what few examples noted; return whether that can be read, and is not much."""
-    sections, ends, offsets = at(held[PATTERNS]), items_of(held[WHOSE]), items_of(held[ENDS])
-    examples, most, to, calls = size_of(held[WHOSE]), held[MOST], i8(1 + told[SECTIONS]), i8(0)
-    values = whole(at(offsets[examples]), held)
-    if values < 0 or values > most:
+    sections, ends, offsets = at(runner[PATTERNS]), items_of(runner[WHOSE]), items_of(runner[ENDS])
+    examples, max_noted, to, calls = size_of(runner[WHOSE]), runner[MOST], i8(1 + header[SECTIONS]), i8(0)
+    values = whole(at(offsets[examples]), runner)
+    if values < 0 or values > max_noted:
         return False
     rows[0] = i4(values)
-    for s in range(told[SECTIONS]):
-        own, start, i = moved(sections, OF_SECTION * s), to, i8(0)
-        items, width, numbered = items_of(own[OF_LIST]), own[LONG], own[VALUED]
-        step = width if own[SPREAD] else i8(1)
+    for s in range(header[SECTIONS]):
+        section, start, i = moved(sections, OF_SECTION * s), to, i8(0)
+        items, width, numbered = items_of(section[OF_LIST]), section[LONG], section[VALUED]
+        step = width if section[SPREAD] else i8(1)
         for e in range(examples):
-            offset, last = whole(at(offsets[e]), held), step * whole(at(items_of(ends[e])[s]), held)
+            offset, last = whole(at(offsets[e]), runner), step * whole(at(items_of(ends[e])[s]), runner)
             while i < last:
-                thing = at(items[i])
-                inside = thing[TYPE] == held[TUPLE_TYPE]
-                several = thing[SIZE] if inside else i8(1)
-                if to + several > 2 * most:
+                item = at(items[i])
+                inside = item[TYPE] == runner[TUPLE_TYPE]
+                length = item[SIZE] if inside else i8(1)
+                if to + length > 2 * max_noted:
                     return False
-                for j in range(several):
-                    n = whole(at(thing[FIRST_ITEM + j]) if inside else thing, held)
+                for j in range(length):
+                    n = whole(at(item[FIRST_ITEM + j]) if inside else item, runner)
                     if n < 0:
                         return False
                     rows[to] = i4(n + offset if i8(u8(to - start) % u8(width)) < numbered else n)
                     to += 1
                 i += 1
         rows[1 + s] = i4(u8(to - start) // u8(width))
-        calls += i8(rows[1 + s]) if s < told[CELLS] else i8(0)
-    to, cell = to + calls, cells_at(told)
-    for k in range(told[CELLS]):
-        feeds = told[cell + FEEDS]
+        calls += i8(rows[1 + s]) if s < header[CELLS] else i8(0)
+    to, cell = to + calls, cells_at(header)
+    for k in range(header[CELLS]):
+        feeds = header[cell + FEEDS]
         cell += CELL
         for _ in range(feeds):
-            if told[cell + KIND_OF_FEED] == IN_TRACE:
-                items = items_of(told[cell + ITEMS_OF])
-                if to + i8(rows[1 + k]) > 4 * most:
+            if header[cell + KIND_OF_FEED] == IN_TRACE:
+                items = items_of(header[cell + ITEMS_OF])
+                if to + i8(rows[1 + k]) > 4 * max_noted:
                     return False
                 for r in range(i8(rows[1 + k])):
-                    n = whole(at(items[r]), held)
-                    if n < 0 or n > told[cell + GREATEST]:
+                    n = whole(at(items[r]), runner)
+                    if n < 0 or n > header[cell + GREATEST]:
                         return False
                     rows[to] = i4(n)
                     to += 1
@@ -301,24 +301,24 @@ def few(held: Any, told: Any, rows: Any) -> bool:
     return True
 
 
-def noted(held: Any, told: Any, memory: Any, rows: Any) -> int:
+def noted(runner: Any, header: Any, memory: Any, rows: Any) -> int:
     """Write the packed trace of a round, and return how many numbers are imported; -1 where it has none."""
-    if held[TUPLE_TYPE] == 0:
-        several = read(held, told, memory, rows)
-        count = i8(-1) if several < 0 else reads(held, told, memory, several)
+    if runner[TUPLE_TYPE] == 0:
+        read_count = read(runner, header, memory, rows)
+        count = i8(-1) if read_count < 0 else reads(runner, header, memory, read_count)
         if count >= 0:
-            pack(told, memory, moved(memory, told[IMPORTS]), at_i4(held[MADE]), rows, count)
+            pack(header, memory, moved(memory, header[IMPORTS]), at_i4(runner[MADE]), rows, count)
         return count
-    if held[PACKED] == 0 and not few(held, told, rows):
+    if runner[PACKED] == 0 and not few(runner, header, rows):
         return -1
-    cell = cells_at(told)
-    for k in range(told[CELLS]):
-        told[cell + CALLS] = i8(rows[1 + k])
-        cell += CELL + FEED * told[cell + FEEDS]
+    cell = cells_at(header)
+    for k in range(header[CELLS]):
+        header[cell + CALLS] = i8(rows[1 + k])
+        cell += CELL + FEED * header[cell + FEEDS]
     return 0
 
 
-def plan(given: Index) -> int:
+def plan(table: Index) -> int:
     """Plan a round; return -1 where that cannot be done at once, 1 where memory is too small, else 0.
 
     Known are: the slots of a row of each cell, and of elements of its lists (`PATTERNS`); of each slot,
@@ -329,43 +329,43 @@ def plan(given: Index) -> int:
     numbers stand, which output makes each number, and what is read. `MADE` is what was noted, as the model
     counts. Others are arguments of `table_loops.place`, of which rows are written here, and of `launch`.
     """
-    held, small = moved(given, 0), i8(0)
-    told, flat, stored, memory = at(held[TOLD_AT]), at(held[FLAT]), at(held[STORED]), at(held[MEMORY])
-    tables, numbers, bound, rows = at(held[TABLES]), at(held[NUMBERS_AT]), at(held[BOUND]), at_i4(held[ROWS])
-    classes, places, arenas = at(held[CLASSES]), at(held[PLACES]), at(held[ARENAS_OF])
-    count = noted(held, told, memory, rows)
-    if count < 0 or not place(at(held[FIXED]), at(held[BATCH]), rows, tables):
+    runner, small = moved(table, 0), i8(0)
+    header, flat, stored, memory = at(runner[TOLD_AT]), at(runner[FLAT]), at(runner[STORED]), at(runner[MEMORY])
+    tables, numbers, bound, rows = at(runner[TABLES]), at(runner[NUMBERS_AT]), at(runner[BOUND]), at_i4(runner[ROWS])
+    classes, places, arenas = at(runner[CLASSES]), at(runner[PLACES]), at(runner[ARENAS_OF])
+    count = noted(runner, header, memory, rows)
+    if count < 0 or not place(at(runner[FIXED]), at(runner[BATCH]), rows, tables):
         return -1
-    found, entry, start = found_in(told, memory), i8(TOLD), i8(0)
-    for i in range(told[IMPORTS]):
+    imported, entry, start = found_in(header, memory), i8(TOLD), i8(0)
+    for i in range(header[IMPORTS]):
         for j in range(start, start + memory[i]):
-            if classes[flat[found[j]]] != told[entry + OF_CLASS]:
+            if classes[flat[imported[j]]] != header[entry + OF_CLASS]:
                 return -1
         start += memory[i]
         entry += IMPORT
-    launch(bound, tables, numbers, at(held[LAUNCHES]))
-    makers, row_of = moved(found, held[MOST]), moved(tables, tables[ROW_OF] + count)
-    heights, capacity = moved(numbers, numbers[HEIGHTS]), at(held[CAPACITY])
-    for _ in range(told[ARENAS]):
-        own = moved(stored, told[entry + KIND] * CLASS)
-        for n in range(told[NUMBERS]):
-            if makers[n] >= 0 and arenas[makers[n]] == told[entry]:
-                places[told[FIRST] + n] = own[USED] + row_of[n]
-                classes[told[FIRST] + n] = told[entry + KIND]
-        small = max(small, i8(own[USED] + heights[told[entry + BUFFER]] > own[ROOM]))
+    launch(bound, tables, numbers, at(runner[LAUNCHES]))
+    makers, row_of = moved(imported, runner[MOST]), moved(tables, tables[ROW_OF] + count)
+    heights, capacity = moved(numbers, numbers[HEIGHTS]), at(runner[CAPACITY])
+    for _ in range(header[ARENAS]):
+        value_class = moved(stored, header[entry + KIND] * CLASS)
+        for n in range(header[NUMBERS]):
+            if makers[n] >= 0 and arenas[makers[n]] == header[entry]:
+                places[header[FIRST] + n] = value_class[USED] + row_of[n]
+                classes[header[FIRST] + n] = header[entry + KIND]
+        small = max(small, i8(value_class[USED] + heights[header[entry + BUFFER]] > value_class[ROOM]))
         entry += ARENA
     for b in range(bound[BUFFERS]):
         small = max(small, i8(heights[b] > capacity[b]))
     return small
 
 
-def bring(held: Any, feed: Any, ranks: Any, count: int) -> bool:
+def bring(runner: Any, feed: Any, ranks: Any, count: int) -> bool:
     """Bring the data of a cell in the order of its calls; return whether they are plain numbers that fit."""
     items, kind, memory = items_of(feed[ITEMS_OF]), feed[KIND_OF_FEED], feed[MEMORY_OF_FEED]
     for r in range(count):
-        thing = at(items[ranks[r]])
-        if thing[TYPE] == held[REAL_TYPE]:
-            x = at_f8(address(thing))[REAL]
+        item = at(items[ranks[r]])
+        if item[TYPE] == runner[REAL_TYPE]:
+            x = at_f8(address(item))[REAL]
             if kind == F4 and not abs(x) > HIGHEST:
                 at_f4(memory)[r] = f4(x)
             elif kind == F8:
@@ -373,7 +373,7 @@ def bring(held: Any, feed: Any, ranks: Any, count: int) -> bool:
             else:
                 return False
         else:
-            n = whole(thing, held)
+            n = whole(item, runner)
             if n < 0 or n > feed[GREATEST]:
                 return False
             if kind == I8:
@@ -387,79 +387,79 @@ def bring(held: Any, feed: Any, ranks: Any, count: int) -> bool:
     return True
 
 
-def asked_of(held: Any, stored: Any) -> int:
+def asked_of(runner: Any, stored: Any) -> int:
     """Copy what is asked for to memory, where it is of one class; return the number of that, or -1."""
-    items, classes, places, kind = items_of(held[ASKED]), at(held[CLASSES]), at(held[PLACES]), i8(-1)
-    count, size = size_of(held[ASKED]), i8(0)
+    items, classes, places, kind = items_of(runner[ASKED]), at(runner[CLASSES]), at(runner[PLACES]), i8(-1)
+    count, size = size_of(runner[ASKED]), i8(0)
     for i in range(count):
-        n = whole(at(items[i]), held) - held[START]
+        n = whole(at(items[i]), runner) - runner[START]
         if i == 0 and n >= 0:
             kind, size = classes[n], stored[classes[n] * CLASS + BYTES]
-        if n < 0 or count > held[MOST] or size > 8 or classes[n] != kind:
+        if n < 0 or count > runner[MOST] or size > 8 or classes[n] != kind:
             return -1
-        copy(held[READ_AT] + i * size, stored[kind * CLASS + VALUES] + places[n] * size, size)
+        copy(runner[READ_AT] + i * size, stored[kind * CLASS + VALUES] + places[n] * size, size)
     return kind
 
 
-def compute(given: Index) -> int:
+def compute(table: Index) -> int:
     """Compute a round that was planned.
 
     Return -1 where an id is out of range; where data are that must be given, what tells of them; else 0, or,
     where all that is asked for is of one class, -2 less its number.
     """
-    held = moved(given, 0)
-    told, tables, addresses = at(held[TOLD_AT]), at(held[TABLES]), at(held[ADDRESSES])
-    stored, memory, cell, in_trace = at(held[STORED]), at(held[MEMORY]), cells_at(told), tables[FEEDS_AT]
-    for _ in range(told[CELLS]):
-        of_cell = tables[CELLS_AT] + told[cell + SECTION] * OF_CELL
+    runner = moved(table, 0)
+    header, tables, addresses = at(runner[TOLD_AT]), at(runner[TABLES]), at(runner[ADDRESSES])
+    stored, memory, cell, in_trace = at(runner[STORED]), at(runner[MEMORY]), cells_at(header), tables[FEEDS_AT]
+    for _ in range(header[CELLS]):
+        of_cell = tables[CELLS_AT] + header[cell + SECTION] * OF_CELL
         ranks = moved(tables, tables[RANKS] + tables[of_cell + FIRST_RANK])
-        count, feeds = told[cell + CALLS], told[cell + FEEDS]
-        cell += CELL + LIST * told[cell + LISTS]
+        count, feeds = header[cell + CALLS], header[cell + FEEDS]
+        cell += CELL + LIST * header[cell + LISTS]
         for _ in range(feeds):
-            if told[cell + KIND_OF_FEED] == IN_TRACE:
-                if told[cell + BUFFER_OF_FEED] >= 0:
-                    addresses[told[cell + BUFFER_OF_FEED]] = held[ROWS] + 4 * in_trace
+            if header[cell + KIND_OF_FEED] == IN_TRACE:
+                if header[cell + BUFFER_OF_FEED] >= 0:
+                    addresses[header[cell + BUFFER_OF_FEED]] = runner[ROWS] + 4 * in_trace
                 in_trace += count
-            elif count > 0 and told[cell + KIND_OF_FEED] != GIVEN:
-                if not bring(held, moved(told, cell), ranks, count):
+            elif count > 0 and header[cell + KIND_OF_FEED] != GIVEN:
+                if not bring(runner, moved(header, cell), ranks, count):
                     return i8(cell)
-                addresses[told[cell + BUFFER_OF_FEED]] = told[cell + MEMORY_OF_FEED]
+                addresses[header[cell + BUFFER_OF_FEED]] = header[cell + MEMORY_OF_FEED]
             cell += FEED
-    former, entry = moved(found_in(told, memory), 2 * held[MOST]), i8(TOLD + IMPORT * told[IMPORTS])
-    for i in range(told[ARENAS]):  # arenas lie where values are kept
-        own, buffer = moved(stored, told[entry + KIND] * CLASS), told[entry + BUFFER]
-        former[i], addresses[buffer] = addresses[buffer], own[VALUES] + own[USED] * own[BYTES]
+    former, entry = moved(found_in(header, memory), 2 * runner[MOST]), i8(TOLD + IMPORT * header[IMPORTS])
+    for i in range(header[ARENAS]):  # arenas lie where values are kept
+        value_class, buffer = moved(stored, header[entry + KIND] * CLASS), header[entry + BUFFER]
+        former[i], addresses[buffer] = addresses[buffer], value_class[VALUES] + value_class[USED] * value_class[BYTES]
         entry += ARENA
-    found, start, entry = found_in(told, memory), i8(0), i8(TOLD)
-    row_of, flat, places = moved(tables, tables[ROW_OF]), at(held[FLAT]), at(held[PLACES])
-    for i in range(told[IMPORTS]):
-        own, to = moved(stored, told[entry + OF_CLASS] * CLASS), addresses[told[entry + OF_ARENA]]
+    imported, start, entry = found_in(header, memory), i8(0), i8(TOLD)
+    row_of, flat, places = moved(tables, tables[ROW_OF]), at(runner[FLAT]), at(runner[PLACES])
+    for i in range(header[IMPORTS]):
+        value_class, to = moved(stored, header[entry + OF_CLASS] * CLASS), addresses[header[entry + OF_ARENA]]
         for n in range(start, start + memory[i]):
-            copy(to + row_of[n] * own[BYTES], own[VALUES] + places[flat[found[n]]] * own[BYTES], own[BYTES])
+            copy(to + row_of[n] * value_class[BYTES], value_class[VALUES] + places[flat[imported[n]]] * value_class[BYTES], value_class[BYTES])
         start += memory[i]
         entry += IMPORT
-    numbers, bound, work = at(held[NUMBERS_AT]), at(held[BOUND]), held[WORK]
+    numbers, bound, work = at(runner[NUMBERS_AT]), at(runner[BOUND]), runner[WORK]
     at(work)[0], heights = i8(0), moved(numbers, numbers[HEIGHTS])
-    held[LARGE] = walk(
-        held[CODES],
-        at(held[STARTS]),
-        at(held[LAUNCHES]),
+    runner[LARGE] = walk(
+        runner[CODES],
+        at(runner[STARTS]),
+        at(runner[LAUNCHES]),
         numbers[FORWARD],
         bound[OF_LAUNCH],
         moved(numbers, numbers[LEVELS]),
         moved(tables, tables[INDEX]),
         addresses,
         work + 8 * FOUND,
-        held[WORK_ROOM],
+        runner[WORK_ROOM],
         work,
-        held[TEAM],
+        runner[TEAM],
     )
-    for i in range(told[ARENAS]):
-        addresses[told[entry + BUFFER]] = former[i]
+    for i in range(header[ARENAS]):
+        addresses[header[entry + BUFFER]] = former[i]
         if at(work)[0] == 0:
-            moved(stored, told[entry + KIND] * CLASS)[USED] += heights[told[entry + BUFFER]]
+            moved(stored, header[entry + KIND] * CLASS)[USED] += heights[header[entry + BUFFER]]
         entry += ARENA
     if at(work)[0] != 0:
         return -1
-    kind = asked_of(held, stored)
+    kind = asked_of(runner, stored)
     return i8(0) if kind < 0 else -2 - kind

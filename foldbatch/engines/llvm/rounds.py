@@ -40,17 +40,17 @@ SHIFT, SIGNS = (0, 0) if sys.version_info < (3, 12) else (3, 3)
 @cache
 def readable() -> bool:
     """Whether lists and numbers of Python lie in memory as compiled code reads them."""
-    held = [0] * calls.HELD
-    held[calls.WHOLE_TYPE], held[calls.SHIFT], held[calls.SIGNS] = id(int), SHIFT, SIGNS
-    given: list[Any] = [0, 1, 2**30 - 1, 2**30, 2**31 + 5, 2**60 - 1, -1, 2**60, 2.5]
+    runner = [0] * calls.HELD
+    runner[calls.WHOLE_TYPE], runner[calls.SHIFT], runner[calls.SIGNS] = id(int), SHIFT, SIGNS
+    sample: list[Any] = [0, 1, 2**30 - 1, 2**30, 2**31 + 5, 2**60 - 1, -1, 2**60, 2.5]
 
     def word(address: int, number: int) -> int:
         return c_uint64.from_address(address + 8 * number).value
 
-    items = [word(word(id(given), calls.ITEMS), i) for i in range(word(id(given), calls.SIZE))]
-    read = [calls.whole([word(item, w) for w in range(calls.DIGITS + 1)], held) for item in items]
-    real = c_double.from_address(id(given[-1]) + 8 * calls.REAL).value
-    return read == [*given[:6], -1, -1, -1] and real == given[-1] and word(id(2.5), calls.TYPE) == id(float)
+    items = [word(word(id(sample), calls.ITEMS), i) for i in range(word(id(sample), calls.SIZE))]
+    read = [calls.whole([word(item, w) for w in range(calls.DIGITS + 1)], runner) for item in items]
+    real = c_double.from_address(id(sample[-1]) + 8 * calls.REAL).value
+    return read == [*sample[:6], -1, -1, -1] and real == sample[-1] and word(id(2.5), calls.TYPE) == id(float)
 
 
 @cache
@@ -71,19 +71,19 @@ class RoundRunner:
         self._of: Any = None  # the lists that few examples note in, of which is told
 
     def feed(
-        self, items: Any, feed: Feed, bound: int | None, cell: int, number: int, *, plain: bool = True
+        self, items: Any, feed: Feed, bound: int | None, cell: int, number: int, *, is_list: bool = True
     ) -> list[int]:
         """Return what is told of data of a cell, which a list has where they are `plain`, below a bound."""
-        type_, dtype, most = feed.type, feed.declared or feed.type.dtype, 0
+        type_, dtype, largest = feed.type, feed.declared or feed.type.dtype, 0
         buffer, kind = self.buffers.get(("feed", cell, number), -1), PLAIN.get(type_.dtype, calls.GIVEN)
         if dtype.startswith(("int", "uint")):
-            most = min(limits(dtype)[1], 2**62 if bound is None else bound - 1)
+            largest = min(limits(dtype)[1], 2**62 if bound is None else bound - 1)
         if any(self._integers[cell]) and self._integers[cell][number]:
-            return [id(items), calls.IN_TRACE, most, buffer, 0]
-        if buffer < 0 or type_.shape or not kind or not plain:
+            return [id(items), calls.IN_TRACE, largest, buffer, 0]
+        if buffer < 0 or type_.shape or not kind or not is_list:
             return [id(items), calls.GIVEN, 0, buffer, 0]
         memory = self._data.setdefault(buffer, np.empty(LARGE, type_.dtype))
-        return [id(items), kind, most if kind < calls.F8 else 2**24, buffer, address_of(memory)]
+        return [id(items), kind, largest if kind < calls.F8 else 2**24, buffer, address_of(memory)]
 
     def ready(
         self, policy: Policy, layout: Layout, memory: BatchMemory, integers: Flags | None = None
@@ -96,29 +96,29 @@ class RoundRunner:
         model, self._memory, self._of = self._routines.model, memory, None
         self._integers = ((),) * len(model.cells) if integers is None else integers
         for share in (nothing,) if integers is None else (leaves, nothing):
-            given = model.signatures, len(model.arenas), layout, share, self._integers
-            self._fixed, self._batch = plan_numbers(*given)
+            arguments = model.signatures, len(model.arenas), layout, share, self._integers
+            self._fixed, self._batch = plan_numbers(*arguments)
             if self._batch is not None:
                 break
         return None if self._batch is None or policy.alone is None or not readable() else self
 
     def bind(
-        self, told: Sequence[int], imports: Collection[int], data: Collection[int], *learnt: Index
+        self, header: Sequence[int], imports: Collection[int], data: Collection[int], *learnt: Index
     ) -> None:
         """Take over what stays as long as nothing new comes.
 
         Told are what `round_loops` says, the import cells, where data are told of, and what was learnt:
         patterns, wires, kinds and arenas, see `round_loops.plan`.
         """
-        arrays, memory, codes = self._room_of(told, imports), self._memory, self._walker
-        self._told = np.array(told, np.int64)
-        own = [at for at in data if told[at + BUFFER_OF_FEED] >= 0]
-        self._given = [at for at in own if told[at + KIND_OF_FEED] == calls.GIVEN]
-        several: list[Any] = [self._flat, self._told, *learnt, *[self._flat] * 4, *arrays, *codes.places]
-        several += memory.addresses, memory.capacity, self._work
+        arrays, memory, codes = self._room_of(header, imports), self._memory, self._walker
+        self._told = np.array(header, np.int64)
+        fed = [at for at in data if header[at + BUFFER_OF_FEED] >= 0]
+        self._given = [at for at in fed if header[at + KIND_OF_FEED] == calls.GIVEN]
+        arrays_in_order: list[Any] = [self._flat, self._told, *learnt, *[self._flat] * 4, *arrays, *codes.places]
+        arrays_in_order += memory.addresses, memory.capacity, self._work
         self._learnt = learnt  # nobody else may hold on to it
-        found = [array if isinstance(array, int) else address_of(array) for array in several]
-        found += (
+        table = [array if isinstance(array, int) else address_of(array) for array in arrays_in_order]
+        table += (
             codes.room,
             LARGE,
             id(int),
@@ -135,32 +135,32 @@ class RoundRunner:
             0,
             0,
         )
-        self._held = np.array(found, np.int64)
+        self._held = np.array(table, np.int64)
         self._plan, self._compute = _compiled()
 
-    def begin(self, whose: list[Any], ends: list[int], asked: list[int], start: int) -> None:
+    def begin(self, owners: list[Any], ends: list[int], asked: list[int], start: int) -> None:
         """Begin a batch, given its first number, and lists, see `round_loops.ASKED`."""
-        self._held[calls.WHOSE : calls.READ_AT] = id(whose), id(ends), id(asked), start
+        self._held[calls.WHOSE : calls.READ_AT] = id(owners), id(ends), id(asked), start
         for parameter, number in self._routines.brought["parameter"]:
             bring_value(self._memory, number, parameter)
 
-    def few(self, noted: Few) -> bool:
+    def few(self, batch: Few) -> bool:
         """Run what a few examples noted; return whether that was done."""
-        if noted.offsets[-1] > FEW:
+        if batch.offsets[-1] > FEW:
             return False
-        if self._of is None or self._of is not noted.lists:
-            self._bind_few(noted)
-        rows, packed = self._arrays[2], noted.packed
+        if self._of is None or self._of is not batch.lists:
+            self._bind_few(batch)
+        rows, packed = self._arrays[2], batch.packed
         if packed is not None:
             if len(packed) > LARGE:
                 return False
             rows[: len(packed)] = packed
         self._held[calls.PACKED] = packed is not None
-        self.begin(noted.ends, noted.offsets, NOBODY, 0)
+        self.begin(batch.ends, batch.offsets, NOBODY, 0)
 
         def data(place: int) -> tuple[int, Array]:
             cell, number = self._places[place]
-            return cell, noted.column(cell, number)
+            return cell, batch.column(cell, number)
 
         return self.run(0, lambda _: None, data) != FAILED
 
@@ -169,8 +169,8 @@ class RoundRunner:
         tables = self._arrays[5]
         row_of = tables[tables[table_loops.ROW_OF] :]
 
-        def take(arena: int, own: Index) -> Array:
-            taken: Array = self._memory.arrays[self.buffers["values", arena]].take(row_of.take(own), axis=0)
+        def take(arena: int, values: Index) -> Array:
+            taken: Array = self._memory.arrays[self.buffers["values", arena]].take(row_of.take(values), axis=0)
             return taken
 
         return fetched(numbers, self._routines.model.results, self._value_arenas, take)
@@ -181,30 +181,30 @@ class RoundRunner:
         arenas, start = np.full(rows[0], -1, np.int64), int(1 + self._told[SECTIONS])
         for count, cell in zip(rows[1 : 1 + len(cells)].tolist(), cells, strict=True):
             width = 1 + cell.arguments + len(cell.sequences)
-            start, own = start + count * width, rows[start : start + count * width : width]
+            start, first_values = start + count * width, rows[start : start + count * width : width]
             for output, arena in enumerate(cell.outputs):
-                arenas[own + output] = arena
+                arenas[first_values + output] = arena
         return arenas
 
-    def _bind_few(self, noted: Few) -> None:
+    def _bind_few(self, batch: Few) -> None:
         """Take over the lists that few examples note in."""
-        model, lists = self._routines.model, noted.lists
+        model, lists = self._routines.model, batch.lists
         widths = [w for cell in model.signatures for w in cell.sequences]
-        told = [0, 0, 0, len(model.cells), 0, 0, 0, len(model.cells) + len(widths)]
+        header = [0, 0, 0, len(model.cells), 0, 0, 0, len(model.cells) + len(widths)]
         sections, self._of, self._places = list[int](), None, {}
         for k, (cell, feeds) in enumerate(zip(model.signatures, model.feeds, strict=True)):
             if lists:
                 valued = 1 + cell.arguments
                 sections += id(lists[k]), valued + len(cell.sequences), valued, 1
-            told += 0, 0, 0, 0, k, 0, len(feeds), 0, 0, 0
+            header += 0, 0, 0, 0, k, 0, len(feeds), 0, 0, 0
             for i, feed in enumerate(feeds):
-                self._places[len(told)] = k, i
-                own = noted.feeds[k][i] if lists else None
-                told += self.feed(own, feed, model.bounds[k][i], k, i, plain=bool(lists))
-        for width, own in zip(widths, lists[len(model.cells) :], strict=False):
-            sections += id(own), width, width, 0
-        self._room_of(told)
-        self.bind(told, (), self._places, np.array(sections, np.int64), *[self._flat] * 3)
+                self._places[len(header)] = k, i
+                items = batch.feeds[k][i] if lists else None
+                header += self.feed(items, feed, model.bounds[k][i], k, i, is_list=bool(lists))
+        for width, items in zip(widths, lists[len(model.cells) :], strict=False):
+            sections += id(items), width, width, 0
+        self._room_of(header)
+        self.bind(header, (), self._places, np.array(sections, np.int64), *[self._flat] * 3)
         self._held[calls.TUPLE_TYPE] = id(tuple)
         self._of = lists
 
@@ -225,9 +225,9 @@ class RoundRunner:
             data: returns the cell whose data are told of at a place, and these in the order of its calls;
                 None where it has no calls.
         """
-        told, held, memory = self._told, self._held, self._memory
-        told[FIRST] = first
-        small = self._plan(held)
+        header, table, memory = self._told, self._held, self._memory
+        header[FIRST] = first
+        small = self._plan(table)
         if small < 0:
             return FAILED
         if small:
@@ -238,35 +238,35 @@ class RoundRunner:
         for place in self._given:
             self._bring(place, data(place))
         while (place := self._launch()) > 0:
-            told[place + KIND_OF_FEED] = calls.GIVEN
+            header[place + KIND_OF_FEED] = calls.GIVEN
             self._given.append(place)
             self._bring(place, data(place))
         return place if place == FAILED else SEVERAL - place
 
     def _launch(self) -> int:
-        held, helper = self._held, team.team()
+        table, helper = self._held, team.team()
         # as `Walker.run`: the next round is like the one before
-        held[calls.TEAM] = helper.take() if self._memory.helped and held[calls.LARGE] >= walker.FEW else 0
+        table[calls.TEAM] = helper.take() if self._memory.helped and table[calls.LARGE] >= walker.FEW else 0
         try:
-            return self._compute(held)
+            return self._compute(table)
         finally:
-            if held[calls.TEAM]:
+            if table[calls.TEAM]:
                 helper.leave()
 
-    def _bring(self, place: int, found: tuple[int, Array] | None) -> None:
-        if found is not None:
-            (cell, column), tables = found, self._arrays[5]
-            own = tables[table_loops.CELLS_AT] + cell * table_loops.CELL
-            ranks = tables[tables[table_loops.RANKS] + tables[own + table_loops.FIRST] :][: len(column)]
+    def _bring(self, place: int, data: tuple[int, Array] | None) -> None:
+        if data is not None:
+            (cell, column), tables = data, self._arrays[5]
+            record = tables[table_loops.CELLS_AT] + cell * table_loops.CELL
+            ranks = tables[tables[table_loops.RANKS] + tables[record + table_loops.FIRST] :][: len(column)]
             array = np.ascontiguousarray(column.take(ranks, axis=0))
             self._memory.bring(int(self._told[place + BUFFER_OF_FEED]), array)
 
-    def _room_of(self, told: Sequence[int], imports: Collection[int] = ()) -> list[Any]:
+    def _room_of(self, header: Sequence[int], imports: Collection[int] = ()) -> list[Any]:
         """Return the last arguments of `round_loops.plan`, from the memory on, as large as they get."""
         if self._arrays:
             return self._arrays
         routines, fixed = self._routines, self._fixed
-        more = told[IMPORTS] + told[SECTIONS] + 1
+        head_size = header[IMPORTS] + header[SECTIONS] + 1
         bound, size, width = launch_numbers(routines)
         for cell in imports:  # their values are copied to where others read them
             at = bound[table_loops.KERNELS_AT] + cell * table_loops.STAGES
@@ -274,10 +274,10 @@ class RoundRunner:
         steps = (1 + routines.training) * (LARGE + table_loops.STAGES * len(routines.model.signatures))
         of_call = fixed.value + max(fixed.calls) + fixed.ragged
         size += int(fixed.numbers[table_loops.FACTS]) + 2 * steps
-        memory, tables = (np.empty(n, np.int64) for n in (more + 5 * LARGE, fixed.more + 2 * LARGE * of_call))
-        made, rows = np.empty(LARGE, np.int32), np.empty(more + 4 * LARGE, np.int32)
+        memory, tables = (np.empty(n, np.int64) for n in (head_size + 5 * LARGE, fixed.more + 2 * LARGE * of_call))
+        renumbered, rows = np.empty(LARGE, np.int32), np.empty(head_size + 4 * LARGE, np.int32)
         launches = bound, np.empty(size, np.int64), np.empty(steps * table_loops.STAGES * width, np.int64)
-        arrays = [memory, made, rows, fixed.numbers, self._batch, tables, *launches]
+        arrays = [memory, renumbered, rows, fixed.numbers, self._batch, tables, *launches]
         flat, work = (np.empty(n, np.int64) for n in (LARGE, coder.FOUND + 6 * self._walker.room))
         self._flat, self._work, self._arrays = flat, work, arrays  # in one line, which nothing interrupts
         return arrays

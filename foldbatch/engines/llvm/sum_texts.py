@@ -89,8 +89,8 @@ def sum_of_rows(kind: str, row: str, outer: str = "u8(1)", step: str = "u8(0)", 
     plain = _PLAIN.format(**words)
     if not kind.startswith("f"):
         return plain
-    few = f"if (last - first) * {outer} <= u8({FEW}):\n"
-    return f"{few}{indent(plain, '    ')}else:\n{indent(_LONG.format(**words), '    ')}"
+    condition = f"if (last - first) * {outer} <= u8({FEW}):\n"
+    return f"{condition}{indent(plain, '    ')}else:\n{indent(_LONG.format(**words), '    ')}"
 
 
 KEPT = 2  # axes of the sums, besides the columns

@@ -103,15 +103,15 @@ def climb(memory: Index, fixed: Index, rows: Ints, groups: Ints, phase: int) -> 
         memory[k + BOUNDS], memory[k + FACT] = 0, memory[k + ROWS]
         calls += memory[k + CALLS]
     for s in range(fixed[LISTS]):
-        told = memory[LISTS_AT] + s * LIST
-        memory[told + SEGMENTS] = memory[told + ELEMENTS]
+        sequence = memory[LISTS_AT] + s * LIST
+        memory[sequence + SEGMENTS] = memory[sequence + ELEMENTS]
     for _ in range(calls):
         k, call, level = -1, i8(0), i8(-1)
         for m in range(first, last):
-            other = memory[CELLS_AT] + members[m] * CELL
-            at = memory[other + FACT]
-            if memory[other + BOUNDS] < memory[other + CALLS] and (k < 0 or rows[at] < rows[call]):
-                k, call = other, at
+            candidate = memory[CELLS_AT] + members[m] * CELL
+            at = memory[candidate + FACT]
+            if memory[candidate + BOUNDS] < memory[candidate + CALLS] and (k < 0 or rows[at] < rows[call]):
+                k, call = candidate, at
         value, arguments = i8(rows[call]), memory[k + ARGUMENTS]
         width = 1 + arguments + memory[k + SEQUENCES]
         if memory[k + BOUNDS] > 0 and i8(rows[call - width]) > value:
@@ -119,10 +119,10 @@ def climb(memory: Index, fixed: Index, rows: Ints, groups: Ints, phase: int) -> 
         for at in range(call + 1, call + 1 + arguments):
             level = max(level, level_of[rows[at]])
         for s in range(memory[k + SEQUENCES]):
-            told = memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST
-            start = memory[told + SEGMENTS]
-            memory[told + SEGMENTS] += i8(rows[call + 1 + arguments + s]) * memory[told + WIDTH]
-            for at in range(start, memory[told + SEGMENTS]):
+            sequence = memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST
+            start = memory[sequence + SEGMENTS]
+            memory[sequence + SEGMENTS] += i8(rows[call + 1 + arguments + s]) * memory[sequence + WIDTH]
+            for at in range(start, memory[sequence + SEGMENTS]):
                 level = max(level, level_of[rows[at]])
         for output in range(value, value + memory[k + OUTPUTS]):
             level_of[output] = level + 1
@@ -148,21 +148,21 @@ def digit(key: int, shift: int) -> int:
 
 def ordered(keys: Ints, count: int, order: Index, work: Index) -> None:
     """Write the order of keys, equal ones as they come; `work` has room for them and for digits."""
-    least, most, shift = i8(0), i8(-1), 0
+    smallest, largest, shift = i8(0), i8(-1), 0
     for i in range(count):
         order[i] = i
-        least = min(least, i8(keys[i])) if i > 0 else i8(keys[i])
-        most = max(most, i8(keys[i])) if i > 0 else i8(keys[i])
+        smallest = min(smallest, i8(keys[i])) if i > 0 else i8(keys[i])
+        largest = max(largest, i8(keys[i])) if i > 0 else i8(keys[i])
     ends = moved(work, count)
-    while most > least and u8(most - least) >> u8(shift) > u8(0):
+    while largest > smallest and u8(largest - smallest) >> u8(shift) > u8(0):
         for i in range(DIGITS):
             ends[i] = 0
         for i in range(count):
-            ends[digit(i8(keys[i]) - least, shift)] += 1
+            ends[digit(i8(keys[i]) - smallest, shift)] += 1
         for i in range(1, DIGITS):
             ends[i] += ends[i - 1]
         for i in range(count - 1, -1, -1):
-            place = digit(i8(keys[order[i]]) - least, shift)
+            place = digit(i8(keys[order[i]]) - smallest, shift)
             ends[place] -= 1
             work[ends[place]] = order[i]
         for i in range(count):
@@ -198,15 +198,15 @@ def find(memory: Index, fixed: Index, rows: Ints, groups: Ints) -> bool:
         p = fixed[PHASES_AT] + phase * PHASE
         for m in range(fixed[p + MEMBER_FIRST], fixed[p + MEMBER_LAST]):  # one, where levels are found
             k = memory[CELLS_AT] + fixed[fixed[MEMBERS_AT] + m] * CELL
-            own, most = moved(groups, memory[k + FIRST]), 0
+            cell_groups, group_count = moved(groups, memory[k + FIRST]), 0
             if memory[k + GROUPS] == FOUND:
                 for i in range(memory[k + CALLS]):
-                    own[i] = i4(0)
+                    cell_groups[i] = i4(0)
                 if memory[k + RECURSIVE] != 0 and not climb(memory, fixed, rows, groups, phase):
                     return False
                 for i in range(memory[k + CALLS]):
-                    most = max(most, i8(own[i]) + 1)
-                memory[k + GROUPS] = most
+                    group_count = max(group_count, i8(cell_groups[i]) + 1)
+                memory[k + GROUPS] = group_count
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
         if memory[k + SHARE] == FOUND:
@@ -301,9 +301,9 @@ def read(memory: Index, fixed: Index, rows: Ints, k: int, o: int, values: Index)
                 values[to] = i8(rows[call + columns[c]])
                 to += 1
         return to
-    begins, told = moved(memory, memory[ZEROS]), memory[LISTS_AT] + ragged * LIST
+    begins, sequence = moved(memory, memory[ZEROS]), memory[LISTS_AT] + ragged * LIST
     column = base + 1 + memory[k + ARGUMENTS] + ragged - memory[k + SEQUENCE]
-    size, at = memory[told + WIDTH], memory[told + ELEMENTS] + memory[o + MEMBER]
+    size, at = memory[sequence + WIDTH], memory[sequence + ELEMENTS] + memory[o + MEMBER]
     for i in range(memory[k + CALLS]):
         begins[i] = at
         at += i8(rows[column + i * width]) * size
@@ -327,9 +327,9 @@ def follow(memory: Index, rows: Ints, k: int, column: int, size: int) -> int:
         work[row] = 0
     for i in range(count):
         work[row_of[rows[base + i * width]] + 1] += 1
-    first, last, most = -1, -1, 0
+    first, last, largest = -1, -1, 0
     for row in range(size):
-        most = max(most, work[row + 1])
+        largest = max(largest, work[row + 1])
         if work[row + 1] > 0:
             first = row if first < 0 else first
             last = row
@@ -338,7 +338,7 @@ def follow(memory: Index, rows: Ints, k: int, column: int, size: int) -> int:
         row = row_of[rows[base + i * width]]
         ranks[work[row]] = i
         work[row] += 1
-    return first if most == 1 and last - first == count - 1 else -1
+    return first if largest == 1 and last - first == count - 1 else -1
 
 
 def choose(memory: Index, fixed: Index, rows: Ints) -> None:
@@ -391,10 +391,10 @@ def number(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
         width = 1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES]
-        left = memory[k + SHARE] + memory[k + RUNNING] + memory[k + DISTINCT] + 1
+        dropped = memory[k + SHARE] + memory[k + RUNNING] + memory[k + DISTINCT] + 1
         for i in range(memory[k + DROPPED]):
-            value = i8(rows[memory[k + ROWS] + shares[left + i] * width])
-            instead = i8(rows[memory[k + ROWS] + shares[left + memory[k + DROPPED] + i] * width])
+            value = i8(rows[memory[k + ROWS] + shares[dropped + i] * width])
+            instead = i8(rows[memory[k + ROWS] + shares[dropped + memory[k + DROPPED] + i] * width])
             for output in range(memory[k + OUTPUTS]):
                 row_of[value + output] = row_of[instead + output]
     first = 0
@@ -460,8 +460,8 @@ def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
                 index[end + i] = row_of[value]
             end += memory[k + RUNNING]
         for s in range(memory[k + SEQUENCES]):
-            told, column = memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST, 1 + memory[k + ARGUMENTS] + s
-            memory[told + SEGMENTS], memory[told + WIDEST] = end, fact + 2
+            sequence, column = memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST, 1 + memory[k + ARGUMENTS] + s
+            memory[sequence + SEGMENTS], memory[sequence + WIDEST] = end, fact + 2
             index[end] = 0
             for i in range(distinct):
                 call = memory[k + ROWS] + memory[memory[RANKS] + memory[k + FIRST] + i] * width
@@ -485,8 +485,8 @@ def widen(memory: Index) -> None:
             widest = memory[k + FACT] + 1
             facts[widest] = max(facts[widest], stop - start)
             for s in range(memory[k + SEQUENCE], memory[k + SEQUENCE] + memory[k + SEQUENCES]):
-                told = memory[LISTS_AT] + s * LIST
-                segments, widest = memory[told + SEGMENTS], memory[told + WIDEST]
+                sequence = memory[LISTS_AT] + s * LIST
+                segments, widest = memory[sequence + SEGMENTS], memory[sequence + WIDEST]
                 facts[widest] = max(facts[widest], index[segments + stop] - index[segments + start])
 
 
@@ -510,11 +510,11 @@ def store(memory: Index, fixed: Index) -> None:
                         for i in range(memory[o + SIZE]):
                             times[start + i if place < 0 else start + 1 + index[place + i]] += 1
                     elif memory[o + DIFFERENTIABLE] and place < 0:
-                        alone = i8(1)
+                        single = i8(1)
                         for row in range(start, start + memory[o + SIZE]):
-                            alone = i8(alone != 0 and times[row] == 1)
-                        memory[o + STORES] = alone
-                        facts[memory[o + TOLD] + 3], facts[memory[o + TOLD] + 4] = alone, 1 - alone
+                            single = i8(single != 0 and times[row] == 1)
+                        memory[o + STORES] = single
+                        facts[memory[o + TOLD] + 3], facts[memory[o + TOLD] + 4] = single, 1 - single
     for operand in range(fixed[SPANS]):
         o = memory[SPANS_AT] + operand * SPAN
         start = bases[memory[o + ARENA]] + memory[o + START]
@@ -604,10 +604,10 @@ def go_back(fixed: Index, steps: Index, count: int, memory: Index, launches: Ind
         first = last - 1
         while stage != WHOLE and first > 0 and steps[4 * first - 4] == k and steps[4 * first - 3] == stage:
             first -= 1
-        own = stage if stage == WHOLE else 2 - stage
+        mirrored = stage if stage == WHOLE else 2 - stage
         for s in range(STAGES):
             kernel = fixed[fixed[KERNELS_AT] + (fixed[CELLS] + k) * STAGES + s]
-            if kernel >= 0 and (own == WHOLE or own == s):
+            if kernel >= 0 and (mirrored == WHOLE or mirrored == s):
                 head(memory, launches, BACKWARD, fixed[LENGTH], kernel, count - last, count - first)
                 for i in range(yielding[kernel], yielding[kernel + 1]):
                     yields[gradients[i]] += last - first
@@ -623,19 +623,19 @@ def launch(fixed: Index, tables: Index, memory: Index, launches: Index) -> None:
         memory: to be written, see above.
         launches: to be written: those forward, and then backward.
     """
-    count, length, told = tables[STEPS], fixed[LENGTH], tables[ZEROS] - tables[FACTS_AT]
+    count, length, fact_count = tables[STEPS], fixed[LENGTH], tables[ZEROS] - tables[FACTS_AT]
     steps, facts = moved(tables, tables[STEPS_AT]), moved(tables, tables[FACTS_AT])
     mirrored = count if fixed[TRAINING] else i8(0)
     memory[FORWARD], memory[BACKWARD], memory[FACTS_OF_ALL] = 0, 0, TOLD_OF_LAUNCHES
-    memory[YIELDS] = memory[FACTS_OF_ALL] + told + fixed[PARAMETERS] + fixed[NUMBERS]
+    memory[YIELDS] = memory[FACTS_OF_ALL] + fact_count + fixed[PARAMETERS] + fixed[NUMBERS]
     memory[HEIGHTS] = memory[YIELDS] + fixed[PARAMETERS]
     memory[LEVELS] = memory[HEIGHTS] + fixed[BUFFERS]
     memory[MIRROR] = memory[LEVELS] + 2 * count
     numbers, heights = moved(memory, memory[FACTS_OF_ALL]), moved(memory, memory[HEIGHTS])
-    for i in range(told):
+    for i in range(fact_count):
         numbers[i] = facts[i]
     for i in range(fixed[NUMBERS]):
-        numbers[told + fixed[PARAMETERS] + i] = fixed[fixed[NUMBERS_AT] + i]
+        numbers[fact_count + fixed[PARAMETERS] + i] = fixed[fixed[NUMBERS_AT] + i]
     for i in range(fixed[PARAMETERS]):
         memory[memory[YIELDS] + i] = 0
     for i in range(fixed[BUFFERS]):
@@ -659,7 +659,7 @@ def launch(fixed: Index, tables: Index, memory: Index, launches: Index) -> None:
         first = last
     go_back(fixed, steps, mirrored, memory, launches)
     for i in range(fixed[PARAMETERS]):
-        numbers[told + i] = i8(memory[memory[YIELDS] + i] == 1)
+        numbers[fact_count + i] = i8(memory[memory[YIELDS] + i] == 1)
     for row in range(memory[FORWARD] + memory[BACKWARD]):
         places = fixed[PLACES_AT] + launches[row * length] * length
         for i in range(HEAD, length):

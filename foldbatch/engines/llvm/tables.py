@@ -76,13 +76,13 @@ def _fixed(
     outputs = [arena for cell in cells for arena in cell.outputs]
     sequence, output = 0, 0
     for cell, flags in zip(cells, integers, strict=True):
-        own = cell.arguments, len(cell.sequences), sequence, len(cell.outputs), output, len(cell.operands)
-        shapes += (*own, len(spans) // loops.SPAN, cell.recursive, sum(flags))
+        record = cell.arguments, len(cell.sequences), sequence, len(cell.outputs), output, len(cell.operands)
+        shapes += (*record, len(spans) // loops.SPAN, cell.recursive, sum(flags))
         shapes += [0] * (loops.CELL - loops.GROUPS)
         for operand in cell.operands:
             ragged = -1 if operand.sequence is None else sequence + operand.sequence
-            reads = operand.arena, len(columns), len(operand.places), ragged, operand.member
-            spans += [*reads, operand.differentiable, -1, 0, -1, *[0] * (loops.SPAN - loops.REPEATS)]
+            source = operand.arena, len(columns), len(operand.places), ragged, operand.member
+            spans += [*source, operand.differentiable, -1, 0, -1, *[0] * (loops.SPAN - loops.REPEATS)]
             columns += operand.places.tolist()
         sequence += len(cell.sequences)
         output += len(cell.outputs)
@@ -101,10 +101,10 @@ def _fixed(
     _, _, _, *starts = accumulate(map(len, tables[:-1]), initial=loops.FIXED)
     counts = kinds, len(spans) // loops.SPAN, len(widths), arenas, facts, layout is by_consumer
     numbers = np.array([*counts, len(of_phases), *starts, *chain.from_iterable(tables)], np.int64)
-    more, value, call = map(sum, zip(*sizes, strict=True))
+    base, value, call = map(sum, zip(*sizes, strict=True))
     rooms = [sum([len(o.columns) for o in c.operands], 1 + len(c.outputs) + len(c.sequences)) for c in cells]
     ragged = sum(o.sequence is not None for c in cells for o in c.operands)
-    return _Fixed(numbers, loops.MEMORY + more, value, [call + room for room in rooms], ragged)
+    return _Fixed(numbers, loops.MEMORY + base, value, [call + room for room in rooms], ragged)
 
 
 @lru_cache(256)
@@ -118,14 +118,14 @@ def plan_numbers(
     fixed = _fixed(cells, arenas, layout, components(cells), integers)
     shares = [cell.shareable and share is leaves for cell in cells]
     childless = any(cell.repeatable and cell.sequences and not cell.arguments for cell in cells)
-    unlike = any(
+    unequal_feeds = any(
         shared and flags not in ((True,), ()) for shared, flags in zip(shares, integers, strict=True)
     )
-    several = any(len(members) > 1 for members in components(cells))
-    if several or unlike or share not in (leaves, nothing) or (childless and share is leaves):
+    mutual = any(len(members) > 1 for members in components(cells))
+    if mutual or unequal_feeds or share not in (leaves, nothing) or (childless and share is leaves):
         return fixed, None
-    given = [(loops.FOUND, loops.FOUND if shared else loops.NONE, 0, 0, 0) for shared in shares]
-    return fixed, np.array([0, 0, 0, *chain.from_iterable(given)], np.int64)
+    records = [(loops.FOUND, loops.FOUND if shared else loops.NONE, 0, 0, 0) for shared in shares]
+    return fixed, np.array([0, 0, 0, *chain.from_iterable(records)], np.int64)
 
 
 def built(
@@ -148,27 +148,27 @@ def built(
             rows, memory = trace.packed.copy(), _memory(fixed, trace.values, trace.counts, 0)
         else:
             feeds = trace.feeds
-            data = [x for own, flags in zip(feeds, integers, strict=True) for x in compress(own, flags)]
-            more = [np.empty(trace.size, np.int32), *data]
-            rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, more)
+            data = [x for columns, flags in zip(feeds, integers, strict=True) for x in compress(columns, flags)]
+            sections = [np.empty(trace.size, np.int32), *data]
+            rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, sections)
         if functions["place"](fixed.numbers, batch, rows, memory):
             return _schedule(merged, cells, arenas, memory, rows, feeds, integers, policy.alone or "")
     with no_garbage():  # the turns of a long chain are very many
         plan, shared = planned(trace, cells, policy, share, arithmetic)
     if sum(plan.sizes) > trace.size:  # more groups than calls: some are empty
         return placed(merged, cells, plan, shared, layout, arenas)
-    given, shares, end = list[int](), list[Index](), 0
+    records, shares, end = list[int](), list[Index](), 0
     for size, sharing in zip(plan.sizes, shared, strict=True):
         if sharing is None:
-            given += (size, loops.NONE, 0, 0, 0)
+            records += (size, loops.NONE, 0, 0, 0)
         else:
-            given += (size, end, len(sharing.copies) - 1, len(sharing.order), len(sharing.dropped))
+            records += (size, end, len(sharing.copies) - 1, len(sharing.order), len(sharing.dropped))
             shares += (sharing.order, sharing.copies, sharing.dropped, sharing.instead)
             end += len(sharing.copies) + len(sharing.order) + 2 * len(sharing.dropped)
-    turns = [number for own, turns in plan.phases if len(own) > 1 for turn in turns for number in turn]
-    begin, integers = loops.BATCH + len(given), ((),) * len(cells)
-    head = np.array([begin, begin + len(turns), end, *given, *turns], np.int64)
-    fixed = _fixed(cells, arenas, layout, tuple([own for own, _ in plan.phases]), integers)
+    turns = [number for members, turns in plan.phases if len(members) > 1 for turn in turns for number in turn]
+    begin, integers = loops.BATCH + len(records), ((),) * len(cells)
+    head = np.array([begin, begin + len(turns), end, *records, *turns], np.int64)
+    fixed = _fixed(cells, arenas, layout, tuple([members for members, _ in plan.phases]), integers)
     rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, plan.groups)
     functions["place"](fixed.numbers, np.concatenate([head, *shares]), rows, memory)
     return _schedule(merged, cells, arenas, memory, rows, trace.feeds, integers, plan.reason)
@@ -203,12 +203,12 @@ def _room(
     values: int,
     calls: Sequence[Ints],
     elements: Sequence[Sequence[Ints]],
-    more: Sequence[Ints],
+    sections: Sequence[Ints],
 ) -> tuple[Ints, Index]:
     """Return calls packed, with other sections in the place of levels and data, and memory for tables."""
-    counts, parts = [*map(len, calls)], [part for own in elements for part in own]
+    counts, parts = [*map(len, calls)], [part for cell_elements in elements for part in cell_elements]
     head = np.array([values, *counts, *map(len, parts)], np.int32)
-    rows = np.concatenate([head, *calls, *parts, *more], axis=None)
+    rows = np.concatenate([head, *calls, *parts, *sections], axis=None)
     return rows, _memory(fixed, values, counts, sum([part.size for part in parts]))
 
 
@@ -223,65 +223,65 @@ def _schedule(
     arenas: int,
     memory: Index,
     rows: Ints,
-    given: Sequence[Sequence[Any]],
+    data_columns: Sequence[Sequence[Any]],
     integers: Flags,
     reason: str,
 ) -> Schedule:
     """Return the schedule that was written, given the rows, which end in the data in order, and all data."""
-    trace, told = merged.trace, memory[: loops.MEMORY].tolist()
+    trace, header = merged.trace, memory[: loops.MEMORY].tolist()
     orders: list[Index] = []
     feeds: list[tuple[NDArray[Any], ...]] = []
-    first, end = told[loops.RANKS], told[loops.FEEDS_AT]
-    distinct = memory[told[loops.CELLS_AT] + loops.DISTINCT : told[loops.SPANS_AT] : loops.CELL].tolist()
-    for own, count, columns, flags in zip(distinct, trace.counts, given, integers, strict=True):
-        orders.append(memory[first : first + own])
+    first, end = header[loops.RANKS], header[loops.FEEDS_AT]
+    distinct = memory[header[loops.CELLS_AT] + loops.DISTINCT : header[loops.SPANS_AT] : loops.CELL].tolist()
+    for distinct_count, count, columns, flags in zip(distinct, trace.counts, data_columns, integers, strict=True):
+        orders.append(memory[first : first + distinct_count])
         first += count
         arranged: tuple[NDArray[Any], ...] = ()
         for data, integer in zip_longest(columns, flags) if columns else ():
-            arranged += (rows[end : end + own] if integer else data.take(orders[-1], axis=0),)
+            arranged += (rows[end : end + distinct_count] if integer else data.take(orders[-1], axis=0),)
             end += count if integer else 0
         feeds.append(arranged)
-    flat = Flat(memory, told, tuple(orders), tuple(feeds))
+    flat = Flat(memory, header, tuple(orders), tuple(feeds))
     return late_schedule(flat, partial(_part, cells, merged.counts, arenas, flat), reason)
 
 
 def _part(
     cells: tuple[CellSignature, ...], counts: Sequence[Index] | Index, arenas: int, flat: Flat, name: str
 ) -> Any:
-    memory, told = flat.memory, flat.told
+    memory, header = flat.memory, flat.told
     match name:
         case "arena_rows":
-            return tuple(memory[told[loops.ZEROS] - arenas : told[loops.ZEROS]].tolist())
+            return tuple(memory[header[loops.ZEROS] - arenas : header[loops.ZEROS]].tolist())
         case "zero_rows":
-            zeros = pairwise([0, *memory[told[loops.ENDS] : told[loops.BASES] - 1].tolist()])
-            rows = memory[told[loops.ZEROS] :]
+            zeros = pairwise([0, *memory[header[loops.ENDS] : header[loops.BASES] - 1].tolist()])
+            rows = memory[header[loops.ZEROS] :]
             return tuple([rows[first:last] for first, last in zeros])
         case "row_of":
-            return memory[told[loops.ROW_OF] : told[loops.RANKS]]
+            return memory[header[loops.ROW_OF] : header[loops.RANKS]]
         case "steps":
-            steps = memory[told[loops.STEPS_AT] :][: 4 * told[loops.STEPS]].reshape(-1, 4).tolist()
+            steps = memory[header[loops.STEPS_AT] :][: 4 * header[loops.STEPS]].reshape(-1, 4).tolist()
             return tuple([Step(k, NAMES[stage], start, stop) for k, stage, start, stop in steps])
         case _:
             return _tables(cells, counts, flat)
 
 
 def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
-    memory, told = flat.memory, flat.told
-    facts = iter(memory[told[loops.FACTS_AT] : told[loops.ZEROS]].tolist())
-    index = memory[told[loops.INDEX] :]
-    spans = iter(memory[told[loops.SPANS_AT] : told[loops.LISTS_AT]].reshape(-1, loops.SPAN).tolist())
-    shapes = memory[told[loops.CELLS_AT] : told[loops.SPANS_AT]].reshape(-1, loops.CELL).tolist()
+    memory, header = flat.memory, flat.told
+    facts = iter(memory[header[loops.FACTS_AT] : header[loops.ZEROS]].tolist())
+    index = memory[header[loops.INDEX] :]
+    spans = iter(memory[header[loops.SPANS_AT] : header[loops.LISTS_AT]].reshape(-1, loops.SPAN).tolist())
+    shapes = memory[header[loops.CELLS_AT] : header[loops.SPANS_AT]].reshape(-1, loops.CELL).tolist()
     next(facts)
     tables = []
     for k, cell in enumerate(cells):
         ranks, _, copies = (next(facts) for _ in range(3))
         running = shapes[k][loops.RUNNING]
-        found = []
+        row_spans = []
         for operand in cell.operands:
             start, size, place, repeats, first = next(spans)[loops.START : loops.TOLD]
             rows = None if place < 0 else index[place : place + size]
             span = operand.arena, len(operand.columns) or 1, operand.sequence, size
-            found.append(RowSpan(*span, start if rows is None else None, rows, bool(repeats), bool(first)))
+            row_spans.append(RowSpan(*span, start if rows is None else None, rows, bool(repeats), bool(first)))
             next(islice(facts, 4, None))
         outputs = [index[place : place + running] for place in islice(facts, len(cell.outputs))]
         segments = []
@@ -290,7 +290,7 @@ def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[
             segments.append(index[place : place + ranks + 1])
         shared = None if copies < 0 else index[copies : copies + ranks + 1]
         tables.append(
-            CellTable(flat.orders[k], tuple(found), tuple(outputs), tuple(segments), counts[k], shared)
+            CellTable(flat.orders[k], tuple(row_spans), tuple(outputs), tuple(segments), counts[k], shared)
         )
     return tuple(tables)
 
@@ -298,7 +298,7 @@ def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[
 def launch_numbers(bound: Bound) -> tuple[Index, int, int]:
     """Return what `table_loops.launch` is told of routines, their memory, and the length of a launch."""
     parameters = {parameter: number for number, parameter in enumerate(bound.summed)}
-    gradients = [parameters[parameter] for own in bound.gradients for parameter in own]
+    gradients = [parameters[parameter] for kernel_gradients in bound.gradients for parameter in kernel_gradients]
     stages = np.concatenate([bound.stages["forward"], bound.stages["backward"]], axis=None)
     yielding, width = np.cumsum([0, *map(len, bound.gradients)]), bound.places.shape[1]
     yielded = np.array(gradients, np.int64)
@@ -312,20 +312,20 @@ def launch_numbers(bound: Bound) -> tuple[Index, int, int]:
 
 def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Directions]:
     """Return what `bindings.launch_tables` is for some routines."""
-    fixed, kept, width = launch_numbers(bound)
+    fixed, base_size, width = launch_numbers(bound)
 
     def launched(schedule: Schedule) -> Directions:
         flat = schedule.flat
         if flat is None:
             return launch_tables(bound, schedule)
-        told, directions = flat.told, 1 + bound.training
-        levels, facts = told[loops.STEPS], told[loops.ZEROS] - told[loops.FACTS_AT]
-        memory = np.empty(kept + facts + 2 * levels * directions, np.int64)
+        header, directions = flat.told, 1 + bound.training
+        levels, facts = header[loops.STEPS], header[loops.ZEROS] - header[loops.FACTS_AT]
+        memory = np.empty(base_size + facts + 2 * levels * directions, np.int64)
         launches = np.empty(levels * directions * loops.STAGES * width, np.int64)  # fewer than that, mostly
         functions["launch"](fixed, flat.memory, memory, launches)
         ahead, back, facts, yields, heights, bounds, mirror = memory[: loops.TOLD_OF_LAUNCHES].tolist()
         rows = launches[: width * (ahead + back)].copy().reshape(-1, width)
-        index = flat.memory[told[loops.INDEX] : told[loops.INDEX] + told[loops.INDEX_END]]
+        index = flat.memory[header[loops.INDEX] : header[loops.INDEX] + header[loops.INDEX_END]]
         needed, backward = memory[heights:bounds], None
         forward = LaunchTable(rows[:ahead], memory[bounds:mirror].reshape(-1, 2), index, needed)
         if bound.training:

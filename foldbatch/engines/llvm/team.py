@@ -78,7 +78,7 @@ def share(
     """
     job = at(words + 8 * JOB)
     job[0], job[1], job[2], job[3] = function, pointers, arguments, apart
-    before, own = load(words + 8 * DONE), 0
+    before, taken = load(words + 8 * DONE), 0
     store(words + 8 * STATE, i8((u8(load(words + 8 * STATE)) // JOBS + 1) * JOBS) + parts)
     while True:
         state = u8(load(words + 8 * STATE))
@@ -87,9 +87,9 @@ def share(
             break
         if swap(words + 8 * STATE, state, state + PART):
             _do(words, i8(first))
-            own += 1
+            taken += 1
     looks, patience = 0, PATIENCE + i8(u8(work) // FAIR)
-    while load(words + 8 * DONE) - before < parts - own:
+    while load(words + 8 * DONE) - before < parts - taken:
         looks += 1
         if looks < patience:
             pause()
@@ -174,8 +174,8 @@ class Team:
 
     def _wake(self) -> None:
         if self._thread is None:
-            given = compiled_function(_help, "i8", sys.modules[__name__]), self._words, self._gate
-            thread = threading.Thread(target=_serve, args=given, name="foldbatch-helper", daemon=True)
+            arguments = compiled_function(_help, "i8", sys.modules[__name__]), self._words, self._gate
+            thread = threading.Thread(target=_serve, args=arguments, name="foldbatch-helper", daemon=True)
             thread.start()
             self._thread = thread
         self._words[AWAKE], self._woken = 1, time.monotonic()

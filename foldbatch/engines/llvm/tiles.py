@@ -73,12 +73,12 @@ def _named(kind: str, cut: Blocks, name: str) -> str:
 
 def library(name: str, kind: str, cut: Blocks) -> str:
     """Return LLVM's text of a module of all tiles and dots; its function `name` does nothing."""
-    module, nothing = ir.Module(name), ir.VoidType()
-    ir.IRBuilder(ir.Function(module, ir.FunctionType(nothing, []), name).append_basic_block()).ret_void()
+    module, void = ir.Module(name), ir.VoidType()
+    ir.IRBuilder(ir.Function(module, ir.FunctionType(void, []), name).append_basic_block()).ret_void()
     words = {"*": TYPES[kind].as_pointer(), "^": I64.as_pointer(), "i": I64}
-    for each, (arguments, write) in _written(kind, cut).items():
+    for function_name, (arguments, write) in _written(kind, cut).items():
         types = [words[letter] for letter in arguments]
-        function = ir.Function(module, ir.FunctionType(nothing, types), _named(kind, cut, each))
+        function = ir.Function(module, ir.FunctionType(void, types), _named(kind, cut, function_name))
         for argument in function.args:
             if argument.type.is_pointer:
                 argument.add_attribute("noalias")
@@ -106,8 +106,8 @@ def _called(name: str) -> Instruction:
 
     def write(builder: Any, *arguments: Typed) -> None:
         types = [argument.at.type for argument in arguments]
-        known = builder.module.globals.get(name)
-        function = known or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), types), name)
+        declared = builder.module.globals.get(name)
+        function = declared or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), types), name)
         builder.call(function, [argument.at for argument in arguments])
 
     return Instruction(write)
@@ -136,8 +136,8 @@ class _VectorWriter:
         self.suffix = f"v{self.lanes}f{BITS[kind]}"
 
     def _declare(self, name: str, result: Any, arguments: list[Any]) -> Any:
-        known = self.builder.module.globals.get(name)
-        return known or ir.Function(self.builder.module, ir.FunctionType(result, arguments), name=name)
+        declared = self.builder.module.globals.get(name)
+        return declared or ir.Function(self.builder.module, ir.FunctionType(result, arguments), name=name)
 
     def pointer(self, base: Any, element: Any) -> Any:
         return self.builder.bitcast(self.builder.gep(base, [element]), self.type.as_pointer())
@@ -170,9 +170,9 @@ class _VectorWriter:
 
     def _splat(self, scalar: Any, type_: Any) -> Any:
         undefined = ir.Constant(type_, ir.Undefined)
-        one = self.builder.insert_element(undefined, scalar, I32(0))
+        first_lane = self.builder.insert_element(undefined, scalar, I32(0))
         zeros = ir.Constant(ir.VectorType(I32, self.lanes), [I32(0)] * self.lanes)
-        return self.builder.shuffle_vector(one, undefined, zeros)
+        return self.builder.shuffle_vector(first_lane, undefined, zeros)
 
     def add_product(self, x: Any, y: Any, z: Any) -> Any:
         """Return x * y + z, as one instruction where there is one."""
@@ -185,20 +185,20 @@ class _VectorWriter:
         """Return a vector of words of the numbers from element `at` on, of which the first `count` count."""
         parts = []
         for part in range(self.cut.each):
-            done = I64(part * self.lanes)
-            mask = None if count is None else self.first(self._beyond(count, done))
-            parts.append(self.load(self.pointer(base, self.builder.add(at, done)), mask))
+            offset = I64(part * self.lanes)
+            mask = None if count is None else self.first(self._beyond(count, offset))
+            parts.append(self.load(self.pointer(base, self.builder.add(at, offset)), mask))
         return parts[0] if len(parts) == 1 else self.builder.bitcast(self._rounded(*parts), self.type)
 
     def words(self, count: Any) -> Any:
-        each = self.cut.each
-        return self.builder.udiv(self.builder.add(count, I64(each - 1)), I64(each))
+        group = self.cut.each
+        return self.builder.udiv(self.builder.add(count, I64(group - 1)), I64(group))
 
     def paired(self, low: Any, high: Any) -> Any:
         """Return words of the numbers of two vectors."""
-        both, order = self._rounded(low, high), ir.VectorType(I32, 2 * self.lanes)
+        words, order = self._rounded(low, high), ir.VectorType(I32, 2 * self.lanes)
         places = [I32(i + half * self.lanes) for i in range(self.lanes) for half in range(2)]
-        mixed = self.builder.shuffle_vector(both, both, ir.Constant(order, places))
+        mixed = self.builder.shuffle_vector(words, words, ir.Constant(order, places))
         return self.builder.bitcast(mixed, self.type)
 
     def _rounded(self, low: Any, high: Any) -> Any:
@@ -212,10 +212,10 @@ class _VectorWriter:
         function = self._declare(f"llvm.x86.avx512bf16.{name}.{self.cut.bits}", result, types)
         return self.builder.call(function, operands)
 
-    def _beyond(self, count: Any, done: Any) -> Any:
+    def _beyond(self, count: Any, offset: Any) -> Any:
         """Return count - done, or 0."""
-        left = self.builder.sub(count, done)
-        return self.builder.select(self.builder.icmp_unsigned("<", done, count), left, I64(0))
+        remaining = self.builder.sub(count, offset)
+        return self.builder.select(self.builder.icmp_unsigned("<", offset, count), remaining, I64(0))
 
     def sums(self, vectors: Sequence[Any], columns: int) -> list[Any]:
         """Return the sums of vectors, so many of them as the first lanes of each result.
@@ -233,11 +233,11 @@ class _VectorWriter:
             pairs = zip(parts[::2], parts[1::2], strict=True)
             parts = [self.builder.fadd(self.lanes_of(x, y, low), self.lanes_of(x, y, high)) for x, y in pairs]
         parts = [self.builder.fadd(part, self.zero) for part in parts]  # a sum is never -0
-        found = []
+        totals = []
         for place in places:
             part, turned = parts[place // self.lanes], [(place + i) % self.lanes for i in range(self.lanes)]
-            found.append(self.lanes_of(part, part, turned))
-        return found
+            totals.append(self.lanes_of(part, part, turned))
+        return totals
 
     def lanes_of(self, x: Any, y: Any, lanes: Sequence[int]) -> Any:
         """Return some lanes of two vectors; those of the second one count on."""
@@ -252,7 +252,7 @@ def _loop(builder: Any, steps: Any, values: list[Any]) -> Iterator[tuple[Any, li
     Afterwards the list holds the values after the last turn.
     """
     before = builder.block
-    head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
+    head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "done"))
     builder.branch(head)
     builder.position_at_end(head)
     turn = builder.phi(I64)
@@ -260,7 +260,7 @@ def _loop(builder: Any, steps: Any, values: list[Any]) -> Iterator[tuple[Any, li
     current = [builder.phi(value.type) for value in values]
     for phi, value in zip(current, values, strict=True):
         phi.add_incoming(value, before)
-    builder.cbranch(builder.icmp_unsigned("<", turn, steps), body, done)
+    builder.cbranch(builder.icmp_unsigned("<", turn, steps), body, after)
     builder.position_at_end(body)
     end: list[Any] = []
     yield turn, current, end
@@ -268,7 +268,7 @@ def _loop(builder: Any, steps: Any, values: list[Any]) -> Iterator[tuple[Any, li
     for phi, value in zip(current, end, strict=True):
         phi.add_incoming(value, builder.block)
     builder.branch(head)
-    builder.position_at_end(done)
+    builder.position_at_end(after)
     end[:] = current
 
 
@@ -329,25 +329,25 @@ def dots(kind: str, cut: Blocks, rows: int, columns: int) -> Instruction:
         write = _VectorWriter(builder, kind, cut)
         width = I64(write.lanes * cut.each)
         turns = builder.udiv(k, width)
-        done = builder.mul(turns, width)
-        rest = builder.sub(k, done)
+        covered = builder.mul(turns, width)
+        remaining = builder.sub(k, covered)
         a_rows, c_rows = _read(builder, a_at, rows), _read(builder, c_at, rows)
         b_rows = [builder.mul(I64(j), b_step) for j in range(columns)]
 
-        def step(turn: Any, sums: list[Any], rest: Any = None) -> list[Any]:
+        def step(turn: Any, sums: list[Any], remaining: Any = None) -> list[Any]:
             at, word = builder.mul(turn, width), builder.mul(turn, I64(write.lanes))
-            ys = [write.numbers(b, builder.add(start, at), rest) for start in b_rows]
-            mask = None if rest is None else write.first(write.words(rest))
-            found = []
+            ys = [write.numbers(b, builder.add(start, at), remaining) for start in b_rows]
+            mask = None if remaining is None else write.first(write.words(remaining))
+            totals = []
             for i, start in enumerate(a_rows):
                 x = write.load(write.pointer(a, builder.add(start, word)), mask)
-                found += [write.add_product(x, y, sums[i * columns + j]) for j, y in enumerate(ys)]
-            return found
+                totals += [write.add_product(x, y, sums[i * columns + j]) for j, y in enumerate(ys)]
+            return totals
 
         with _loop(builder, turns, [write.zero] * (rows * columns)) as (turn, sums, end):
             end.extend(step(turn, sums))
         keeps = builder.icmp_unsigned("!=", adds, I64(0))
-        totals, mask = write.sums(step(turns, end, rest), columns), write.first(I64(columns))
+        totals, mask = write.sums(step(turns, end, remaining), columns), write.first(I64(columns))
         for start, total in zip(c_rows, totals, strict=True):
             place = write.pointer(c, start)
             # not a product of 0 and what was there, which may be NaN
@@ -376,8 +376,8 @@ def turned(kind: str, cut: Blocks) -> Instruction:
             rows = [builder.select(builder.icmp_unsigned("<", row, last), row, last) for row in rows]
             starts = [builder.mul(row, b_step) for row in rows]
 
-            def step(turn: Any, rest: Any = None) -> None:
-                at, mask = builder.mul(turn, I64(lanes)), rest and write.first(rest)
+            def step(turn: Any, remaining: Any = None) -> None:
+                at, mask = builder.mul(turn, I64(lanes)), remaining and write.first(remaining)
                 lines = [write.load(write.pointer(b, builder.add(start, at)), mask) for start in starts]
                 for _ in range(lanes.bit_length() - 1):  # each moves the bits of (line, lane) round by one
                     pairs = list(zip(lines[: lanes // 2], lines[lanes // 2 :], strict=True))
@@ -398,13 +398,13 @@ def pair_rows(kind: str, cut: Blocks) -> Instruction:
     """
 
     def generate(builder: Any, *arguments: Typed) -> None:
-        x, y, out, n, both = (argument.at for argument in arguments)
+        x, y, out, n, paired = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
-        reads = builder.icmp_unsigned("!=", both, I64(0))
+        reads = builder.icmp_unsigned("!=", paired, I64(0))
         y = builder.select(reads, y, x)
 
-        def step(turn: Any, rest: Any = None) -> None:
-            at, mask = builder.mul(turn, I64(write.lanes)), rest and write.first(rest)
+        def step(turn: Any, remaining: Any = None) -> None:
+            at, mask = builder.mul(turn, I64(write.lanes)), remaining and write.first(remaining)
             low, high = (write.load(write.pointer(row, at), mask) for row in (x, y))
             high = builder.select(reads, high, write.zero)
             write.store(write.paired(low, high), write.pointer(out, at))
@@ -425,8 +425,8 @@ def pair_row(kind: str, cut: Blocks) -> Instruction:
         write = _VectorWriter(builder, kind, cut)
         width = cut.each * write.lanes
 
-        def step(turn: Any, rest: Any = None) -> None:
-            words = write.numbers(x, builder.mul(turn, I64(width)), rest)
+        def step(turn: Any, remaining: Any = None) -> None:
+            words = write.numbers(x, builder.mul(turn, I64(width)), remaining)
             write.store(words, write.pointer(out, builder.mul(turn, I64(write.lanes))))
 
         _turns(builder, n, width, step)
@@ -439,9 +439,9 @@ def _turns(builder: Any, n: Any, width: int, step: Callable[..., None]) -> None:
     full = builder.udiv(n, I64(width))
     with _loop(builder, full, []) as (turn, _, _):
         step(turn)
-    rest = builder.urem(n, I64(width))
-    with builder.if_then(builder.icmp_unsigned("!=", rest, I64(0))):
-        step(full, rest)
+    remaining = builder.urem(n, I64(width))
+    with builder.if_then(builder.icmp_unsigned("!=", remaining, I64(0))):
+        step(full, remaining)
 
 
 def _read(builder: Any, numbers: Any, count: int) -> list[Any]:

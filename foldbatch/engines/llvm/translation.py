@@ -107,16 +107,16 @@ def translate_function(
     builder = ir.IRBuilder(outer.append_basic_block())
     misfit = outer.append_basic_block()
     array_type, *arguments = outer.args
-    given: list[Any] = []
+    operands: list[Any] = []
     for kind, at in zip(kinds, arguments, strict=True):
         if kind.endswith("]"):
-            given += _array(builder, kind, at, array_type, misfit)
+            operands += _array(builder, kind, at, array_type, misfit)
         else:
-            given.append(convert(builder, Typed("i8", at), kind).at)
+            operands.append(convert(builder, Typed("i8", at), kind).at)
     for argument in inner.args:
         if argument.type.is_pointer:
             argument.add_attribute("noalias")
-    result = builder.call(inner, given)
+    result = builder.call(inner, operands)
     builder.ret(convert(builder, Typed(returned, result), "i8").at if returned else I64(0))
     ir.IRBuilder(misfit).ret(I64(MISFIT))
     return str(module)
@@ -159,8 +159,8 @@ def _array(builder: Any, kind: str, at: Any, array_type: Any, misfit: Any) -> li
     look(builder.icmp_signed("==", builder.and_(word(at, objects.FLAGS, 32), plain), plain))
     dtype, byte = word(at, objects.DTYPE), ir.IntType(8)
     letter = word(dtype, objects.LETTER, 8)
-    letters = [ir.Constant(byte, ord(one)) for one in objects.letters(element)]
-    look(reduce(builder.or_, [builder.icmp_signed("==", letter, one) for one in letters]))
+    letters = [ir.Constant(byte, ord(code)) for code in objects.letters(element)]
+    look(reduce(builder.or_, [builder.icmp_signed("==", letter, code) for code in letters]))
     look(builder.icmp_signed("==", word(dtype, objects.ORDER, 8), byte(ord("="))))
     sizes, data = word(at, objects.EXTENTS), word(at, objects.DATA)
     begin = builder.inttoptr(data, TYPES[element].as_pointer())
@@ -190,12 +190,12 @@ def _function(
     function = ir.Function(module, ir.FunctionType(result, types), name)
     function.linkage = "internal"
     body = _FunctionBody(ir.IRBuilder(function.append_basic_block()), scope, returned)
-    given: list[Operand | Array] = []
+    operands: list[Operand | Array] = []
     places = map(Typed, words, function.args)
     for kind in kinds:
         first, *extents = islice(places, len(_words_of(kind)))
-        given.append(Array(first, tuple(extents)) if kind.endswith("]") else first)
-    body.begin(definition, given)
+        operands.append(Array(first, tuple(extents)) if kind.endswith("]") else first)
+    body.begin(definition, operands)
     body.statements(definition.body)
     if not body.builder.block.is_terminated:
         body.builder.unreachable() if returned else body.builder.ret_void()
@@ -242,8 +242,8 @@ class _FunctionBody:
         self.arrays: dict[str, Array] = {}
         self.ends: list[Any] = []  # of the loops around: the blocks behind them
 
-    def begin(self, definition: ast.FunctionDef, given: Sequence[Operand | Array]) -> None:
-        for argument, value in zip(definition.args.args, given, strict=True):
+    def begin(self, definition: ast.FunctionDef, operands: Sequence[Operand | Array]) -> None:
+        for argument, value in zip(definition.args.args, operands, strict=True):
             if isinstance(value, Array):
                 self.arrays[argument.arg] = value
             else:
@@ -284,8 +284,8 @@ class _FunctionBody:
     def assign(self, target: ast.expr, value: ast.expr) -> None:
         match target, value:
             case ast.Tuple(elts=targets), ast.Tuple(elts=values):
-                for one, it in zip(targets, [self.value(one) for one in values], strict=True):
-                    self.put(one, it)
+                for part, operand in zip(targets, [self.value(part) for part in values], strict=True):
+                    self.put(part, operand)
             case _:
                 self.put(target, self.value(value))
 
@@ -316,47 +316,47 @@ class _FunctionBody:
             bounds = [convert(build, bound, "i8") for bound in bounds]
         first, last = alike(build, *bounds)
         before = build.block
-        head, body, done = (build.append_basic_block() for _ in range(3))
+        head, body, after = (build.append_basic_block() for _ in range(3))
         build.branch(head)
         build.position_at_end(head)
         turn = build.phi(last.at.type)
         turn.add_incoming(first.at, before)
-        more = compare(build, "<" if step == 1 else ">", Typed(last.kind, turn), last)
-        build.cbranch(more.at, body, done)
+        goes_on = compare(build, "<" if step == 1 else ">", Typed(last.kind, turn), last)
+        build.cbranch(goes_on.at, body, after)
         build.position_at_end(body)
         self.set(name, Typed(last.kind, turn))
-        self.ends.append(done)
+        self.ends.append(after)
         self.statements(inside)
         self.ends.pop()
         flag = "nsw" if last.kind[0] == "i" else "nuw"
         write = build.add if step == 1 else build.sub
         turn.add_incoming(write(turn, turn.type(1), flags=(flag,)), build.block)
         build.branch(head)
-        build.position_at_end(done)
+        build.position_at_end(after)
 
     def repeat_while(self, test: ast.expr, inside: Sequence[ast.stmt]) -> None:
         build = self.builder
-        head, body, done = (build.append_basic_block() for _ in range(3))
+        head, body, after = (build.append_basic_block() for _ in range(3))
         build.branch(head)
         build.position_at_end(head)
-        build.cbranch(self.truth(test), body, done)
+        build.cbranch(self.truth(test), body, after)
         build.position_at_end(body)
-        self.ends.append(done)
+        self.ends.append(after)
         self.statements(inside)
         self.ends.pop()
         build.branch(head)
-        build.position_at_end(done)
+        build.position_at_end(after)
 
     def choose(self, test: ast.expr, inside: Sequence[ast.stmt], otherwise: Sequence[ast.stmt]) -> None:
         build = self.builder
-        body, other, done = (build.append_basic_block() for _ in range(3))
-        build.cbranch(self.truth(test), body, other)
-        for block, lines in ((body, inside), (other, otherwise)):
+        body, alternative, after = (build.append_basic_block() for _ in range(3))
+        build.cbranch(self.truth(test), body, alternative)
+        for block, lines in ((body, inside), (alternative, otherwise)):
             build.position_at_end(block)
             self.statements(lines)
             if not build.block.is_terminated:
-                build.branch(done)
-        build.position_at_end(done)
+                build.branch(after)
+        build.position_at_end(after)
 
     # -- variables and memory
 
@@ -398,7 +398,7 @@ class _FunctionBody:
         match target:
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=[row, column])):
                 length = self.arrays[name].extents[1]
-                of_row, of_column = (convert(self.builder, self.value(one), "i8") for one in (row, column))
+                of_row, of_column = (convert(self.builder, self.value(part), "i8") for part in (row, column))
                 inside = arithmetic(self.builder, ast.Mult(), of_row, length)
                 return arithmetic(self.builder, ast.Add(), inside, of_column)
         return self.value(target.slice)
@@ -432,20 +432,20 @@ class _FunctionBody:
                 return self.load(self.place(element))
             case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)]):
                 return self.arrays[name].extents[0]
-            case ast.BinOp(left=left, op=sign, right=right):
-                return arithmetic(build, sign, self.value(left), self.value(right))
+            case ast.BinOp(left=lhs, op=sign, right=rhs):
+                return arithmetic(build, sign, self.value(lhs), self.value(rhs))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return negative(build, self.value(operand))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return Typed("b1", build.not_(self.truth(operand)))
-            case ast.Compare(left=left, ops=[sign], comparators=[right]):
-                return compare(build, SYMBOLS[type(sign)], self.value(left), self.value(right))
-            case ast.BoolOp(op=ast.And(), values=[first, *others]):
-                rest = others[0] if len(others) == 1 else ast.BoolOp(ast.And(), others)
-                return self.either(first, rest, ast.Constant(value=False))
-            case ast.BoolOp(op=ast.Or(), values=[first, *others]):
-                rest = others[0] if len(others) == 1 else ast.BoolOp(ast.Or(), others)
-                return self.either(first, ast.Constant(value=True), rest)
+            case ast.Compare(left=lhs, ops=[sign], comparators=[rhs]):
+                return compare(build, SYMBOLS[type(sign)], self.value(lhs), self.value(rhs))
+            case ast.BoolOp(op=ast.And(), values=[first, *following]):
+                remainder = following[0] if len(following) == 1 else ast.BoolOp(ast.And(), following)
+                return self.either(first, remainder, ast.Constant(value=False))
+            case ast.BoolOp(op=ast.Or(), values=[first, *following]):
+                remainder = following[0] if len(following) == 1 else ast.BoolOp(ast.Or(), following)
+                return self.either(first, ast.Constant(value=True), remainder)
             case ast.IfExp(test=test, body=body, orelse=otherwise):
                 return self.either(test, body, otherwise)
             case ast.Call():
@@ -465,17 +465,17 @@ class _FunctionBody:
         if not any(isinstance(part, ast.Subscript | ast.Call) for part in _parts(body, otherwise)):
             a, b = _both(build, self.value(body), self.value(otherwise))
             return Typed(a.kind, build.select(condition, a.at, b.at))
-        yes, no, done = (build.append_basic_block() for _ in range(3))
+        yes, no, after = (build.append_basic_block() for _ in range(3))
         build.cbranch(condition, yes, no)
-        found: list[tuple[Operand, Any]] = []
+        results: list[tuple[Operand, Any]] = []
         for block, node in ((yes, body), (no, otherwise)):
             build.position_at_end(block)
-            found.append((self.value(node), build.block))
-            build.branch(done)
-        build.position_at_end(done)
-        a, b = _both(build, found[0][0], found[1][0])
+            results.append((self.value(node), build.block))
+            build.branch(after)
+        build.position_at_end(after)
+        a, b = _both(build, results[0][0], results[1][0])
         phi = build.phi(a.at.type)
-        for value, (_, block) in zip((a, b), found, strict=True):
+        for value, (_, block) in zip((a, b), results, strict=True):
             phi.add_incoming(value.at, block)
         return Typed(a.kind, phi)
 
@@ -505,13 +505,13 @@ class _FunctionBody:
         self, function: FunctionType, definition: ast.FunctionDef, arguments: Sequence[Operand]
     ) -> Typed | None:
         """Call a function, written once a module for arguments of some kinds; plain numbers are ``i8``."""
-        given = [one if isinstance(one, Typed) else convert(self.builder, one, "i8") for one in arguments]
-        kinds, returned = [one.kind for one in given], _returned(definition)
+        operands = [operand if isinstance(operand, Typed) else convert(self.builder, operand, "i8") for operand in arguments]
+        kinds, returned = [operand.kind for operand in operands], _returned(definition)
         name, module = " ".join([definition.name, *kinds]), self.builder.module
-        known = module.globals.get(name)
-        if known is None:
-            known = _function(module, name, definition, function.__globals__, kinds, returned)
-        result = self.builder.call(known, [one.at for one in given])
+        callee = module.globals.get(name)
+        if callee is None:
+            callee = _function(module, name, definition, function.__globals__, kinds, returned)
+        result = self.builder.call(callee, [operand.at for operand in operands])
         return Typed(returned, result) if returned else None
 
 
@@ -546,9 +546,9 @@ def _parts(*nodes: ast.expr) -> list[ast.AST]:
     return parts
 
 
-def _both(builder: Any, left: Operand, right: Operand) -> list[Typed]:
-    if isinstance(left, bool) and isinstance(right, bool):
-        return [convert(builder, left, "b1"), convert(builder, right, "b1")]
-    if isinstance(left, Typed) and isinstance(right, Typed) and left.kind == right.kind:
-        return [left, right]  # pointers, too
-    return alike(builder, left, right)
+def _both(builder: Any, lhs: Operand, rhs: Operand) -> list[Typed]:
+    if isinstance(lhs, bool) and isinstance(rhs, bool):
+        return [convert(builder, lhs, "b1"), convert(builder, rhs, "b1")]
+    if isinstance(lhs, Typed) and isinstance(rhs, Typed) and lhs.kind == rhs.kind:
+        return [lhs, rhs]  # pointers, too
+    return alike(builder, lhs, rhs)

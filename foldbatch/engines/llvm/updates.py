@@ -48,14 +48,14 @@ def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any)
             return
         here = at(where)
         places, units, parts = here[1], here[2], here[3] if words != 0 else 1
-        given, apart, static = moved(here, HEAD), places + 2, where + 8 * STATIC
+        operands, apart, static = moved(here, HEAD), places + 2, where + 8 * STATIC
         for part in range(parts):
             to = moved(at(room), part * apart)
             first = i8(u8(units * part) // u8(parts))
             last = i8(u8(units * (part + 1)) // u8(parts))
             to[0], to[places + 1] = last - first, static
             for p in range(places):
-                to[p + 1] = at(given[p] + DATA)[0] + first * given[places + p]
+                to[p + 1] = at(operands[p] + DATA)[0] + first * operands[places + p]
         if parts > 1:
             share(words, here[0], here[1], room, apart, parts, i8(u8(here[4]) // u8(parts)))
         else:
@@ -99,9 +99,9 @@ class Jobs:
         # an array of NumPy's would take thrice as long to make
         numbers, room = array("q", self._numbers), np.empty(self._room, np.int64)
         words = helper.take() if helper is not None and self._work >= WORTH else 0
-        given = numbers.buffer_info()[0], self._count, words, address_of(room)
+        arguments = numbers.buffer_info()[0], self._count, words, address_of(room)
         try:
-            run(*given, self._checks, address_of(self.answer))
+            run(*arguments, self._checks, address_of(self.answer))
         finally:
             if words and helper is not None:
                 helper.leave()
@@ -199,13 +199,13 @@ class Compiled(Updates):
     def apply(
         self, changes: Sequence[Change], look: Callable[[Sequence[Change]], None] | None
     ) -> list[Change]:
-        jobs, others = Jobs(), list[Change]()
+        jobs, unfit = Jobs(), list[Change]()
         fitting = list[tuple[Change, str]]()  # each with the kind of its numbers
         for change in changes:
             kind = _kind_of_change(change)
-            others.append(change) if kind is None else fitting.append((change, kind))
+            unfit.append(change) if kind is None else fitting.append((change, kind))
         if look is not None:
-            look(others)
+            look(unfit)
             for change, kind in fitting:
                 _add_check(jobs, change.gradient, kind)
             jobs.end_checks()
@@ -214,7 +214,7 @@ class Compiled(Updates):
             _add_step(jobs, change, kind, constants)
         if not self._run(jobs) and look is not None:
             look([change for change, _ in fitting])
-        return others
+        return unfit
 
     def good(self, gradients: Iterable[Any]) -> bool:
         jobs = Jobs()
@@ -270,14 +270,14 @@ def _add_step(
     sparse = isinstance(gradient, SparseRows)
     key = kind, factor, id(rule), id(numbers), sparse
     if key not in constants:
-        made = np.array([factor, *numbers], p.dtype)
-        constants[key] = _step(rule, kind, rows=sparse), made, (*((size,) * (2 + len(moments))), 0)
-    step, told, strides = constants[key]
+        array = np.array([factor, *numbers], p.dtype)
+        constants[key] = _step(rule, kind, rows=sparse), array, (*((size,) * (2 + len(moments))), 0)
+    step, numbers_array, strides = constants[key]
     if not sparse:
-        jobs.add(step, p.size, (p, gradient, *moments, told), strides, p.size)
+        jobs.add(step, p.size, (p, gradient, *moments, numbers_array), strides, p.size)
     else:
         rows, values, width = gradient.rows, gradient.values, p.size // max(1, len(p))
-        arrays, steps = (p, values, *moments, told, rows), (0, size * width, *((0,) * len(moments)), 0, 8)
+        arrays, steps = (p, values, *moments, numbers_array, rows), (0, size * width, *((0,) * len(moments)), 0, 8)
         jobs.add(step, len(rows), arrays, steps, values.size, width)
 
 

@@ -31,9 +31,9 @@ f4, f8, u8 = np.float32, np.float64, np.uint64
 
 def _two_to(builder: Any, x: Typed) -> Typed:
     bias, shift = (127, 23) if x.kind == "f4" else (1023, 52)
-    whole = TYPES[x.kind.replace("f", "i")]
-    exponent = builder.add(builder.bitcast(x.at, whole), ir.Constant(whole, bias))
-    return Typed(x.kind, builder.bitcast(builder.shl(exponent, ir.Constant(whole, shift)), x.at.type))
+    integer = TYPES[x.kind.replace("f", "i")]
+    exponent = builder.add(builder.bitcast(x.at, integer), ir.Constant(integer, bias))
+    return Typed(x.kind, builder.bitcast(builder.shl(exponent, ir.Constant(integer, shift)), x.at.type))
 
 
 two_to: Any = Instruction(_two_to)  # 2 ** k, where k stands in the lowest bits of a float that is MAGIC + k

@@ -86,7 +86,7 @@ def begin_at(cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, or
         step[0] = size
 
 
-def lay_out(here: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin: Any) -> None:
+def lay_out(instruction: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin: Any) -> None:
     """Write the arguments of an instruction's parts one after the other, as `team` reads them.
 
     Args:
@@ -97,22 +97,22 @@ def lay_out(here: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin
         arguments: pointer to memory for what is written.
         begin: address of the kernel's code.
     """
-    pointers = here[1]
-    given = moved(here, INSTRUCTION)
-    others = moved(given, 2 * pointers)
+    pointers = instruction[1]
+    operands = moved(instruction, INSTRUCTION)
+    cuts = moved(operands, 2 * pointers)
     for part in range(parts):
         to = moved(arguments, part * (pointers + 2))
-        if here[4] > 0:
-            own = moved(others, part * (2 * pointers + 1))
-            to[0], to[pointers + 1] = times, begin + 8 * own[0]
+        if instruction[4] > 0:
+            cut = moved(cuts, part * (2 * pointers + 1))
+            to[0], to[pointers + 1] = times, begin + 8 * cut[0]
             for p in range(pointers):
-                to[p + 1] = cells[own[2 * p + 1]] + own[2 * p + 2]
+                to[p + 1] = cells[cut[2 * p + 1]] + cut[2 * p + 2]
         else:
             first = i8(u8(times * part) // u8(parts))
             last = i8(u8(times * (part + 1)) // u8(parts))
-            to[0], to[pointers + 1] = last - first, begin + 8 * here[3]
+            to[0], to[pointers + 1] = last - first, begin + 8 * instruction[3]
             for p in range(pointers):
-                to[p + 1] = cells[given[2 * p]] + given[2 * p + 1] + first * others[p]
+                to[p + 1] = cells[operands[2 * p]] + operands[2 * p + 1] + first * cuts[p]
 
 
 def walk(
@@ -130,7 +130,7 @@ def walk(
     words: Any,  # what is shared with a helper, see `team`; 0 where there is none
 ) -> int:
     """Run launches; return how many instructions were worth sharing."""
-    index_at, found = address(index), at(errors)
+    index_at, error = address(index), at(errors)
     origins, steps, cells = at(work_at), at(work_at + 8 * room), at(work_at + 16 * room)
     arguments, lowers, rows = at(work_at + 24 * room), at(work_at + 32 * room), at(work_at + 40 * room)
     large = 0
@@ -139,12 +139,12 @@ def walk(
         begin = codes + 8 * starts[head[0]]
         kernel = at(begin)
         cell_count, ragged = kernel[0], kernel[1]
-        told = moved(kernel, CODE)
+        records = moved(kernel, CODE)
         for c in range(cell_count):
-            cell = moved(told, c * CELL)
+            cell = moved(records, c * CELL)
             fields = moved(head, HEAD + FIELDS * cell[0])
             begin_at(cell, fields, index_at, addresses, errors, moved(origins, c), moved(steps, c))
-        segments = moved(told, cell_count * CELL)
+        segments = moved(records, cell_count * CELL)
         program = moved(segments, ragged)
         lowers[0], rows[0] = 0, 1
         for level in range(head[1], head[2]):
@@ -155,30 +155,30 @@ def walk(
                 lower = index[first + start]
                 lowers[RAGGED + g], rows[RAGGED + g] = lower, index[first + stop] - lower
             for c in range(cell_count):
-                cells[c] = origins[c] + lowers[told[c * CELL + 2]] * steps[c]
-            here = program
+                cells[c] = origins[c] + lowers[records[c * CELL + 2]] * steps[c]
+            instruction = program
             for _ in range(kernel[2]):
-                pointers, times, cut = here[1], rows[here[2]], here[4]
-                given = moved(here, INSTRUCTION)
-                others = moved(given, 2 * pointers)
-                worth = cut != 0 and times * here[5] >= WORTH and (cut > 0 or times > 1)
+                pointers, times, cut = instruction[1], rows[instruction[2]], instruction[4]
+                operands = moved(instruction, INSTRUCTION)
+                cuts = moved(operands, 2 * pointers)
+                worth = cut != 0 and times * instruction[5] >= WORTH and (cut > 0 or times > 1)
                 large += i8(worth)
                 if worth and words != 0:
                     parts, apart = cut if cut > 0 else min(times, MOST), pointers + 2
-                    lay_out(here, times, parts, cells, arguments, begin)
-                    work = i8(u8(times * here[5]) // u8(parts))
-                    share(words, here[0], here[1], work_at + 24 * room, apart, parts, work)
+                    lay_out(instruction, times, parts, cells, arguments, begin)
+                    work = i8(u8(times * instruction[5]) // u8(parts))
+                    share(words, instruction[0], instruction[1], work_at + 24 * room, apart, parts, work)
                 else:
                     arguments[0] = times
                     for p in range(pointers):
-                        arguments[p + 1] = cells[given[2 * p]] + given[2 * p + 1]
-                    call(here[0], arguments, at(begin + 8 * here[3]))
-                if found[0] != 0:
-                    found[4], found[5] = number, start
+                        arguments[p + 1] = cells[operands[2 * p]] + operands[2 * p + 1]
+                    call(instruction[0], arguments, at(begin + 8 * instruction[3]))
+                if error[0] != 0:
+                    error[4], error[5] = number, start
                     return large
                 if cut > 0:
-                    others = moved(others, cut * (2 * pointers + 1))
-                here = moved(others, pointers) if cut < 0 else others
+                    cuts = moved(cuts, cut * (2 * pointers + 1))
+                instruction = moved(cuts, pointers) if cut < 0 else cuts
     return large
 
 
@@ -208,10 +208,10 @@ class Walker:
         memory[0] = 0
         errors = address_of(memory)
         words = helper.take() if helper is not None and self._large >= FEW else 0
-        given = *self.places, table.launches, *table.launches.shape, table.bounds, table.index, addresses
-        self._large = self._walk(*given, errors + 8 * FOUND, self.room, errors, words)
+        arguments = *self.places, table.launches, *table.launches.shape, table.bounds, table.index, addresses
+        self._large = self._walk(*arguments, errors + 8 * FOUND, self.room, errors, words)
         if words and helper is not None:
             helper.leave()
         if memory[0]:
-            _, row, found, size, number, start = memory[:FOUND].tolist()
-            raise OutOfRangeError(start + row, found, size, number)
+            _, row, actual, size, number, start = memory[:FOUND].tolist()
+            raise OutOfRangeError(start + row, actual, size, number)

@@ -56,8 +56,8 @@ class _Definition(ctypes.Structure):
     )
 
 
-def _words(thing: Any, count: int) -> list[int]:
-    return [c_int64.from_address(id(thing) + 8 * i).value for i in range(count)]
+def _words(obj: Any, count: int) -> list[int]:
+    return [c_int64.from_address(id(obj) + 8 * i).value for i in range(count)]
 
 
 @cache
@@ -70,27 +70,27 @@ def readable() -> bool:
     head = _words(listed, loops.ROOM + 1)
     if head[loops.TYPE :: loops.ROOM - loops.TYPE] != [id(list), room] or head[loops.COUNT] != 2:
         return False  # before another word is taken for an address
-    held = [c_int64.from_address(head[loops.ITEMS] + 8 * i).value for i in range(2)]
-    two, whole = [*map(id, pair)], _words(pair, loops.FIRST + 2)
+    listed_items = [c_int64.from_address(head[loops.ITEMS] + 8 * i).value for i in range(2)]
+    two, pair_words = [*map(id, pair)], _words(pair, loops.FIRST + 2)
     numbers = array("q", (5, 6))
     place, count = numbers.buffer_info()
     if _words(numbers, loops.ROOM + 1)[loops.COUNT :] != [count, place, count]:
         return False
-    sized = [whole[loops.TYPE], whole[loops.COUNT]] == [id(tuple), 2]
-    return sized and held == two == whole[loops.FIRST :]
+    sized = [pair_words[loops.TYPE], pair_words[loops.COUNT]] == [id(tuple), 2]
+    return sized and listed_items == two == pair_words[loops.FIRST :]
 
 
-def places_of(thing: Any, parts: Sequence[Any]) -> list[int] | None:
+def places_of(obj: Any, parts: Sequence[Any]) -> list[int] | None:
     """Return the words of a struct where its parts are, which are all that it has; else None."""
-    words = _words(thing, type(thing).__basicsize__ // 8)
+    words = _words(obj, type(obj).__basicsize__ // 8)
     places = [words.index(id(part)) for part in parts if words.count(id(part)) == 1]
     return places if len(places) == len(parts) == len(words) - 2 else None
 
 
-def _told(*more: int) -> list[int]:
+def _told(*extra: int) -> list[int]:
     api = {k: ctypes.cast(getattr(pythonapi, name), ctypes.c_void_p).value or 0 for k, name in API.items()}
-    known = api | {place: id(thing) for place, thing in OBJECTS.items()}
-    return [*(known[place] for place in range(loops.GIVEN_ONCE)), 0, 0, *more]
+    addresses = api | {place: id(obj) for place, obj in OBJECTS.items()}
+    return [*(addresses[place] for place in range(loops.GIVEN_ONCE)), 0, 0, *extra]
 
 
 @cache
@@ -98,12 +98,12 @@ def _definition(loop: Callable[..., int]) -> _Definition:
     return _Definition(loop.__name__.encode(), compiled_words(loop, loops), FAST, None)
 
 
-def _function(loop: Callable[..., int], told: Sequence[int], *kept: Any) -> Callable[..., Any]:
+def _function(loop: Callable[..., int], numbers: Sequence[int], *owners: Any) -> Callable[..., Any]:
     """Return a function of CPython that is told numbers, and keeps what these are of."""
     make = pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    made: Callable[..., Any] = make(ctypes.byref(_definition(loop)), (np.array(told, np.int64), *kept), None)
-    return made
+    function: Callable[..., Any] = make(ctypes.byref(_definition(loop)), (np.array(numbers, np.int64), *owners), None)
+    return function
 
 
 def calls(counters: array[int], value: Any) -> Callable[..., Any] | None:
@@ -114,11 +114,11 @@ def calls(counters: array[int], value: Any) -> Callable[..., Any] | None:
     places = places_of(value, [value.n, value.unknown]) if readable() else None
     if places is None:
         return None
-    told = _told(id(counters), id(value.unknown), *places)
+    header = _told(id(counters), id(value.unknown), *places)
 
     def make(general: Callable[..., Any], codes: Sequence[Index]) -> Callable[..., Any]:
-        own = id(general), len(codes), *map(address_of, codes)
-        return _function(loops.call, [*told, *own], general, *codes)
+        cell_numbers = id(general), len(codes), *map(address_of, codes)
+        return _function(loops.call, [*header, *cell_numbers], general, *codes)
 
     return make
 

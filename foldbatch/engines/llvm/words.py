@@ -24,9 +24,9 @@ def _at(builder: Any, address: Typed, kind: str = "i8") -> Typed:
     return Typed(f"*{kind}", builder.inttoptr(address.at, TYPES[kind].as_pointer()))
 
 
-def _copy(builder: Any, to: Typed, given: Typed, size: Typed) -> None:
+def _copy(builder: Any, to: Typed, source: Typed, size: Typed) -> None:
     pointer = TYPES["u1"].as_pointer()
-    places = [builder.inttoptr(place.at, pointer) for place in (to, given)]
+    places = [builder.inttoptr(place.at, pointer) for place in (to, source)]
     function = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, I64])
     builder.call(function, [*places, size.at, ir.Constant(TYPES["b1"], 0)])
 
@@ -40,10 +40,10 @@ def _call(builder: Any, address: Typed, numbers: Typed, statics: Typed) -> None:
     builder.call(builder.inttoptr(address.at, type_.as_pointer()), [numbers.at, statics.at])
 
 
-def _ask(builder: Any, address: Typed, *given: Typed, kind: str = "i8") -> Typed:
-    type_ = ir.FunctionType(TYPES[kind], [I64] * len(given))
+def _ask(builder: Any, address: Typed, *arguments: Typed, kind: str = "i8") -> Typed:
+    type_ = ir.FunctionType(TYPES[kind], [I64] * len(arguments))
     return Typed(
-        kind, builder.call(builder.inttoptr(address.at, type_.as_pointer()), [one.at for one in given])
+        kind, builder.call(builder.inttoptr(address.at, type_.as_pointer()), [argument.at for argument in arguments])
     )
 
 
@@ -68,9 +68,9 @@ def _count(builder: Any, address: Typed) -> Typed:
 def _pause(builder: Any) -> None:
     name = PAUSES.get(platform.machine())
     if name is not None:
-        known = builder.module.globals.get(name)
+        declared = builder.module.globals.get(name)
         type_ = ir.FunctionType(ir.VoidType(), [])
-        builder.call(known or ir.Function(builder.module, type_, name), [])
+        builder.call(declared or ir.Function(builder.module, type_, name), [])
 
 
 def _give_way(builder: Any, address: Typed) -> None:
