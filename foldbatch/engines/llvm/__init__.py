@@ -14,7 +14,7 @@ from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm.integers import compiled as arithmetic
 from foldbatch.engines.llvm.loop_texts import TARGET, listing
-from foldbatch.engines.llvm.tables import compiled, launching
+from foldbatch.engines.llvm.tables import compiled, launch_writer
 from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
 from foldbatch.scheduler.schedule import Schedule
@@ -29,18 +29,18 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
 
     updates, debug, target = Compiled(), settings.debug, TARGETS[settings.precision]
     return ArrayEngine(
-        "llvm", model, target, _make, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug
+        "llvm", model, target, _make_kernels, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug
     )
 
 
-def _make(bound: Bound) -> Kernels:
+def _make_kernels(bound: Bound) -> Kernels:
     from foldbatch.engines.llvm import team  # noqa: PLC0415 - and this
     from foldbatch.engines.llvm.known import with_known  # noqa: PLC0415 - it needs llvmlite
     from foldbatch.engines.llvm.rounds import RoundRunner  # noqa: PLC0415 - and this
     from foldbatch.engines.llvm.walker import Walker  # noqa: PLC0415 - and it
 
     bound, codes, products = with_known(bound)
-    walker, launched = Walker(codes), launching(compiled(), bound)
+    walker, launched = Walker(codes), launch_writer(compiled(), bound)
 
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
         walker.run(table, memory.addresses, team.team() if memory.helped else None)

@@ -39,20 +39,20 @@ from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.places import Place, contiguous
 from foldbatch.static.statements import Routine, Statement
 
-HEAD, CELL, INSTRUCTION = 4, 4, 6  # numbers of each
-ONE, CALLS, RAGGED = 0, 1, 2  # numbers of axes: one value for all, calls, the first ragged one
-BY_LAUNCH, BY_RANK, WHOLE, TARGET, STORED = range(5)
+CODE_HEADER, CELL, INSTRUCTION = 4, 4, 6  # numbers of each
+SINGLE, CALLS, RAGGED = 0, 1, 2  # numbers of axes: one value for all, calls, the first ragged one
+BY_LAUNCH, BY_RANK, FROM_BASE, TARGET, STORED = range(5)
 ENTRIES, COPIES_OF, SEGMENTS_OF, FIELDS_OF, ERRORS = range(5, 10)
 # numbers of an error: whether there is one, the row, what was found, the size; launch and first call
-FOUND = 6
+ERROR_WORDS = 6
 
-MOST = 4  # parts that an instruction is cut into
+MAX_PARTS = 4  # parts that an instruction is cut into
 BY_ROWS = -1  # how an instruction can be cut: else the number of its parts, 0 where it cannot
 
 KIND_OF = {  # of a slot's cell, by its binding
     **dict.fromkeys(("operand", "cotangent"), BY_LAUNCH),
     **dict.fromkeys(("feed", "kept"), BY_RANK),
-    **dict.fromkeys(("parameter", "constant", "scratch"), WHOLE),
+    **dict.fromkeys(("parameter", "constant", "scratch"), FROM_BASE),
     "segments": SEGMENTS_OF,
     "store": STORED,
 }
@@ -102,11 +102,13 @@ class Coder:
         slots, results = self.routine.slots, self.routine.results
         for number, (binding, place) in enumerate(results, len(slots)):
             slot = slots[place.slot]
-            is_slot = place == Place(place.slot, UNBATCHED, 0, 0, slot.type.shape, contiguous(slot.type.shape))
+            is_slot = place == Place(
+                place.slot, UNBATCHED, 0, 0, slot.type.shape, contiguous(slot.type.shape)
+            )
             is_slot = is_slot and [result.place.slot for result in results].count(place.slot) == 1
             if binding.kind == "gradient" and slot.binding.kind == "scratch" and is_slot:
                 self.gradients[place.slot] = number
-        self.axes |= {UNBATCHED: ONE, CALL: CALLS}
+        self.axes |= {UNBATCHED: SINGLE, CALL: CALLS}
         self.axes |= {axis: RAGGED + i for i, axis in enumerate(self.routine.segments)}
 
     def cell(self, binding: int, kind: int, axis: Axis = UNBATCHED, row_bytes: int = 0) -> int:
@@ -119,8 +121,8 @@ class Coder:
             return self.cell(self.gradients[number], STORED)
         kind = KIND_OF[slot.binding.kind]
         if slot.axis is UNBATCHED and kind == BY_RANK:
-            kind = WHOLE
-        if kind in (WHOLE, SEGMENTS_OF):
+            kind = FROM_BASE
+        if kind in (FROM_BASE, SEGMENTS_OF):
             return self.cell(number, kind, CALL if kind == SEGMENTS_OF else UNBATCHED)
         return self.cell(number, kind, slot.axis, slot.type.size * np.dtype(slot.type.dtype).itemsize)
 
@@ -141,7 +143,7 @@ class Coder:
         cut: InstructionCut = NO_CUT,
     ) -> None:
         assert len(pointers) == function.count
-        assert len(cut.parts) <= MOST
+        assert len(cut.parts) <= MAX_PARTS
         kind = len(cut.parts) or (BY_ROWS if cut.rows else 0)
         head = [function.address, function.count, self.axes[axis], len(self.statics), kind, cut.work]
         self.statics += statics
@@ -159,14 +161,14 @@ class Coder:
         segments = list(self.routine.segments.values())
         cells = [number for cell in self.cells for number in cell]
         size = sum(map(len, self.program))
-        begin = HEAD + len(cells) + len(segments) + size
+        begin = CODE_HEADER + len(cells) + len(segments) + size
         for instruction, places in zip(self.program, self.statics_at, strict=True):
             for place in places:
                 instruction[place] += begin
         head = [len(self.cells), len(segments), len(self.program), begin]
         flat = [*head, *cells, *segments, *chain.from_iterable(self.program), *self.statics]
         widest = max([0, *(function.count for function in self.functions)])
-        room = max(len(self.cells), RAGGED + len(segments), MOST * (widest + 2))
+        room = max(len(self.cells), RAGGED + len(segments), MAX_PARTS * (widest + 2))
         return KernelCode(np.array(flat, np.int64), tuple(dict.fromkeys(self.functions)), room)
 
 
@@ -189,7 +191,7 @@ def by_columns(
     columns = statics[at]
     if columns < NARROW:
         return NO_CUT
-    width = -(-columns // (MOST * LANES)) * LANES
+    width = -(-columns // (MAX_PARTS * LANES)) * LANES
     parts = []
     for first in range(0, columns, width):
         moved = [(cell, offset + first * steps.get(i, 0)) for i, (cell, offset) in enumerate(pointers)]

@@ -30,7 +30,7 @@ from foldbatch.system.cache import cache_directory, read_sealed, tidy_once, used
 from foldbatch.system.processes import start_in_each_process
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below
-PATIENCE = 0.5  # seconds of compiling after which a person is told
+QUIET_SECONDS = 0.5  # seconds of compiling after which a person is told
 CLEAR = "\r\x1b[K"  # to the beginning of a terminal's line, which is empty then
 
 _spent: list[float] = []
@@ -49,7 +49,7 @@ def llvm() -> None:
 
 def timed(make: Callable[[], C]) -> C:
     """Return what `make` compiles; a person at a terminal is told meanwhile, if all of it takes long."""
-    start, shown = time.perf_counter(), sum(_spent) > PATIENCE and sys.stderr is not None
+    start, shown = time.perf_counter(), sum(_spent) > QUIET_SECONDS and sys.stderr is not None
     shown = shown and sys.stderr.isatty()
     if shown:
         storage = "not kept on disk" if cache_directory() is None else "once a machine"
@@ -76,11 +76,11 @@ def compiled_function(
     llvm()
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
-    key, define = _told(function, modules), partial(translation.definition_of, function)
+    key, define = _cache_key(function, modules), partial(translation.definition_of, function)
     return _callable(define, function.__globals__, signature, key)
 
 
-def _told(function: Callable[..., Any], modules: Sequence[ModuleType]) -> str:
+def _cache_key(function: Callable[..., Any], modules: Sequence[ModuleType]) -> str:
     """Return what decides what a function is compiled to, which calls others of some modules."""
     from foldbatch.engines.llvm import words  # noqa: PLC0415 - it needs llvmlite
 
@@ -99,7 +99,7 @@ def compiled_words(function: Callable[..., Any], *modules: ModuleType) -> int:
         definition = translation.definition_of(function)
         return translation.translate_words(name, definition, function.__globals__)
 
-    return _made("words", f"{objects.DATA}\n{_told(function, modules)}", translate)
+    return _code_address("words", f"{objects.DATA}\n{_cache_key(function, modules)}", translate)
 
 
 def compiled_late(function: Callable[..., Any], signature: str, *modules: ModuleType) -> Callable[..., int]:
@@ -130,7 +130,7 @@ def _callable(
         return translation.translate_function(name, define(), scope, signature)
 
     kinds = signature.split()
-    address = _made("function", f"{objects.DATA} {signature}\n{key}", translate)
+    address = _code_address("function", f"{objects.DATA} {signature}\n{key}", translate)
     types = [ctypes.py_object if kind.endswith("]") else ctypes.c_int64 for kind in kinds]
     foreign, array = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, *types)(address), np.ndarray
 
@@ -147,7 +147,9 @@ def _callable(
 
 
 def _forms(arguments: Sequence[Any]) -> str:
-    return " ".join(f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") else type(x).__name__ for x in arguments)
+    return " ".join(
+        f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") else type(x).__name__ for x in arguments
+    )
 
 
 def digest(text: str) -> str:
@@ -179,7 +181,11 @@ _loaded = _Loaded()
 
 @lru_cache(4096)
 def native(
-    text: str, extra_scope: Callable[[], Mapping[str, Any]] | None = None, source: str = "", *, rounded: bool = False
+    text: str,
+    extra_scope: Callable[[], Mapping[str, Any]] | None = None,
+    source: str = "",
+    *,
+    rounded: bool = False,
 ) -> Native:
     """Return a text's function ``loop(n, x0, x1, ..., s)``, to be called by its address.
 
@@ -200,23 +206,23 @@ def native(
         return llvm_text.replace(" contract ", " ") if rounded else llvm_text
 
     count = len(text.split("\n", 1)[0].removeprefix("#").split())
-    return Native(_made("native", f"{source}{' rounded' * rounded}\n{text}", translate), count)
+    return Native(_code_address("native", f"{source}{' rounded' * rounded}\n{text}", translate), count)
 
 
 def link(key: str, translate: Callable[[str], str]) -> None:
     """Bring a module to memory whose functions texts call by their names; `known` is all that decides it."""
     llvm()
-    _made("library", key, translate)
+    _code_address("library", key, translate)
 
 
-def _made(kind: str, key: str, translate: Callable[[str], str]) -> int:
+def _code_address(kind: str, key: str, translate: Callable[[str], str]) -> int:
     """Return the address of a function, from memory, from the cache on disk, or compiled.
 
     `known` decides it, besides the processor and what every text may call.
     """
     from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
 
-    name = f"{kind}_{digest(f'{_translated()}{machine.identity()}{key}')}"
+    name = f"{kind}_{digest(f'{_translation_digest()}{machine.identity()}{key}')}"
     with _loaded.lock:
         if name not in _loaded.addresses:
             content = keep(f"{name}.o", lambda: timed(lambda: machine.assemble(translate(name))))
@@ -241,7 +247,7 @@ def keep(name: str, make: Callable[[], bytes]) -> bytes:
 
 
 @cache
-def _translated() -> str:
+def _translation_digest() -> str:
     """Return a digest of what decides how texts are translated, and what every text may call."""
     from foldbatch.engines.llvm import machine, numbers, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 

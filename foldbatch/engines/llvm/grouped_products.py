@@ -15,14 +15,14 @@ import numpy as np
 from foldbatch.engines.llvm import products, tiles
 from foldbatch.engines.llvm.coder import Coder
 from foldbatch.engines.llvm.loop_texts import KINDS
-from foldbatch.engines.llvm.products import nothing_lines, outer_lines, product_lines
+from foldbatch.engines.llvm.products import empty_product_lines, outer_lines, product_lines
 from foldbatch.engines.llvm.tiles import BITS, Blocks
 from foldbatch.engines.nests import parts
 from foldbatch.static.places import Place, merged
 
-BLOCK, BUCKETS = 4096, 256  # rows that are put in order together, and by how many values of the byte
-STACKS = ("ordered", BLOCK), ("counted", BUCKETS + 1)
-ROWS = 4  # of a tile: few rows of a level share an id, and larger tiles take longer to compile
+SORTED_ROWS, BUCKETS = 4096, 256  # rows that are put in order together, and by how many values of the byte
+STACKS = ("ordered", SORTED_ROWS), ("counted", BUCKETS + 1)
+TILE_ROWS = 4  # of a tile: few rows of a level share an id, and larger tiles take longer to compile
 
 # Whole numbers `told`: k, m, how many matrices, stride of ids, extent of an outer loop of each row; strides
 # of x along rows, columns and the outer loop; of the table along matrices, rows and columns; of y (or g) as
@@ -40,7 +40,7 @@ _RUNS = f"""\
     order, begins, a_at, c_at = ordered(), counted(), starts(), starts()
     o, buckets = u8(0), u8(min(size, {BUCKETS}))
     while o < n_rows:
-        count = min(u8({BLOCK}), n_rows - o)
+        count = min(u8({SORTED_ROWS}), n_rows - o)
         for r in range(buckets + u8(1)):
             begins[r] = u8(0)
         for r in range(count):
@@ -89,7 +89,7 @@ def linear_text(kind: str, cut: Blocks | None) -> str:
 a0, b0, c0 = moved(x_all, turn * x_outer), moved(t_all, id * t_matrix), moved(y_all, turn * y_outer)
 m, k, n, more, start = upper - lower, u8(told[0]), u8(told[1]), u8(0), u8(0)
 a_row, a_column, b_row, b_column, c_row = x_row, x_column, t_row, t_column, y_row
-{nothing_lines(kind, "m", "a_rows[i] * c_row", 0)}
+{empty_product_lines(kind, "m", "a_rows[i] * c_row", 0)}
 """
     return head + _run(body, product_lines(cut, cut.bits // BITS[kind], at))
 
@@ -117,7 +117,7 @@ def sums_text(kind: str, cut: Blocks | None) -> str:
 a0, b0, c0 = moved(x_all, turn * x_outer), moved(y_all, turn * y_outer), moved(t_all, id * t_matrix)
 m, k, n, more, start = u8(told[0]), upper - lower, u8(told[1]), u8(1), u8(0)
 a_row, b_row, c_row, b_rows = x_row, y_row, t_row, a_rows
-{nothing_lines(kind, "m", "i * c_row", 0)}
+{empty_product_lines(kind, "m", "i * c_row", 0)}
 """
     return head + _run(body, outer_lines(cut, cut.bits // BITS[kind], "(first + r) * c_row"))
 
@@ -138,7 +138,7 @@ def append(
     x, y = rows
     plain = text is sums_text and (x.strides[-1] != 1 or y.strides[-1] != 1)
     cut = None if plain else tiles.blocks()
-    cut = cut and replace(cut, rows=min(ROWS, cut.rows))
+    cut = cut and replace(cut, rows=min(TILE_ROWS, cut.rows))
     function = products.compiled(text, KINDS[coder.dtype(table)], cut, STACKS)
     # of ids of 8 bytes the lower half is read, which comes first; a check refuses what does not fit there
     step = ids.row * np.dtype(coder.dtype(ids)).itemsize // 4

@@ -18,9 +18,9 @@ from foldbatch.scheduler.noting import (
     IN_RESULTS,
     KEPT,
     KEPT_LISTS,
-    LEFT,
     LIST,
     LISTS,
+    MODEL_CELL,
     NUMBER,
     NUMBERED,
     OPERANDS,
@@ -91,15 +91,15 @@ def noted(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index) -> 
     `foldbatch.scheduler.noting` says what is given and known.
     """
     total = run[ENDS + run[EXAMPLES]] - run[START]
-    number(run, tables, work, total)
-    if not fits(run, tables, work, total):
+    number_outputs(run, tables, work, total)
+    if not wires_fit(run, tables, work, total):
         return False
     renumber(run, tables, work, total)
-    gather(run, tables, work, packed, sizes, total)
+    gather_columns(run, tables, work, packed, sizes, total)
     return True
 
 
-def number(run: Index, tables: Index, work: Ints, total: int) -> None:
+def number_outputs(run: Index, tables: Index, work: Ints, total: int) -> None:
     """Write what each number stands for, how many numbers it takes in the model, and where parts begin."""
     parts, places, start = ENDS + run[EXAMPLES] + 1, 2 * total + 1, run[START]
     at = parts + tables[PARTS] + run[SEEN]
@@ -122,7 +122,7 @@ def number(run: Index, tables: Index, work: Ints, total: int) -> None:
             at += run[parts + part + 1 + i]
 
 
-def fits(run: Index, tables: Index, work: Ints, total: int) -> bool:
+def wires_fit(run: Index, tables: Index, work: Ints, total: int) -> bool:
     """Return whether calls and results have values of their example alone, and from where there are wires."""
     parts, places, start = ENDS + run[EXAMPLES] + 1, 2 * total + 1, run[START]
     for s in range(tables[CALLED]):
@@ -182,7 +182,7 @@ def renumber(run: Index, tables: Index, work: Ints, total: int) -> None:
             at += 1 + tables[cell + OPERANDS] + tables[cell + LISTS]
 
 
-def gather(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index, total: int) -> None:
+def gather_columns(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index, total: int) -> None:
     """Write what the model has of calls and lists, and how many there are of each in each example."""
     examples, parts, places = run[EXAMPLES], ENDS + run[EXAMPLES] + 1, 2 * total + 1
     cells, lists, moved = tables[KEPT], tables[KEPT_LISTS], total - run[START]
@@ -210,7 +210,7 @@ def gather(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index, to
             to += 1 + tables[kept + ARGUMENTS]
             at += 1 + operands + tables[cell + LISTS]
         list_ += tables[kept + ARGUMENTS] - numbered
-        kept += LEFT
+        kept += MODEL_CELL
     kept = CELLS + tables[CALLED] * CELL
     for _ in range(cells):
         cell = CELLS + tables[kept + NUMBER] * CELL
@@ -220,4 +220,4 @@ def gather(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index, to
             for i in range(item, item + run[parts + part]):
                 packed[to] = work[moved + run[i]]
                 to += 1
-        kept += LEFT
+        kept += MODEL_CELL

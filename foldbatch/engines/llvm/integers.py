@@ -61,6 +61,6 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         return order, bounds[: groups + 1]
 
     drain = partial(arithmetic.drain, weigh=functions["weigh"], run=functions["drain"], form=np.ndarray.copy)
-    built, leveled = partial(tables.built, functions), partial(tables.levels, functions)
+    built, leveled = partial(tables.build_schedule, functions), partial(tables.levels, functions)
     noted, traced = functions["noted"], functions.get("traced")
     return Arithmetic(join, group, drain, leveled, COSTS, built, noted, traced)

@@ -67,7 +67,7 @@ SIGNATURE = "i8[] i8 i8[] i8[] i8[]"
 # what `write_split` is told of an operand: how many calls read it, the first row that they read, where in the
 # index rows are told, and rows of the arena; then, of each output that is known before the recursion and lies
 # in the arena, how many calls make it, and where in the index its rows and its copies lie
-CALLS, FIRST_ROW, ROWS, HEIGHT, KNOWN, OUTPUT = *range(5), 3
+CALLS, FIRST_ROW, ROWS, HEIGHT, OUTPUTS, OUTPUT = *range(5), 3
 MULTIPLIED, DISTINCT, REPEATS, WORK = range(4)  # what it tells, and where its memory begins
 
 
@@ -89,7 +89,9 @@ class Split(NamedTuple):
     ==========  =======================================================================================
     """
 
-    whole: Ints  # the index; there is room for as many of each as entries, and of `starts` for one more
+    extended_index: (
+        Ints  # the batch's index; there is room for as many of each as entries, and of `starts` for one more
+    )
     entries: int
     size: int  # how many distinct known rows there are
     repeats: bool  # whether a row is read more than once
@@ -105,16 +107,16 @@ def split(header: Ints, width: int, index: Ints) -> Split | None:
         width: rows a call.
         index: all index arrays of the batch.
     """
-    calls, _, _, height = header[:KNOWN].tolist()
+    calls, _, _, height = header[:OUTPUTS].tolist()
     entries = calls * width
     target = np.empty(len(index) + 5 * entries + 1 + width * (calls + 2), np.int64)
     work = np.empty(WORK + (2 + width) * height + entries, np.int64)
     compiled_function(write_split, SIGNATURE, sys.modules[__name__])(header, width, index, target, work)
     multiplied, size, repeats = work[:WORK].tolist()
-    return None if entries - multiplied < LEAST * entries else Split(target, entries, size, repeats > 0)
+    return None if entries - multiplied < MIN_SHARE * entries else Split(target, entries, size, repeats > 0)
 
 
-def number(header: Ints, outputs: int, index: Ints, groups: Ints) -> int:
+def number_known(header: Ints, outputs: int, index: Ints, groups: Ints) -> int:
     """Write the number of each row's value, equal for equal ones, or -1 if it is not known beforehand.
 
     Return how many numbers there are.
@@ -123,7 +125,7 @@ def number(header: Ints, outputs: int, index: Ints, groups: Ints) -> int:
     for row in range(header[HEIGHT]):
         groups[row] = -1
     for output in range(outputs):
-        record = moved(header, KNOWN + OUTPUT * output)
+        record = moved(header, OUTPUTS + OUTPUT * output)
         rows, copies = moved(index, record[1]), record[2]
         for rank in range(record[0]):
             begin = index[copies + rank] if copies >= 0 else rank
@@ -144,7 +146,7 @@ def write_split(header: Ints, width: int, index: Ints, target: Ints, work: Ints)
     starts, counts = moved(rows, 4 * entries), moved(rows, 5 * entries + 1)
     for i in range(len(index)):
         target[i] = index[i]
-    count = number(header, i8(u8(len(header) - KNOWN) // u8(OUTPUT)), index, groups)
+    count = number_known(header, i8(u8(len(header) - OUTPUTS) // u8(OUTPUT)), index, groups)
     for key in range(count * width):
         uses[key] = 0
     for row in range(height):
@@ -194,11 +196,13 @@ def write_split(header: Ints, width: int, index: Ints, target: Ints, work: Ints)
 
 
 FEWEST = 400  # calls: with fewer, what the levels save is lost before and after them
-LEAST = 0.1  # share of the rows that must be saved, as they repeat: else nothing pays for storing products
+MIN_SHARE = (
+    0.1  # share of the rows that must be saved, as they repeat: else nothing pays for storing products
+)
 
 # by kernel, what is launched in its place: kernels, and the calls of the one level of each; or None for the
 # levels of the kernel that they replace
-Instead = dict[int, Sequence[tuple[int, tuple[int, int] | None]]]
+Replacements = dict[int, Sequence[tuple[int, tuple[int, int] | None]]]
 
 
 class Backward(NamedTuple):
@@ -208,7 +212,7 @@ class Backward(NamedTuple):
     after: int  # its stage after the step
     stores: int  # the fact that says whether that stores the weight's gradient
     kernels: tuple[int, ...]  # `prepared`, `backward_step`, `summed`, `returned` and `gradient`
-    rest: int | None  # the stage after without the weight's gradient; None if nothing is left of it
+    after_variant: int | None  # the stage after without the weight's gradient; None if nothing is left of it
     adds: bool  # whether the step yields cotangents of the operand too, to which the product's are added
 
 
@@ -221,7 +225,7 @@ class ProductPlan:
     forward_step: int  # the kernel of this name
     backward: Backward | None  # those of the other direction; None where it is left to the cell's own
     width: int  # rows of the operand that a call reads
-    told: Ints  # what `split` is told of the operand: which of a batch's numbers
+    header: Ints  # what `split` is told of the operand: which of a batch's numbers
     copies: int  # the number that says which calls of the cell share ranks
     stores: int  # the one that says whether the operand's cotangents are stored
     bindings: slice  # which fields of all products are those of this one
@@ -237,25 +241,27 @@ class Products(NamedTuple):
     def adapt(self, tables: Directions) -> Directions:
         """Return a batch's launches, with those of known products where that pays."""
         numbers, index = tables.numbers, tables.forward.index
-        worthwhile = [plan for plan in self.plans if numbers.item(plan.told.item(CALLS)) >= FEWEST]
+        worthwhile = [plan for plan in self.plans if numbers.item(plan.header.item(CALLS)) >= FEWEST]
         if not worthwhile:
             return tables
         fields, heights = self.fields.copy(), tables.forward.heights.copy()
-        replacements: Instead = {}
+        replacements: Replacements = {}
         for plan in worthwhile:
             if numbers[plan.copies] >= 0 or not _once(plan, tables):
                 continue
-            header = numbers.take(plan.told)
+            header = numbers.take(plan.header)
             parts = split(header, plan.width, index)
             if parts is not None:
                 fields[plan.bindings][known_code.PLACE, FIRST] = header[FIRST_ROW]
-                replacements |= _instead(plan, numbers, fields[plan.bindings], heights, parts, len(index))
-                index = parts.whole
+                replacements |= _replacements(
+                    plan, numbers, fields[plan.bindings], heights, parts, len(index)
+                )
+                index = parts.extended_index
         if not replacements:
             return tables
         numbers = np.concatenate([numbers, fields], axis=None)
-        forward = _replaced(self.bound, numbers, tables.forward, replacements, index, heights)
-        backward = tables.backward and _replaced(
+        forward = _replace_launches(self.bound, numbers, tables.forward, replacements, index, heights)
+        backward = tables.backward and _replace_launches(
             self.bound, numbers, tables.backward, replacements, index, heights
         )
         return tables._replace(forward=forward, backward=backward)
@@ -269,9 +275,9 @@ def _once(plan: ProductPlan, tables: Directions) -> bool:
     return all(table.launches[:, 0].tolist().count(kernel) == 1 for table, kernel in wanted)
 
 
-def _instead(
+def _replacements(
     plan: ProductPlan, numbers: Ints, fields: Ints, heights: Ints, parts: Split, end: int
-) -> Instead:
+) -> Replacements:
     """Return what is launched for a product, whose fields and heights of buffers are written."""
     _, entries, size, repeats = parts
     calls = entries // plan.width
@@ -284,7 +290,9 @@ def _instead(
     counts = starts + entries + 1
     fields[known_code.COUNTS :, INDEX] = range(counts, counts + plan.width * (calls + 2), calls + 2)
     heights[fields[known_code.TABLE, BASE]] = size
-    replacements: Instead = {plan.step: [(plan.known_rows, (calls, calls + 1)), (plan.forward_step, None)]}
+    replacements: Replacements = {
+        plan.step: [(plan.known_rows, (calls, calls + 1)), (plan.forward_step, None)]
+    }
     if plan.backward is not None:
         products, back = fields[known_code.PRODUCTS, BASE], plan.backward
         heights[products] = max(heights[products], calls + size)
@@ -294,12 +302,12 @@ def _instead(
         fields[known_code.GRADIENT, STORES] = numbers[back.stores]
         levels = (0, calls), None, (0, size), (calls, calls + 1), (0, calls + 1)
         replacements[back.step] = list(zip(back.kernels, levels, strict=True))
-        replacements[back.after] = [] if back.rest is None else [(back.rest, None)]
+        replacements[back.after] = [] if back.after_variant is None else [(back.after_variant, None)]
     return replacements
 
 
-def _replaced(
-    bound: Bound, numbers: Ints, table: LaunchTable, replacements: Instead, index: Ints, heights: Ints
+def _replace_launches(
+    bound: Bound, numbers: Ints, table: LaunchTable, replacements: Replacements, index: Ints, heights: Ints
 ) -> LaunchTable:
     """Return a table with other launches in the place of some kernels' only ones."""
     launches: list[Launch] = []  # annotated, as to call a type of lists takes a microsecond
@@ -348,13 +356,13 @@ class KnownProduct:
         back, gradient = nodes
         terms = back.inputs if back.op.name == "add" and len(back.inputs) == 2 else (back,)
         for i, term in enumerate(terms):
-            g = self._behind(term)
+            g = self._product_cotangent(term)
             if g is not None and gradient.op.name == "sum_outer" and gradient.inputs == (self.rows, g):
                 addend = terms[1 - i] if len(terms) > 1 else None
                 return Derivative(*wanted, g, addend) if addend is None or addend.type == back.type else None
         return None
 
-    def _behind(self, node: Node) -> Node | None:
+    def _product_cotangent(self, node: Node) -> Node | None:
         """Return what is multiplied by the transposed weight to yield a node, if that is all it is."""
         while node.op.name == "reshape":
             (node,) = node.inputs
@@ -369,16 +377,16 @@ class KnownProduct:
 class Derivative:
     """The gradients that follow from a product."""
 
-    what: What  # the result of the backward direction that is the operand's cotangent
+    operand: What  # the result of the backward direction that is the operand's cotangent
     gradient: What  # the result that is the weight's gradient
     cotangent: Node  # the product's cotangent, of which both are made
-    rest: Node | None  # what else is added to the operand's cotangent, or None
+    addend: Node | None  # what else is added to the operand's cotangent, or None
 
     def without(self, results: Results) -> tuple[tuple[What, Node], ...]:
         """Return what is left of a stage's results without what is made of the product's cotangent."""
-        remaining = [pair for pair in results if pair[0] not in (self.what, self.gradient)]
-        if self.rest is not None and any(name == self.what for name, _ in results):
-            remaining.append((self.what, self.rest))
+        remaining = [pair for pair in results if pair[0] not in (self.operand, self.gradient)]
+        if self.addend is not None and any(name == self.operand for name, _ in results):
+            remaining.append((self.operand, self.addend))
         return tuple(remaining)
 
 
@@ -442,7 +450,7 @@ def with_known(bound: Bound) -> tuple[Bound, list[KernelCode], Products]:
     plans, fields = list[ProductPlan](), list[Ints]()
     read: dict[int, tuple[int, slice]] = {}
     for site in sites:
-        bound, plan = _planned(bound, site, codes, fields, read)
+        bound, plan = _plan_product(bound, site, codes, fields, read)
         plans.append(plan)
     placed = replace(bound, places=_places(bound, len(codes), read)) if sites else bound
     return bound, codes, Products(placed, plans, np.array(fields, np.int64).reshape(-1, FIELDS))
@@ -464,7 +472,7 @@ def find_sites(model: Model, precision: str, *, training: bool) -> Iterator[Site
         operand = model.signatures[k].operands[product.operand]
         width, numbers = len(operand.columns) or 1, prod(product.rows.shape)
         form = ProductForm(width, numbers // width, product.node.shape[0], product.node.dtype, precision)
-        inputs = {**step.given, product.node: known_code.GIVEN}
+        inputs = {**step.given, product.node: known_code.PRODUCT_SLOT}
         stages: dict[tuple[str, str], Stage | None] = {FORWARD_STEP: replace(step, given=inputs)}
         derivative = _derivative(product, phase)
         if derivative is not None:
@@ -482,12 +490,12 @@ def _derivative(product: KnownProduct, phase: Phase) -> Derivative | None:
     step, after = phase.backward.get("step"), phase.backward.get("after")
     if derivative is None or step is None or after is None:
         return None
-    apart = any(name == derivative.what for name, _ in step.results)
+    apart = any(name == derivative.operand for name, _ in step.results)
     apart = apart and any(name == derivative.gradient for name, _ in after.results)
     return derivative if apart and derivative.cotangent in step.kept else None
 
 
-def _planned(
+def _plan_product(
     bound: Bound, site: Site, codes: list[KernelCode], fields: list[Ints], read: dict[int, tuple[int, slice]]
 ) -> tuple[Bound, ProductPlan]:
     """Append the codes of a site that have no routine; return the routines with the site's buffers.
@@ -533,7 +541,7 @@ def _planned(
         read |= dict.fromkeys((prepared, *later), (0, site_fields))
         codes += [known_code.prepared(form), known_code.summed(form)]
         codes += [known_code.returned(form), known_code.gradient(form)]
-        stores, adds = facts["stores", site.product.parameter], site.derivative.rest is not None
+        stores, adds = facts["stores", site.product.parameter], site.derivative.addend is not None
         backward = Backward(back, after, stores, (prepared, changed, *later), after_variant, adds)
     numbers = facts["copies", k], facts["stores", k, operand]
     plan = ProductPlan(step, first, variant, backward, form.width, header, *numbers, site_fields)
@@ -543,7 +551,15 @@ def _planned(
 def _places(bound: Bound, kernels: int, read: Mapping[int, tuple[int, slice]]) -> Ints:
     """Return the places of all kernels: fields of products follow the other numbers of a batch."""
     behind, wide = len(bound.facts) + len(bound.fixed), bound.places.shape[1]
-    wide = max([wide, *(HEAD + FIELDS * (first + site_fields.stop - site_fields.start) for first, site_fields in read.values())])
+    wide = max(
+        [
+            wide,
+            *(
+                HEAD + FIELDS * (first + site_fields.stop - site_fields.start)
+                for first, site_fields in read.values()
+            ),
+        ]
+    )
     places = np.full((kernels, wide), bound.places[0, 0], np.int64)  # that of -1, where nothing is read
     places[: len(bound.places), : bound.places.shape[1]] = bound.places
     for kernel, (first, site_fields) in read.items():

@@ -34,7 +34,7 @@ from foldbatch.engines.llvm.coder import (
     COPIES_OF,
     ENTRIES,
     FIELDS_OF,
-    WHOLE,
+    FROM_BASE,
     Coder,
     KernelCode,
     by_columns,
@@ -60,7 +60,7 @@ from foldbatch.static.statements import Binding, Routine
     COUNTS,  # and one more binding for each column: where its `Split.counts` lie
 ) = range(12)
 
-GIVEN = Binding("scratch", "product")  # what a forward step is given: no other scratch has this key
+PRODUCT_SLOT = Binding("scratch", "product")  # what a forward step is given: no other scratch has this key
 
 # Rows of a table to sums of `width` of them each, where `place` is not -1. s: width, numbers of a row.
 ADD_UP = """\
@@ -161,10 +161,14 @@ def known_rows(form: ProductForm) -> KernelCode:
 def forward_step(form: ProductForm, routine: Routine) -> KernelCode:
     """Return the code of a forward step whose routine is given the product."""
     at = own_bindings(routine)
-    (product,) = [i for i, slot in enumerate(routine.slots) if slot.binding == GIVEN]
+    (product,) = [i for i, slot in enumerate(routine.slots) if slot.binding == PRODUCT_SLOT]
 
     def multiply(coder: Coder) -> None:
-        pointers = [coder.cell(at + TABLE, WHOLE), coder.cell(at + PLACE, ENTRIES, CALL), coder.slot(product)]
+        pointers = [
+            coder.cell(at + TABLE, FROM_BASE),
+            coder.cell(at + PLACE, ENTRIES, CALL),
+            coder.slot(product),
+        ]
         _add(coder, ADD_UP, form, CALL, pointers, [form.width, form.size])
         _multiply(coder, form, at, product, adds=True)
 
@@ -174,9 +178,9 @@ def forward_step(form: ProductForm, routine: Routine) -> KernelCode:
 def prepared(form: ProductForm) -> KernelCode:
     """Return the code that makes ready for the backward levels, on the level of all calls."""
     coder = _empty("prepared", form)
-    weight, back = coder.cell(WEIGHT, WHOLE), coder.cell(BACK, WHOLE)
+    weight, back = coder.cell(WEIGHT, FROM_BASE), coder.cell(BACK, FROM_BASE)
     _add(coder, TRANSPOSE, form, UNBATCHED, [weight, back], [form.width * form.height, form.size])
-    cells = (PLACE, ENTRIES, CALL), (COTANGENTS, WHOLE), (PLACE, FIELDS_OF), (COTANGENTS, FIELDS_OF)
+    cells = (PLACE, ENTRIES, CALL), (COTANGENTS, FROM_BASE), (PLACE, FIELDS_OF), (COTANGENTS, FIELDS_OF)
     pointers = [coder.cell(*cell) for cell in cells]
     _add(coder, CLEAR, form, CALL, pointers, [form.width, form.height])
     return coder.finish()
@@ -191,7 +195,12 @@ def backward_step(form: ProductForm, routine: Routine) -> KernelCode:
 def summed(form: ProductForm) -> KernelCode:
     """Return the code that sums the cotangents of known rows, on a level with a call for each of these."""
     coder = _empty("summed", form)
-    cells = (PRODUCTS, WHOLE), (PRODUCTS, ENTRIES, CALL), (PRODUCTS, COPIES_OF, CALL), (PRODUCTS, FIELDS_OF)
+    cells = (
+        (PRODUCTS, FROM_BASE),
+        (PRODUCTS, ENTRIES, CALL),
+        (PRODUCTS, COPIES_OF, CALL),
+        (PRODUCTS, FIELDS_OF),
+    )
     pointers = [coder.cell(*cell) for cell in cells]
     pointers.append(coder.cell(BEHIND, BY_LAUNCH, CALL, form.size * form.bytes))
     _add(coder, move_texts.take(form.kind), form, CALL, pointers, [form.size])
@@ -211,11 +220,11 @@ def gradient(form: ProductForm) -> KernelCode:
     function = _function(form, products.outer_text)
     for column, axis in enumerate(form.axes):
         pointers = [
-            (coder.cell(VALUES, WHOLE), 0),
+            (coder.cell(VALUES, FROM_BASE), 0),
             (coder.cell(ROWS, ENTRIES, axis), 0),
-            (coder.cell(PRODUCTS, WHOLE), 0),
+            (coder.cell(PRODUCTS, FROM_BASE), 0),
             (coder.cell(RANKS, ENTRIES, axis), 0),
-            (coder.cell(GRADIENT, WHOLE), column * form.height * form.size * form.bytes),
+            (coder.cell(GRADIENT, FROM_BASE), column * form.height * form.size * form.bytes),
             (coder.cell(GRADIENT, FIELDS_OF), 0),
         ]
         statics = [form.height, form.size, form.height, form.size, form.size]
@@ -230,9 +239,9 @@ def _multiply(coder: Coder, form: ProductForm, at: int, out: int, *, adds: bool)
     statics = [form.height, form.size, form.height, form.size, 1, form.size, int(adds)]
     for column, axis in enumerate(form.axes):
         pointers = [
-            (coder.cell(at + VALUES, WHOLE), 0),
+            (coder.cell(at + VALUES, FROM_BASE), 0),
             (coder.cell(at + ROWS, ENTRIES, axis), 0),
-            (coder.cell(at + WEIGHT, WHOLE), column * form.height * form.size * form.bytes),
+            (coder.cell(at + WEIGHT, FROM_BASE), column * form.height * form.size * form.bytes),
             # ranks count from the first of the batch: the cell is so many rows before that of the level
             (coder.cell(out, BY_RANK, CALL, -form.size * form.bytes), 0),
             (coder.cell(at + RANKS, ENTRIES, axis), 0),
@@ -247,10 +256,10 @@ def _multiply_back(coder: Coder, *, form: ProductForm, at: int, adds: bool) -> N
     function, breadth = _function(form, products.rows_text), form.width * form.height
     for column, axis in enumerate(form.axes):
         pointers = [
-            (coder.cell(at + PRODUCTS, WHOLE), 0),
+            (coder.cell(at + PRODUCTS, FROM_BASE), 0),
             (coder.cell(at + RANKS, ENTRIES, axis), 0),
-            (coder.cell(at + BACK, WHOLE), column * form.height * form.bytes),
-            (coder.cell(at + COTANGENTS, WHOLE), 0),
+            (coder.cell(at + BACK, FROM_BASE), column * form.height * form.bytes),
+            (coder.cell(at + COTANGENTS, FROM_BASE), 0),
             (coder.cell(at + ROWS, ENTRIES, axis), 0),
             (coder.cell(at + COTANGENTS, FIELDS_OF), 0),
         ]

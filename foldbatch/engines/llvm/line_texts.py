@@ -15,7 +15,7 @@ from foldbatch.static.bodies import lines_of, renamed
 from foldbatch.static.ops.reduce import GREATEST, TOTAL
 from foldbatch.static.ops.rows import REPEATED
 
-AXES = 2
+LINE_AXES = 2
 
 # Where the greatest number is, or NaN if there is one: the last such place, or the first; in vectors.
 _PLACE = "place = {least}(place, i4(k) if (x == {top}) | (x != x) else i4({none}))"
@@ -92,7 +92,7 @@ def along_lines(body: str, kinds: Mapping[str, str]) -> str:
         f"def loop(n, {', '.join(f'{name}s' for name in kinds)}, s):",
         "    length, p, q = u8(s[2]), u8(1), u8(1)",
     ]
-    at = {name: 1 + AXES + (AXES + 2) * i for i, name in enumerate(kinds)}
+    at = {name: 1 + LINE_AXES + (LINE_AXES + 2) * i for i, name in enumerate(kinds)}
     lines += [f"    {step} = u8(s[{at[name] + 3}])" for name, step in (("x", "p"), ("y", "q")) if name in at]
     lines += [
         "    for r in range(n):",
@@ -124,7 +124,7 @@ for e in range(inner):
 """
 # Where there is no more to do than one of these, all lines are gone along together, as they lie side by side.
 _ROWS = "a, b = moved(xs, j * u8(s[3])), moved(ys, j * u8(s[6]))\n"
-_EACH = """\
+_REPEAT = """\
 for r in range(lower, upper):
     u, v = moved(a, i * u8(s[2])), moved(b, r * u8(s[5]))
     for k in range(inner):
@@ -140,7 +140,7 @@ for r in range(lower, upper):
         v[k * q] = greatest(v[k * q], u[k * p])
 """
 _SUM = "v, first, last, width, more = moved(b, i * u8(s[5])), lower, upper, inner, False\n"
-TOGETHER = {REPEATED: _EACH, GREATEST: _GREATEST, TOTAL: _SUM}
+TOGETHER = {REPEATED: _REPEAT, GREATEST: _GREATEST, TOTAL: _SUM}
 
 
 def along_segments(body: str, x: str, y: str, plus: str = "+") -> str:

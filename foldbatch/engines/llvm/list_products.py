@@ -24,7 +24,7 @@ from foldbatch.static.op import CALL
 from foldbatch.static.places import merged
 from foldbatch.static.statements import Routine, Statement
 
-FEW = 32  # elements whose sum is of their own dtype
+PLAIN_SUM_ELEMENTS = 32  # elements whose sum is of their own dtype
 
 # s: the last axis; the extent of one axis before it; for each place, strides along rows and that axis.
 _HEAD = """\
@@ -99,7 +99,7 @@ def text(kind: str, cut: Blocks | None, *, op: str, steps: Sequence[int], by_ind
     words: dict[str, object] = {f"{name}_at": place for name, place in zip(names, at, strict=True)}
     words |= {name: f"moved({name}, {place})" for name, place in zip(names, at, strict=True)}
     words |= {f"step{i}": f"u8({step})" for i, step in enumerate(steps)} | {"step": f"u8({steps[-1]})"}
-    words |= {"kind": kind, "few": FEW, "columns": COLUMNS, "starts": products.STARTS}
+    words |= {"kind": kind, "few": PLAIN_SUM_ELEMENTS, "columns": COLUMNS, "starts": products.STARTS}
     words["calls"] = products.rows_lines(cut.dot_rows, _DOTS, 4) if cut else ""
     pairs = range(0, count - 1, 2)
     words["loads"] = "\n".join(f"    d{i}, b{i} = x{i}[{at[i]}], {words[f'x{i + 1}']}" for i in pairs)

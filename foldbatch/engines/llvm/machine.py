@@ -17,7 +17,7 @@ from llvmlite import binding
 from foldbatch.errors import BackendError
 
 # of instructions for a processor, and of what is done before: at 3, tiles come out slower
-LEVEL, SPEED = 3, 2
+CODE_LEVEL, TEXT_LEVEL = 3, 2
 
 
 @cache
@@ -48,7 +48,7 @@ def _target() -> Any:
     name, features = processor()
     target = binding.Target.from_default_triple()
     reloc = "static" if target.name.startswith("x86") else "default"  # what LLVM's loader can do
-    return target.create_target_machine(name, features, LEVEL, reloc, "jitdefault", jit=True)
+    return target.create_target_machine(name, features, CODE_LEVEL, reloc, "jitdefault", jit=True)
 
 
 @cache
@@ -61,7 +61,7 @@ def optimized(text: str) -> Any:
     target = _target()
     module = binding.parse_assembly(text)
     module.triple, module.data_layout = binding.get_process_triple(), str(target.target_data)
-    options = binding.create_pipeline_tuning_options(SPEED)
+    options = binding.create_pipeline_tuning_options(TEXT_LEVEL)
     options.loop_vectorization, options.slp_vectorization = True, False
     options.loop_unrolling = False  # it takes a third of the time of compiling, and nothing gets faster
     passes = binding.create_pass_builder(target, options)

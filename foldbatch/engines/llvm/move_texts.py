@@ -12,7 +12,9 @@ from textwrap import indent
 from foldbatch.engines.launch import COPIES, FIRST, STORES, WIDTH
 from foldbatch.engines.llvm.sum_texts import sum_of_rows
 
-AHEAD = 8  # rows told one by one lie where no processor foresees: so many before, their memory is asked for
+ROWS_AHEAD = (
+    8  # rows told one by one lie where no processor foresees: so many before, their memory is asked for
+)
 
 # Of arena rows those of the index to `out`, or sums of those that shared calls stand for; nothing where the
 # rows themselves are what is read. `entries` is the level's part of the index, or all of it where copies tell
@@ -67,7 +69,7 @@ def loop(n, values, arena, entries, copies, fields, s):
                 for i in range(width):
                     row = e * width + i
                     if fields[{FIRST}] < 0:
-                        ahead = u8(entries[min(row + u8({AHEAD}), rows - u8(1))]) * size
+                        ahead = u8(entries[min(row + u8({ROWS_AHEAD}), rows - u8(1))]) * size
                         for k in range((size + u8(15)) // u8(16)):
                             fetch(moved(arena, ahead + k * u8(16)))
                         row = u8(entries[row])

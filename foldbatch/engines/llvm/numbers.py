@@ -64,7 +64,7 @@ def convert(builder: Any, operand: Operand, kind: str) -> Typed:
         case True, True:
             at = builder.fpext(at, type_) if kind == "f8" else builder.fptrunc(at, type_)
         case True, False:
-            at = _whole(builder, at, type_) if kind[0] == "i" else builder.fptoui(at, type_)
+            at = _to_integer(builder, at, type_) if kind[0] == "i" else builder.fptoui(at, type_)
         case False, True:
             at = builder.sitofp(at, type_) if source[0] == "i" else builder.uitofp(at, type_)
         case _ if type_.width < at.type.width:
@@ -74,7 +74,7 @@ def convert(builder: Any, operand: Operand, kind: str) -> Typed:
     return Typed(kind, at)
 
 
-def _whole(builder: Any, at: Any, type_: Any) -> Any:
+def _to_integer(builder: Any, at: Any, type_: Any) -> Any:
     """Return a float as a signed whole number, as `ops.elementwise.cast_into`."""
     signature = ir.FunctionType(type_, [at.type])
     function = builder.module.declare_intrinsic("llvm.fptosi.sat", [type_, at.type], signature)

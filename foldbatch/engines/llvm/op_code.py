@@ -27,9 +27,9 @@ from foldbatch.engines.llvm.coder import (
     ENTRIES,
     ERRORS,
     FIELDS_OF,
+    FROM_BASE,
     NO_CUT,
     TARGET,
-    WHOLE,
     Coder,
     KernelCode,
     by_columns,
@@ -50,7 +50,7 @@ from foldbatch.static.statements import Binding, Result, Routine, Slot, Statemen
 # What visits each element of some places of one shape: ops, copies, zeros. Its loops are rows and three axes.
 # Its whole numbers `s` are: whether all rows are one run of the innermost loop; the extents; then for each
 # place its strides along rows and axes.
-AXES = 3
+VISIT_AXES = 3
 
 OF_BYTES = {"bool": "u1", "int32": "i4", "float32": "i4", "int64": "i8", "float64": "i8"}  # to be copied
 
@@ -59,7 +59,7 @@ def elementwise(op: Op, operands: Sequence[str], dtype: str) -> str:
     """Return the text of an elementwise op on operands of these dtypes; a number is told with the strides."""
     kinds, kind = [MEMORY[operand] for operand in operands], KINDS[dtype]
     lines, value = computed(op, dtype, [f"t{i}" for i in range(len(operands))], "")
-    at = 1 + AXES + (len(kinds) + 1) * (AXES + 1)
+    at = 1 + VISIT_AXES + (len(kinds) + 1) * (VISIT_AXES + 1)
     before = [f"{name} = {kind}(as_f8(s[{at + i}]))" for i, name in enumerate(numbers_of(op))]
     truths = [operand == "bool" for operand in operands]
     return _visit(kinds, MEMORY[dtype], f"u1({value})" if dtype == "bool" else value, truths, before, lines)
@@ -91,7 +91,7 @@ def _visit(
     """Return the text of a function of some operands that it reads and one place that it writes."""
     places = len(kinds) + 1
     names = [f"x{i}" for i in range(len(kinds))] + ["y"]
-    at = [1 + AXES + (AXES + 1) * i for i in range(places)]  # where a place's strides begin
+    at = [1 + VISIT_AXES + (VISIT_AXES + 1) * i for i in range(places)]  # where a place's strides begin
     lines = [
         f"# {' '.join([*kinds, result_kind])}",
         f"def loop(n, {', '.join(names)}, s):",
@@ -99,7 +99,7 @@ def _visit(
         "    rows, inner = n, u8(s[3])",
         "    if s[0] != 0:",
         "        rows, inner = u8(1), n * inner",
-        *(f"    q{i} = u8(s[{at[i] + AXES}])" for i in range(places)),
+        *(f"    q{i} = u8(s[{at[i] + VISIT_AXES}])" for i in range(places)),
         "    for r in range(rows):",
         "        for i in range(u8(s[1])):",
         "            for j in range(u8(s[2])):",
@@ -116,7 +116,9 @@ def _visit(
 def visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, extra: Sequence[int] = ()) -> None:
     """Append a function on places of one shape, the last of which is written."""
     for part, one_run in visited(places):
-        strides = [s for p, place in enumerate(places) for s in (0 if one_run else place.row, *part.strides[p])]
+        strides = [
+            s for p, place in enumerate(places) for s in (0 if one_run else place.row, *part.strides[p])
+        ]
         pointers = [coder.at(place, part.offsets[p]) for p, place in enumerate(places)]
         coder.add(native(text), axis, pointers, [int(one_run), *part.extents, *strides, *extra])
 
@@ -128,7 +130,7 @@ def visited(places: Sequence[Place]) -> list[tuple[Stretch, bool]]:
     one_run = by_rows(axes, rows)
     if one_run and not axes:
         axes = [(1, tuple(rows))]
-    return [(part, one_run) for part in parts(axes, AXES, len(places))]
+    return [(part, one_run) for part in parts(axes, VISIT_AXES, len(places))]
 
 
 def copied(coder: Coder, read: Place, write: Place, axis: Axis) -> None:
@@ -211,7 +213,7 @@ def _add_up(
     text = sum_texts.sums(MEMORY[dtype], plus="|" if dtype == "bool" else "+")
     rows = sum_texts.ROWS_SUMMED if along is None else sum_texts.ROWS_KEPT
     along = along or Stretch((0,), (1, 0), ((0, 0),))
-    for part in parts(kept, sum_texts.KEPT, 2):
+    for part in parts(kept, sum_texts.KEPT_AXES, 2):
         statics = [rows, int(number > 0), *part.extents, column[0], *along.extents]
         statics += [read.row, *part.strides[0], column[1][0], *along.strides[0]]
         statics += [write.row, *part.strides[1], column[1][1]]
@@ -225,7 +227,7 @@ def _along(coder: Coder, statement: Statement) -> None:
     places = line.places.values()
     text = line_texts.along_lines(body, {name: MEMORY[coder.dtype(at)] for name, at in line.places.items()})
     axes = merged(next(iter(places)).shape, [place.strides for place in places])
-    for part in parts(axes, line_texts.AXES, len(places)):
+    for part in parts(axes, line_texts.LINE_AXES, len(places)):
         line_strides = zip(places, part.strides, line.steps.values(), strict=True)
         strides = [s for place, along, step in line_strides for s in (place.row, *along, step)]
         pointers = [coder.at(place, offset) for place, offset in zip(places, part.offsets, strict=True)]
@@ -371,15 +373,17 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
 
 
 DENSE = Stretch((0, 0), (0, 0, 0), ((0, 0, 0), (0, 0, 0)))  # what is told of a place without gaps in its rows
-GIVEN = {"value": move_texts.VALUE, "cotangent": move_texts.COTANGENT, "store": move_texts.STORE}
+GIVE_KINDS = {"value": move_texts.VALUE, "cotangent": move_texts.COTANGENT, "store": move_texts.STORE}
 
 
-def _nothing(coder: Coder) -> None:
+def _no_instructions(coder: Coder) -> None:
     """Append no instruction."""
 
 
 def encode(
-    routine: Routine, first: Callable[[Coder], None] = _nothing, last: Callable[[Coder], None] = _nothing
+    routine: Routine,
+    first: Callable[[Coder], None] = _no_instructions,
+    last: Callable[[Coder], None] = _no_instructions,
 ) -> KernelCode:
     """Return a routine's code. What it needs of compiled functions is there afterwards.
 
@@ -395,7 +399,7 @@ def encode(
         encode_statement(coder, statement)
     for i, slot in enumerate(routine.slots):
         if slot.binding.kind == "store":
-            _give(coder, i, slot.binding, _whole(i, slot))
+            _give(coder, i, slot.binding, _slot_place(i, slot))
     for i, result in enumerate(routine.results, len(routine.slots)):
         _bring(coder, i, result)
     last(coder)
@@ -410,7 +414,7 @@ def encode_statement(coder: Coder, statement: Statement) -> None:
         encode_op(coder, statement)
 
 
-def _whole(number: int, slot: Slot) -> Place:
+def _slot_place(number: int, slot: Slot) -> Place:
     shape = slot.type.shape
     return Place(number, slot.axis, slot.type.size, 0, shape, contiguous(shape))
 
@@ -418,7 +422,7 @@ def _whole(number: int, slot: Slot) -> Place:
 def _take(coder: Coder, number: int, slot: Slot) -> None:
     """Gather copies of an operand's rows, or sum the cotangents of an output, where the launch tells so."""
     function = native(move_texts.take(MEMORY[slot.type.dtype]))
-    arena, fields = coder.cell(number, WHOLE), coder.cell(number, FIELDS_OF)
+    arena, fields = coder.cell(number, FROM_BASE), coder.cell(number, FIELDS_OF)
     entries = coder.cell(number, ENTRIES, slot.axis)
     copies = coder.cell(number, COPIES_OF, slot.axis)
     pointers = [(cell, 0) for cell in (arena, entries, copies, fields, coder.slot(number))]
@@ -439,7 +443,7 @@ def _give(coder: Coder, number: int, binding: Binding, place: Place) -> None:
     dense = place.strides == contiguous(place.shape)
     for part in [DENSE] if dense else _first_apart(place):
         values = coder.at(place, part.offsets[0])
-        statics = [GIVEN[binding.kind], size, int(dense), part.offsets[1], *part.extents]
+        statics = [GIVE_KINDS[binding.kind], size, int(dense), part.offsets[1], *part.extents]
         statics += [place.row, *part.strides[0], *part.strides[1]]
         coder.add(function, axis, [values, *((cell, 0) for cell in moved)], statics)
 
@@ -462,7 +466,7 @@ def _bring(coder: Coder, number: int, result: Result) -> None:
         case "value" | "cotangent":
             _give(coder, number, binding, place)
         case "gradient":
-            target = coder.cell(number, WHOLE), coder.cell(number, FIELDS_OF)
+            target = coder.cell(number, FROM_BASE), coder.cell(number, FIELDS_OF)
             function = native(move_texts.GRADIENT.format(k=MEMORY[dtype]))
             size = np.dtype(dtype).itemsize
             for part in parts(merged(place.shape, [place.strides, contiguous(place.shape)]), 3, 2):

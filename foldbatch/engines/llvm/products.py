@@ -40,20 +40,27 @@ Stacks = tuple[tuple[str, int], ...]  # names and sizes
 ROW_BLOCK, INNER_BLOCK = 320, 512
 DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
 PACKED = 98_304  # numbers of the same where panels are copied, which is done again for each block of rows
-SMALL = 65_536  # numbers of a second factor that stays in cache: sums of outer products go row by row then
+CACHED_FACTOR = (
+    65_536  # numbers of a second factor that stays in cache: sums of outer products go row by row then
+)
 SWAPPED = 8192  # numbers of a product that is made transposed first
 STARTS = 4096  # rows whose beginnings are known at a time; a panel is copied again for more
 DEPTH, COLUMN_BLOCK = 128, 16  # of what outer products copy: steps of the inner dimension, tiles' widths
 BEHIND = 16  # words that may be written behind others
-MANY = 32  # rows from which a panel is worth copying, though its columns or rows could be read where they are
+PANEL_ROWS = (
+    32  # rows from which a panel is worth copying, though its columns or rows could be read where they are
+)
 WORD_BLOCK = 160  # of bfloat16, words of the inner dimension in place of INNER_BLOCK and DEPTH
-FEW, MANY_WORDS = 16, 48  # rows up to which words are made in registers, and the same as MANY
+REGISTER_ROWS, PANEL_ROWS_OF_WORDS = (
+    16,
+    48,
+)  # rows up to which words are made in registers, and the same as MANY
 
 
 def functions(kind: str, cut: Blocks, stacks: Stacks) -> dict[str, Any]:
     """Return what the texts of products call, by name."""
     width = cut.vectors * cut.bits // BITS[kind]
-    depth, panel = (DEPTH, INNER_BLOCK) if cut.each == 1 else (WORD_BLOCK, WORD_BLOCK)
+    depth, panel = (DEPTH, INNER_BLOCK) if cut.per_word == 1 else (WORD_BLOCK, WORD_BLOCK)
     return tiles.functions(kind, cut) | {
         "panel": stack(kind, (panel + cut.bits // BITS[kind]) * width),
         "aside": stack(kind, 2 * ROW_BLOCK + BEHIND),
@@ -77,13 +84,17 @@ def compiled(text: Text, kind: str, cut: Blocks | None, stacks: Stacks = ()) -> 
     """
     if cut is None:
         return native(text(kind, None))
-    return native(text(kind, cut), *_linked(kind, cut, stacks))
+    return native(text(kind, cut), *_link_tiles(kind, cut, stacks))
 
 
 @cache
-def _linked(kind: str, cut: Blocks, stacks: Stacks) -> tuple[Callable[[], dict[str, Any]], str]:
+def _link_tiles(kind: str, cut: Blocks, stacks: Stacks) -> tuple[Callable[[], dict[str, Any]], str]:
     """Bring tiles to memory; return what makes `functions`, and the text that decides it."""
-    library_cut = next(candidate for candidate in (PAIRS, WIDE, NARROW) if (candidate.each, candidate.bits) == (cut.each, cut.bits))
+    library_cut = next(
+        candidate
+        for candidate in (PAIRS, WIDE, NARROW)
+        if (candidate.per_word, candidate.bits) == (cut.per_word, cut.bits)
+    )
     texts = inspect.getsource(tiles)
     link(f"{kind} {library_cut}\n{texts}", partial(tiles.library, kind=kind, cut=library_cut))
     return partial(functions, kind, cut, stacks), texts + inspect.getsource(sys.modules[__name__])
@@ -109,7 +120,7 @@ def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, told):
         m = n_rows if (fields[{FIRST}] >= 0) | (told[6] != 0) else u8(1)
         a_rows, c_rows = moved(all_a_rows, o), moved(all_c_rows, o)
         start = u8(0)
-{nothing_lines(kind, "m", "u8(c_rows[i]) * c_row", 8)}
+{empty_product_lines(kind, "m", "u8(c_rows[i]) * c_row", 8)}
 {body}
         o += m
 """
@@ -127,11 +138,11 @@ def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, told):
     m, k, n, a_row, b_row, c_row = u8(told[0]), n_rows, u8(told[1]), u8(told[2]), u8(told[3]), u8(told[4])
     a_at, c_at, more = starts(), starts(), u8(fields[{STORES}] == 0)
     start = u8(0)
-{nothing_lines(kind, "m", "i * c_row", 4)}
+{empty_product_lines(kind, "m", "i * c_row", 4)}
 {outer_lines(cut, cut.bits // BITS[kind], "(first + r) * c_row")}"""
 
 
-def nothing_lines(kind: str, rows: str, at: str, spaces: int) -> str:
+def empty_product_lines(kind: str, rows: str, at: str, spaces: int) -> str:
     """Return the lines that begin a product: of no terms it is zero, or nothing is added."""
     lines = f"""\
 if k == u8(0):
@@ -186,7 +197,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
         {turn}
         more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
         start = u8(0)
-{nothing_lines(kind, "m", "i * c_row", 8)}
+{empty_product_lines(kind, "m", "i * c_row", 8)}
 {body}
 """
 
@@ -212,7 +223,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
         if few:
             {swap}
             c0, c_row, more = swapped(), n, u8(0)
-{nothing_lines(kind, "m", "i * c_row", 8)}
+{empty_product_lines(kind, "m", "i * c_row", 8)}
 {indent(lines, "    ")}
         if few:
             {swap}
@@ -224,15 +235,15 @@ def loop(n_rows, a_all, b_all, c_all, told):
 
 
 def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
-    """Return the lines of c (+)= a @ b behind `nothing_lines`; rows first + r of a and c begin at `at`."""
-    if cut.each > 1:
+    """Return the lines of c (+)= a @ b behind `empty_product_lines`; rows first + r of a and c begin at `at`."""
+    if cut.per_word > 1:
         return _word_lines(cut, lanes, at)
     width = lanes * cut.vectors
     b = "moved(b0, start * b_row + j), b_row"
     return f"""\
 {_dot_lines(cut, lanes, at)}
     else:
-        packs = (b_column != u8(1) and n > u8(1)) or m >= u8({MANY})
+        packs = (b_column != u8(1) and n > u8(1)) or m >= u8({PANEL_ROWS})
         copied = panel()
         step = k // (k // u8({INNER_BLOCK}) + u8(1)) + u8(1)
         most = min(u8({STARTS}), u8({PACKED}) // step)
@@ -276,7 +287,7 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                     pair_row(moved(a0, a_at[r] + start), moved(left, r * words), depth)
                     a_at[r] = r * words
 """
-    panel_rows = MANY if cut.each == 1 else MANY_WORDS
+    panel_rows = PANEL_ROWS if cut.per_word == 1 else PANEL_ROWS_OF_WORDS
     return f"""\
     elif a_column == u8(1) and b_row == u8(1) and n > u8(1) and k >= u8({4 * lanes}) and m < u8({panel_rows}):
         step = k // (k // u8({DOT_INNER_BLOCK}) + u8(1)) + u8(1)
@@ -286,7 +297,7 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
             while first < m:
                 last = min(first + u8({DOT_ROW_BLOCK}), m)
 {_begins(at, 16)}
-{words if cut.each > 1 else ""}\
+{words if cut.per_word > 1 else ""}\
                 j = u8(0)
                 while j + u8({cut.dot_columns}) <= n:
 {_rows_of_dots(cut, cut.dot_columns)}
@@ -299,18 +310,18 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
 
 
 def outer_lines(cut: Blocks, lanes: int, at: str, row_of: str = "u8({factor}_rows[{}])") -> str:
-    """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `nothing_lines`, as `product_lines` does.
+    """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `empty_product_lines`, as `product_lines` does.
 
     Row first + r of c begins at `at`, and `told` is what tells the rows of a factor. Columns of a are copied
     so that those of a tile follow each other.
     """
-    width, group, tile = lanes * cut.vectors, cut.each, f"u8({cut.rows})"
+    width, group, tile = lanes * cut.vectors, cut.per_word, f"u8({cut.rows})"
     begins = (f"r // {tile} * {tile} * depth + r % {tile}", tile) if group == 1 else ("r", "rows")
     max_step = DEPTH if group == 1 else group * WORD_BLOCK
     ahead = row_of.format(f"min(start + s * u8({group}) + u8({AHEAD}), k - u8(1))", factor="b")
     return f"""\
     else:
-        left, right, height = lefts(), rights(), u8({ROW_BLOCK}) if k * n > u8({SMALL}) else {tile}
+        left, right, height = lefts(), rights(), u8({ROW_BLOCK}) if k * n > u8({CACHED_FACTOR}) else {tile}
         step = (k // (k // u8({max_step}) + u8(1)) + u8({group})) // u8({group}) * u8({group})
         while start < k:
             numbers = min(step, k - start)
@@ -351,7 +362,7 @@ def outer_lines(cut: Blocks, lanes: int, at: str, row_of: str = "u8({factor}_row
 
 def _row_of(factor: str, cut: Blocks, row_of: str, spaces: int) -> str:
     """Return the lines that say where row s of a factor begins, or rows 2s and 2s + 1, if there are both."""
-    if cut.each == 1:
+    if cut.per_word == 1:
         return " " * spaces + f"row = {row_of.format('start + s', factor=factor)} * {factor}_row"
     places = "start + u8(2) * s", "min(start + u8(2) * s + u8(1), k - u8(1))"
     row, second = (row_of.format(place, factor=factor) for place in places)
@@ -366,12 +377,14 @@ def _copy(factor: str, cut: Blocks, first: str, to: str, count: str, spaces: int
     """Return the lines that copy so many numbers of this row, or words of both, from number `first` on."""
     row, second = (f"moved({factor}0, {begin} + {first})" for begin in ("row", "other"))
     lines = f"source, target = {row}, {to}\nfor i in range({count}):\n    target[i] = source[i]"
-    return indent(lines if cut.each == 1 else f"pair_rows({row}, {second}, {to}, {count}, both)", " " * spaces)
+    return indent(
+        lines if cut.per_word == 1 else f"pair_rows({row}, {second}, {to}, {count}, both)", " " * spaces
+    )
 
 
 def _columns_of_tiles(cut: Blocks, spaces: int) -> str:
     """Return the lines that copy a row of a, a tile's columns apart from others. Words are side by side."""
-    if cut.each > 1:
+    if cut.per_word > 1:
         return _copy("a", cut, "first", "moved(left, s * rows)", "rows", spaces)
     tile, copies = f"u8({cut.rows})", "        target[i] = source[i]"
     lines = f"""\
@@ -421,7 +434,7 @@ def _word_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                     for r in range(rows):
                         a_at[r] = r
                 j = u8(0)
-                packs = (b_column != u8(1)) | (rows > u8({FEW})) | (numbers != depth + depth)
+                packs = (b_column != u8(1)) | (rows > u8({REGISTER_ROWS})) | (numbers != depth + depth)
 {_few_rows(cut, lanes, f"left, starts_a, a_step, {b}", "rounding")}
                 while j < n:
                     columns = min(u8({width}), n - j)
@@ -447,7 +460,7 @@ def _word_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
 
 def _rows_of_dots(cut: Blocks, columns: int) -> str:
     """Return the lines that compute some columns of all rows of a block."""
-    rows = "moved(a0, start)" if cut.each == 1 else "left"
+    rows = "moved(a0, start)" if cut.per_word == 1 else "left"
     factors = f"{rows}, starts_a, moved(b0, j * b_column + start), b_column"
     call = f"dots_{{}}_{columns}({factors}, moved(c0, j), starts_c, depth, start + more)"
     return rows_lines(cut.dot_rows, call, 20)
@@ -459,9 +472,7 @@ def _tiles(cut: Blocks, lanes: int, factors: str, indent: int, name: str = "tile
     for vectors in range(cut.vectors, 0, -1):
         covered = f"u8({(vectors - 1) * lanes})"
         lines.append(f"{' ' * indent}{'if' if vectors == cut.vectors else 'elif'} columns > {covered}:")
-        call = (
-            f"{name}_{{}}_{vectors}({factors}, moved(c0, j), starts_c, depth, columns - {covered}, start + more)"
-        )
+        call = f"{name}_{{}}_{vectors}({factors}, moved(c0, j), starts_c, depth, columns - {covered}, start + more)"
         lines.append(rows_lines(cut.rows, call, indent + 4))
     return "\n".join(lines)
 
@@ -469,7 +480,7 @@ def _tiles(cut: Blocks, lanes: int, factors: str, indent: int, name: str = "tile
 def _few_rows(cut: Blocks, lanes: int, factors: str, name: str = "tile") -> str:
     """Return the lines that compute all columns of few rows that fill wide tiles; j is the first one left."""
     lines = []
-    for rows, vectors in enumerate(cut.few, 1):
+    for rows, vectors in enumerate(cut.wide_vectors, 1):
         width = f"u8({vectors * lanes})"
         call = f"{name}_{rows}_{vectors}({factors}, moved(c0, j), starts_c, depth, u8({lanes}), start + more)"
         lines += [

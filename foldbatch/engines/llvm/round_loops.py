@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldbatch.engines.llvm import objects
-from foldbatch.engines.llvm.coder import FOUND
+from foldbatch.engines.llvm.coder import ERROR_WORDS
 from foldbatch.engines.llvm.table_loops import (
     BUFFERS,
     CELLS_AT,
@@ -24,8 +24,8 @@ from foldbatch.engines.llvm.table_loops import (
     LEVELS,
     RANKS,
     ROW_OF,
-    launch,
-    place,
+    write_launches,
+    write_tables,
 )
 from foldbatch.engines.llvm.table_loops import CELL as OF_CELL
 from foldbatch.engines.llvm.table_loops import FIRST as FIRST_RANK
@@ -33,7 +33,7 @@ from foldbatch.engines.llvm.table_loops import LENGTH as OF_LAUNCH
 from foldbatch.engines.llvm.vector_functions import moved
 from foldbatch.engines.llvm.walker import walk
 from foldbatch.engines.llvm.words import address, at, at_f4, at_f8, at_i4, copy, i8, u8
-from foldbatch.model.rounds import BYTES, CLASS, LEFT_OUT, LENGTH, NUMBER, ROOM, USED, VALUES
+from foldbatch.model.rounds import BYTES, CALL_NUMBER, CLASS, LEFT_OUT, LENGTH, ROOM, USED, VALUES
 from foldbatch.scheduler.trace import Index, Ints
 
 f4 = f8 = float  # compiled: conversions
@@ -48,10 +48,10 @@ i4 = int
 # stands in a row, how many members an element has, the section, and the array of Python; and, of each feed,
 # the list of Python, what its numbers become, the greatest one, the buffer, and the address of memory for
 # them
-FIRST, NUMBERS, OUTPUTS, CELLS, IMPORTS, ARENAS, NOTED, SECTIONS, TOLD = range(9)
+FIRST, NUMBERS, OUTPUTS, CELLS, IMPORTS, ARENAS, NOTED, SECTIONS, HEADER = range(9)
 OF_CLASS, OF_ARENA, IMPORT = 1, 2, 3
 KIND, BUFFER, ARENA = 1, 2, 3
-CALLS, WIDTH, RESULTS, OUTPUT, SECTION, LISTS, FEEDS, OWN, RAW, PATTERN, CELL = range(11)
+CALLS, WIDTH, RESULTS, OUTPUT, SECTION, LISTS, FEEDS, ROW_ARRAY, RAW, PATTERN, CELL = range(11)
 COLUMN, MEMBERS, SECTION_OF_LIST, ELEMENTS, LIST = range(5)
 ITEMS_OF, KIND_OF_FEED, GREATEST, BUFFER_OF_FEED, MEMORY_OF_FEED, FEED = range(6)
 READ = 3  # numbers of what is read: its place, that of the call, and the slot
@@ -66,13 +66,13 @@ OF_LIST, LONG, VALUED, SPREAD, OF_SECTION = range(5)
 # with a helper, see `team`, 0 where there is none, and how many instructions were worth sharing; and of few
 # examples, 0 in rounds, what tuples are of Python, and whether what was noted is packed. Of these whose
 # numbers are and the ends are, by example, lists of how many rows sections have, and the first numbers
-FLAT, TOLD_AT, PATTERNS, WIRES, KINDS, ARENAS_OF, EXAMPLE, CLASSES, PLACES, STORED = range(10)
-MEMORY, MADE, ROWS, FIXED, BATCH, TABLES, BOUND, NUMBERS_AT, LAUNCHES = range(10, 19)
-CODES, STARTS, ADDRESSES, CAPACITY, WORK, WORK_ROOM, MOST, WHOLE_TYPE, REAL_TYPE = range(19, 28)
-SHIFT, SIGNS, WHOSE, ENDS, ASKED, START, READ_AT, TEAM, LARGE = range(28, 37)
-TUPLE_TYPE, PACKED, HELD = range(37, 40)
+FLAT, HEADER_AT, PATTERNS, WIRES, KINDS, ARENAS_OF, EXAMPLE, CLASSES, PLACES, STORED = range(10)
+MEMORY, RENUMBERED, ROWS, FIXED, BATCH, TABLES, BOUND, NUMBERS_AT, LAUNCHES = range(10, 19)
+CODES, STARTS, ADDRESSES, CAPACITY, WORK, WORK_ROOM, MAX_NOTED, WHOLE_TYPE, REAL_TYPE = range(19, 28)
+SHIFT, SIGNS, OWNERS, ENDS, ASKED, START, READ_AT, TEAM, LARGE = range(28, 37)
+TUPLE_TYPE, PACKED, RUNNER = range(37, 40)
 # what the numbers of data become; those that are given are brought already, and others stand in the trace
-GIVEN, I8, I4, F8, F4, IN_TRACE = range(6)
+BROUGHT, I8, I4, F8, F4, IN_TRACE = range(6)
 HIGHEST = 3.4e38  # no smaller float64 is infinite as float32
 # words of an object of Python: its type; of a list how many items it has, and the address of theirs; of a
 # whole number how many digits, and the first two, 30 bits each; and of a float the number
@@ -82,14 +82,19 @@ ITEMS = DIGITS = SIZE + 1
 FIRST_ITEM = tuple.__basicsize__ // 8  # of a tuple, which has a hash before it from 3.14 on
 
 
-def reads(runner: Any, header: Any, memory: Any, read_count: int) -> int:
+def number_for_model(runner: Any, header: Any, memory: Any, read_count: int) -> int:
     """Write how a model counts numbers, and which ones are imported, given how much is read, see `read`.
 
     Return how many these are; -1 where something is read that must not be, or that is not known.
     """
     flat, wires, kinds, example = at(runner[FLAT]), at(runner[WIRES]), at(runner[KINDS]), at(runner[EXAMPLE])
-    first, imports, renumbered, imported = header[FIRST], header[IMPORTS], at_i4(runner[MADE]), found_in(header, memory)
-    makers, looked = moved(imported, runner[MOST]), moved(imported, 2 * runner[MOST])
+    first, imports, renumbered, imported = (
+        header[FIRST],
+        header[IMPORTS],
+        at_i4(runner[RENUMBERED]),
+        import_places(header, memory),
+    )
+    makers, looked = moved(imported, runner[MAX_NOTED]), moved(imported, 2 * runner[MAX_NOTED])
     count, start = i8(0), i8(0)
     for i in range(imports):
         memory[i] = 0
@@ -123,10 +128,12 @@ def reads(runner: Any, header: Any, memory: Any, read_count: int) -> int:
     return count
 
 
-def pack(header: Index, counts: Index, sizes: Index, renumbered: Ints, rows: Ints, count: int) -> None:
+def pack_sections(
+    header: Index, counts: Index, sizes: Index, renumbered: Ints, rows: Ints, count: int
+) -> None:
     """Write the packed trace of what `reads` has written, of which `count` numbers are imported."""
     for i in range(header[IMPORTS]):
-        section = header[TOLD + IMPORT * i]
+        section = header[HEADER + IMPORT * i]
         sizes[section], rows[1 + section] = counts[i], i4(counts[i])
     rows[0], end = i4(count + header[NUMBERS]), 1 + header[SECTIONS]
     for s in range(header[SECTIONS]):  # from how large they are to where they begin
@@ -135,7 +142,7 @@ def pack(header: Index, counts: Index, sizes: Index, renumbered: Ints, rows: Int
         end += size
     sizes[header[SECTIONS]], number = end, i8(0)
     for i in range(header[IMPORTS]):
-        for to in range(sizes[header[TOLD + IMPORT * i]], sizes[header[TOLD + IMPORT * i] + 1]):
+        for to in range(sizes[header[HEADER + IMPORT * i]], sizes[header[HEADER + IMPORT * i] + 1]):
             rows[to] = i4(number)
             number += 1
     cell, row = cells_at(header), i8(0)
@@ -160,7 +167,7 @@ def items_of(obj: int) -> Any:
     return at(at(obj)[ITEMS])
 
 
-def whole(obj: Any, runner: Any) -> int:
+def whole_number(obj: Any, runner: Any) -> int:
     """Return a whole number of at most two digits; -1 of a negative one, and of what is none."""
     if obj[TYPE] != runner[WHOLE_TYPE]:  # which may have fewer words
         return -1
@@ -173,26 +180,26 @@ def whole(obj: Any, runner: Any) -> int:
 
 def cells_at(header: Any) -> int:
     """Return where the first cell is told of."""
-    return i8(TOLD + IMPORT * header[IMPORTS] + ARENA * header[ARENAS])
+    return i8(HEADER + IMPORT * header[IMPORTS] + ARENA * header[ARENAS])
 
 
-def found_in(header: Any, memory: Any) -> Any:
+def import_places(header: Any, memory: Any) -> Any:
     """Return where `plan` tells where imported numbers stand."""
     return moved(memory, header[IMPORTS] + header[SECTIONS] + 1)
 
 
-def read(runner: Any, header: Any, memory: Any, rows: Any) -> int:
+def flatten_notes(runner: Any, header: Any, memory: Any, rows: Any) -> int:
     """Write what was noted, whose each number is, which output makes it, what is read, and sizes of sections.
 
     Return how much is read; -1 where that cannot be told, or nothing was noted.
     """
     flat, patterns, example = at(runner[FLAT]), at(runner[PATTERNS]), at(runner[EXAMPLE])
-    sizes, imported = moved(memory, header[IMPORTS]), found_in(header, memory)
-    makers, looked = moved(imported, runner[MOST]), moved(imported, 2 * runner[MOST])
-    owners, ends, number = items_of(runner[WHOSE]), items_of(runner[ENDS]), header[FIRST]
+    sizes, imported = moved(memory, header[IMPORTS]), import_places(header, memory)
+    makers, looked = moved(imported, runner[MAX_NOTED]), moved(imported, 2 * runner[MAX_NOTED])
+    owners, ends, number = items_of(runner[OWNERS]), items_of(runner[ENDS]), header[FIRST]
     for s in range(size_of(runner[ENDS])):
-        owner, end = whole(at(owners[s]), runner), whole(at(ends[s]), runner) - runner[START]
-        if owner < 0 or end - header[FIRST] > runner[MOST]:
+        owner, end = whole_number(at(owners[s]), runner), whole_number(at(ends[s]), runner) - runner[START]
+        if owner < 0 or end - header[FIRST] > runner[MAX_NOTED]:
             return -1
         for n in range(number, end):
             example[n], makers[n - header[FIRST]] = owner, -1
@@ -201,10 +208,15 @@ def read(runner: Any, header: Any, memory: Any, rows: Any) -> int:
         sizes[s], rows[1 + s] = 0, i4(0)
     header[NUMBERS], cell, to, read_count = number - header[FIRST], cells_at(header), i8(0), i8(0)
     for _ in range(header[CELLS]):
-        row_array, raw, pattern, begin = header[cell + OWN], header[cell + RAW], header[cell + PATTERN], to
-        items, lists, feeds = items_of(row_array), header[cell + LISTS], header[cell + FEEDS]
-        count, width = i8(u8(size_of(row_array)) // u8(raw)), header[cell + WIDTH]
-        if to + size_of(row_array) > runner[MOST]:
+        source, raw, pattern, begin = (
+            header[cell + ROW_ARRAY],
+            header[cell + RAW],
+            header[cell + PATTERN],
+            to,
+        )
+        items, lists, feeds = items_of(source), header[cell + LISTS], header[cell + FEEDS]
+        count, width = i8(u8(size_of(source)) // u8(raw)), header[cell + WIDTH]
+        if to + size_of(source) > runner[MAX_NOTED]:
             return -1
         for i in range(count):
             call = to
@@ -214,7 +226,7 @@ def read(runner: Any, header: Any, memory: Any, rows: Any) -> int:
                     return -1
                 if slot != LEFT_OUT:
                     flat[to] = n if slot == LENGTH else n - runner[START]
-                    if slot != NUMBER:
+                    if slot != CALL_NUMBER:
                         record = moved(looked, READ * read_count)
                         record[0], record[1], record[2] = to, call, slot
                         read_count += 1
@@ -226,9 +238,13 @@ def read(runner: Any, header: Any, memory: Any, rows: Any) -> int:
         pattern += raw
         cell += CELL
         for _ in range(lists):
-            element_array, members, section = header[cell + ELEMENTS], header[cell + MEMBERS], header[cell + SECTION_OF_LIST]
-            items, size, start = items_of(element_array), size_of(element_array), to
-            if to + size > runner[MOST]:
+            source, members, section = (
+                header[cell + ELEMENTS],
+                header[cell + MEMBERS],
+                header[cell + SECTION_OF_LIST],
+            )
+            items, size, start = items_of(source), size_of(source), to
+            if to + size > runner[MAX_NOTED]:
                 return -1
             for i in range(count):
                 call = begin + i * width
@@ -253,11 +269,16 @@ def read(runner: Any, header: Any, memory: Any, rows: Any) -> int:
     return read_count if to > 0 else i8(-1)
 
 
-def few(runner: Any, header: Any, rows: Any) -> bool:
+def pack_small_batch(runner: Any, header: Any, rows: Any) -> bool:
     """Write the packed trace of what few examples noted; return whether that can be read, and is not much."""
-    sections, ends, offsets = at(runner[PATTERNS]), items_of(runner[WHOSE]), items_of(runner[ENDS])
-    examples, max_noted, to, calls = size_of(runner[WHOSE]), runner[MOST], i8(1 + header[SECTIONS]), i8(0)
-    values = whole(at(offsets[examples]), runner)
+    sections, ends, offsets = at(runner[PATTERNS]), items_of(runner[OWNERS]), items_of(runner[ENDS])
+    examples, max_noted, to, calls = (
+        size_of(runner[OWNERS]),
+        runner[MAX_NOTED],
+        i8(1 + header[SECTIONS]),
+        i8(0),
+    )
+    values = whole_number(at(offsets[examples]), runner)
     if values < 0 or values > max_noted:
         return False
     rows[0] = i4(values)
@@ -266,7 +287,10 @@ def few(runner: Any, header: Any, rows: Any) -> bool:
         items, width, numbered = items_of(section[OF_LIST]), section[LONG], section[VALUED]
         step = width if section[SPREAD] else i8(1)
         for e in range(examples):
-            offset, last = whole(at(offsets[e]), runner), step * whole(at(items_of(ends[e])[s]), runner)
+            offset, last = (
+                whole_number(at(offsets[e]), runner),
+                step * whole_number(at(items_of(ends[e])[s]), runner),
+            )
             while i < last:
                 item = at(items[i])
                 inside = item[TYPE] == runner[TUPLE_TYPE]
@@ -274,7 +298,7 @@ def few(runner: Any, header: Any, rows: Any) -> bool:
                 if to + length > 2 * max_noted:
                     return False
                 for j in range(length):
-                    n = whole(at(item[FIRST_ITEM + j]) if inside else item, runner)
+                    n = whole_number(at(item[FIRST_ITEM + j]) if inside else item, runner)
                     if n < 0:
                         return False
                     rows[to] = i4(n + offset if i8(u8(to - start) % u8(width)) < numbered else n)
@@ -292,7 +316,7 @@ def few(runner: Any, header: Any, rows: Any) -> bool:
                 if to + i8(rows[1 + k]) > 4 * max_noted:
                     return False
                 for r in range(i8(rows[1 + k])):
-                    n = whole(at(items[r]), runner)
+                    n = whole_number(at(items[r]), runner)
                     if n < 0 or n > header[cell + GREATEST]:
                         return False
                     rows[to] = i4(n)
@@ -301,15 +325,17 @@ def few(runner: Any, header: Any, rows: Any) -> bool:
     return True
 
 
-def noted(runner: Any, header: Any, memory: Any, rows: Any) -> int:
+def pack_notes(runner: Any, header: Any, memory: Any, rows: Any) -> int:
     """Write the packed trace of a round, and return how many numbers are imported; -1 where it has none."""
     if runner[TUPLE_TYPE] == 0:
-        read_count = read(runner, header, memory, rows)
-        count = i8(-1) if read_count < 0 else reads(runner, header, memory, read_count)
+        read_count = flatten_notes(runner, header, memory, rows)
+        count = i8(-1) if read_count < 0 else number_for_model(runner, header, memory, read_count)
         if count >= 0:
-            pack(header, memory, moved(memory, header[IMPORTS]), at_i4(runner[MADE]), rows, count)
+            pack_sections(
+                header, memory, moved(memory, header[IMPORTS]), at_i4(runner[RENUMBERED]), rows, count
+            )
         return count
-    if runner[PACKED] == 0 and not few(runner, header, rows):
+    if runner[PACKED] == 0 and not pack_small_batch(runner, header, rows):
         return -1
     cell = cells_at(header)
     for k in range(header[CELLS]):
@@ -330,21 +356,31 @@ def plan(table: Index) -> int:
     counts. Others are arguments of `table_loops.place`, of which rows are written here, and of `launch`.
     """
     runner, small = moved(table, 0), i8(0)
-    header, flat, stored, memory = at(runner[TOLD_AT]), at(runner[FLAT]), at(runner[STORED]), at(runner[MEMORY])
-    tables, numbers, bound, rows = at(runner[TABLES]), at(runner[NUMBERS_AT]), at(runner[BOUND]), at_i4(runner[ROWS])
+    header, flat, stored, memory = (
+        at(runner[HEADER_AT]),
+        at(runner[FLAT]),
+        at(runner[STORED]),
+        at(runner[MEMORY]),
+    )
+    tables, numbers, bound, rows = (
+        at(runner[TABLES]),
+        at(runner[NUMBERS_AT]),
+        at(runner[BOUND]),
+        at_i4(runner[ROWS]),
+    )
     classes, places, arenas = at(runner[CLASSES]), at(runner[PLACES]), at(runner[ARENAS_OF])
-    count = noted(runner, header, memory, rows)
-    if count < 0 or not place(at(runner[FIXED]), at(runner[BATCH]), rows, tables):
+    count = pack_notes(runner, header, memory, rows)
+    if count < 0 or not write_tables(at(runner[FIXED]), at(runner[BATCH]), rows, tables):
         return -1
-    imported, entry, start = found_in(header, memory), i8(TOLD), i8(0)
+    imported, entry, start = import_places(header, memory), i8(HEADER), i8(0)
     for i in range(header[IMPORTS]):
         for j in range(start, start + memory[i]):
             if classes[flat[imported[j]]] != header[entry + OF_CLASS]:
                 return -1
         start += memory[i]
         entry += IMPORT
-    launch(bound, tables, numbers, at(runner[LAUNCHES]))
-    makers, row_of = moved(imported, runner[MOST]), moved(tables, tables[ROW_OF] + count)
+    write_launches(bound, tables, numbers, at(runner[LAUNCHES]))
+    makers, row_of = moved(imported, runner[MAX_NOTED]), moved(tables, tables[ROW_OF] + count)
     heights, capacity = moved(numbers, numbers[HEIGHTS]), at(runner[CAPACITY])
     for _ in range(header[ARENAS]):
         value_class = moved(stored, header[entry + KIND] * CLASS)
@@ -359,7 +395,7 @@ def plan(table: Index) -> int:
     return small
 
 
-def bring(runner: Any, feed: Any, ranks: Any, count: int) -> bool:
+def bring_data(runner: Any, feed: Any, ranks: Any, count: int) -> bool:
     """Bring the data of a cell in the order of its calls; return whether they are plain numbers that fit."""
     items, kind, memory = items_of(feed[ITEMS_OF]), feed[KIND_OF_FEED], feed[MEMORY_OF_FEED]
     for r in range(count):
@@ -373,7 +409,7 @@ def bring(runner: Any, feed: Any, ranks: Any, count: int) -> bool:
             else:
                 return False
         else:
-            n = whole(item, runner)
+            n = whole_number(item, runner)
             if n < 0 or n > feed[GREATEST]:
                 return False
             if kind == I8:
@@ -387,15 +423,15 @@ def bring(runner: Any, feed: Any, ranks: Any, count: int) -> bool:
     return True
 
 
-def asked_of(runner: Any, stored: Any) -> int:
+def copy_requested(runner: Any, stored: Any) -> int:
     """Copy what is asked for to memory, where it is of one class; return the number of that, or -1."""
     items, classes, places, kind = items_of(runner[ASKED]), at(runner[CLASSES]), at(runner[PLACES]), i8(-1)
     count, size = size_of(runner[ASKED]), i8(0)
     for i in range(count):
-        n = whole(at(items[i]), runner) - runner[START]
+        n = whole_number(at(items[i]), runner) - runner[START]
         if i == 0 and n >= 0:
             kind, size = classes[n], stored[classes[n] * CLASS + BYTES]
-        if n < 0 or count > runner[MOST] or size > 8 or classes[n] != kind:
+        if n < 0 or count > runner[MAX_NOTED] or size > 8 or classes[n] != kind:
             return -1
         copy(runner[READ_AT] + i * size, stored[kind * CLASS + VALUES] + places[n] * size, size)
     return kind
@@ -408,8 +444,13 @@ def compute(table: Index) -> int:
     where all that is asked for is of one class, -2 less its number.
     """
     runner = moved(table, 0)
-    header, tables, addresses = at(runner[TOLD_AT]), at(runner[TABLES]), at(runner[ADDRESSES])
-    stored, memory, cell, in_trace = at(runner[STORED]), at(runner[MEMORY]), cells_at(header), tables[FEEDS_AT]
+    header, tables, addresses = at(runner[HEADER_AT]), at(runner[TABLES]), at(runner[ADDRESSES])
+    stored, memory, cell, in_trace = (
+        at(runner[STORED]),
+        at(runner[MEMORY]),
+        cells_at(header),
+        tables[FEEDS_AT],
+    )
     for _ in range(header[CELLS]):
         of_cell = tables[CELLS_AT] + header[cell + SECTION] * OF_CELL
         ranks = moved(tables, tables[RANKS] + tables[of_cell + FIRST_RANK])
@@ -420,22 +461,32 @@ def compute(table: Index) -> int:
                 if header[cell + BUFFER_OF_FEED] >= 0:
                     addresses[header[cell + BUFFER_OF_FEED]] = runner[ROWS] + 4 * in_trace
                 in_trace += count
-            elif count > 0 and header[cell + KIND_OF_FEED] != GIVEN:
-                if not bring(runner, moved(header, cell), ranks, count):
+            elif count > 0 and header[cell + KIND_OF_FEED] != BROUGHT:
+                if not bring_data(runner, moved(header, cell), ranks, count):
                     return i8(cell)
                 addresses[header[cell + BUFFER_OF_FEED]] = header[cell + MEMORY_OF_FEED]
             cell += FEED
-    former, entry = moved(found_in(header, memory), 2 * runner[MOST]), i8(TOLD + IMPORT * header[IMPORTS])
+    former, entry = (
+        moved(import_places(header, memory), 2 * runner[MAX_NOTED]),
+        i8(HEADER + IMPORT * header[IMPORTS]),
+    )
     for i in range(header[ARENAS]):  # arenas lie where values are kept
         value_class, buffer = moved(stored, header[entry + KIND] * CLASS), header[entry + BUFFER]
-        former[i], addresses[buffer] = addresses[buffer], value_class[VALUES] + value_class[USED] * value_class[BYTES]
+        former[i], addresses[buffer] = (
+            addresses[buffer],
+            value_class[VALUES] + value_class[USED] * value_class[BYTES],
+        )
         entry += ARENA
-    imported, start, entry = found_in(header, memory), i8(0), i8(TOLD)
+    imported, start, entry = import_places(header, memory), i8(0), i8(HEADER)
     row_of, flat, places = moved(tables, tables[ROW_OF]), at(runner[FLAT]), at(runner[PLACES])
     for i in range(header[IMPORTS]):
         value_class, to = moved(stored, header[entry + OF_CLASS] * CLASS), addresses[header[entry + OF_ARENA]]
         for n in range(start, start + memory[i]):
-            copy(to + row_of[n] * value_class[BYTES], value_class[VALUES] + places[flat[imported[n]]] * value_class[BYTES], value_class[BYTES])
+            copy(
+                to + row_of[n] * value_class[BYTES],
+                value_class[VALUES] + places[flat[imported[n]]] * value_class[BYTES],
+                value_class[BYTES],
+            )
         start += memory[i]
         entry += IMPORT
     numbers, bound, work = at(runner[NUMBERS_AT]), at(runner[BOUND]), runner[WORK]
@@ -449,7 +500,7 @@ def compute(table: Index) -> int:
         moved(numbers, numbers[LEVELS]),
         moved(tables, tables[INDEX]),
         addresses,
-        work + 8 * FOUND,
+        work + 8 * ERROR_WORDS,
         runner[WORK_ROOM],
         work,
         runner[TEAM],
@@ -461,5 +512,5 @@ def compute(table: Index) -> int:
         entry += ARENA
     if at(work)[0] != 0:
         return -1
-    kind = asked_of(runner, stored)
+    kind = copy_requested(runner, stored)
     return i8(0) if kind < 0 else -2 - kind

@@ -18,10 +18,10 @@ from foldbatch.engines.llvm import coder, table_loops, team, walker
 from foldbatch.engines.llvm import round_loops as calls
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.round_loops import BUFFER_OF_FEED, FIRST, IMPORTS, KIND_OF_FEED, SECTIONS
-from foldbatch.engines.llvm.tables import Flags, launch_numbers, plan_numbers
+from foldbatch.engines.llvm.tables import Flags, launch_inputs, planner_inputs
 from foldbatch.model.columns import limits
 from foldbatch.model.drafts import Feed
-from foldbatch.model.rounds import FAILED, FEW, SEVERAL
+from foldbatch.model.rounds import FAILED, MIXED, SMALL_BATCH_VALUES
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.policies import Policy
@@ -30,9 +30,9 @@ from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.sharing import leaves, nothing
 from foldbatch.system.lines import address_of
 
-LARGE = 16384  # numbers noted or made from which a round is planned as any batch
+MAX_NUMBERS = 16384  # numbers noted or made from which a round is planned as any batch
 PLAIN = {"int64": calls.I8, "int32": calls.I4, "float64": calls.F8, "float32": calls.F4}
-NOBODY: list[int] = []  # asks for numbers
+NO_REQUESTS: list[int] = []  # asks for numbers
 # of whole numbers of Python: by how many bits the number of digits is moved, and what signs are among them
 SHIFT, SIGNS = (0, 0) if sys.version_info < (3, 12) else (3, 3)
 
@@ -40,7 +40,7 @@ SHIFT, SIGNS = (0, 0) if sys.version_info < (3, 12) else (3, 3)
 @cache
 def readable() -> bool:
     """Whether lists and numbers of Python lie in memory as compiled code reads them."""
-    runner = [0] * calls.HELD
+    runner = [0] * calls.RUNNER
     runner[calls.WHOLE_TYPE], runner[calls.SHIFT], runner[calls.SIGNS] = id(int), SHIFT, SIGNS
     sample: list[Any] = [0, 1, 2**30 - 1, 2**30, 2**31 + 5, 2**60 - 1, -1, 2**60, 2.5]
 
@@ -48,7 +48,7 @@ def readable() -> bool:
         return c_uint64.from_address(address + 8 * number).value
 
     items = [word(word(id(sample), calls.ITEMS), i) for i in range(word(id(sample), calls.SIZE))]
-    read = [calls.whole([word(item, w) for w in range(calls.DIGITS + 1)], runner) for item in items]
+    read = [calls.whole_number([word(item, w) for w in range(calls.DIGITS + 1)], runner) for item in items]
     real = c_double.from_address(id(sample[-1]) + 8 * calls.REAL).value
     return read == [*sample[:6], -1, -1, -1] and real == sample[-1] and word(id(2.5), calls.TYPE) == id(float)
 
@@ -67,22 +67,22 @@ class RoundRunner:
         self.buffers = bound.buffers
         self._arrays: list[Any] = []
         self._data: dict[int, Array] = {}  # memory for plain numbers, by buffer
-        self.read = np.empty(LARGE, np.int64)  # memory for numbers that are asked for
-        self._of: Any = None  # the lists that few examples note in, of which is told
+        self.read = np.empty(MAX_NUMBERS, np.int64)  # memory for numbers that are asked for
+        self._lists: Any = None  # the lists that few examples note in, of which is told
 
     def feed(
         self, items: Any, feed: Feed, bound: int | None, cell: int, number: int, *, is_list: bool = True
     ) -> list[int]:
         """Return what is told of data of a cell, which a list has where they are `plain`, below a bound."""
         type_, dtype, largest = feed.type, feed.declared or feed.type.dtype, 0
-        buffer, kind = self.buffers.get(("feed", cell, number), -1), PLAIN.get(type_.dtype, calls.GIVEN)
+        buffer, kind = self.buffers.get(("feed", cell, number), -1), PLAIN.get(type_.dtype, calls.BROUGHT)
         if dtype.startswith(("int", "uint")):
             largest = min(limits(dtype)[1], 2**62 if bound is None else bound - 1)
         if any(self._integers[cell]) and self._integers[cell][number]:
             return [id(items), calls.IN_TRACE, largest, buffer, 0]
         if buffer < 0 or type_.shape or not kind or not is_list:
-            return [id(items), calls.GIVEN, 0, buffer, 0]
-        memory = self._data.setdefault(buffer, np.empty(LARGE, type_.dtype))
+            return [id(items), calls.BROUGHT, 0, buffer, 0]
+        memory = self._data.setdefault(buffer, np.empty(MAX_NUMBERS, type_.dtype))
         return [id(items), kind, largest if kind < calls.F8 else 2**24, buffer, address_of(memory)]
 
     def ready(
@@ -93,11 +93,11 @@ class RoundRunner:
         Of few examples it is told which data are packed, see `scheduler.trace.Form`; they share calls where
         that is found in the same call.
         """
-        model, self._memory, self._of = self._routines.model, memory, None
+        model, self._memory, self._lists = self._routines.model, memory, None
         self._integers = ((),) * len(model.cells) if integers is None else integers
         for share in (nothing,) if integers is None else (leaves, nothing):
             arguments = model.signatures, len(model.arenas), layout, share, self._integers
-            self._fixed, self._batch = plan_numbers(*arguments)
+            self._constants, self._batch = planner_inputs(*arguments)
             if self._batch is not None:
                 break
         return None if self._batch is None or policy.alone is None or not readable() else self
@@ -110,17 +110,24 @@ class RoundRunner:
         Told are what `round_loops` says, the import cells, where data are told of, and what was learnt:
         patterns, wires, kinds and arenas, see `round_loops.plan`.
         """
-        arrays, memory, codes = self._room_of(header, imports), self._memory, self._walker
-        self._told = np.array(header, np.int64)
+        arrays, memory, codes = self._allocate(header, imports), self._memory, self._walker
+        self._header = np.array(header, np.int64)
         fed = [at for at in data if header[at + BUFFER_OF_FEED] >= 0]
-        self._given = [at for at in fed if header[at + KIND_OF_FEED] == calls.GIVEN]
-        arrays_in_order: list[Any] = [self._flat, self._told, *learnt, *[self._flat] * 4, *arrays, *codes.places]
+        self._array_feeds = [at for at in fed if header[at + KIND_OF_FEED] == calls.BROUGHT]
+        arrays_in_order: list[Any] = [
+            self._flat,
+            self._header,
+            *learnt,
+            *[self._flat] * 4,
+            *arrays,
+            *codes.places,
+        ]
         arrays_in_order += memory.addresses, memory.capacity, self._work
         self._learnt = learnt  # nobody else may hold on to it
         table = [array if isinstance(array, int) else address_of(array) for array in arrays_in_order]
         table += (
             codes.room,
-            LARGE,
+            MAX_NUMBERS,
             id(int),
             id(float),
             SHIFT,
@@ -131,32 +138,32 @@ class RoundRunner:
             0,
             address_of(self.read),
             0,
-            walker.FEW,
+            walker.MIN_LARGE,
             0,
             0,
         )
-        self._held = np.array(table, np.int64)
+        self._table = np.array(table, np.int64)
         self._plan, self._compute = _compiled()
 
     def begin(self, owners: list[Any], ends: list[int], asked: list[int], start: int) -> None:
         """Begin a batch, given its first number, and lists, see `round_loops.ASKED`."""
-        self._held[calls.WHOSE : calls.READ_AT] = id(owners), id(ends), id(asked), start
+        self._table[calls.OWNERS : calls.READ_AT] = id(owners), id(ends), id(asked), start
         for parameter, number in self._routines.brought["parameter"]:
             bring_value(self._memory, number, parameter)
 
-    def few(self, batch: Few) -> bool:
+    def run_small_batch(self, batch: Few) -> bool:
         """Run what a few examples noted; return whether that was done."""
-        if batch.offsets[-1] > FEW:
+        if batch.offsets[-1] > SMALL_BATCH_VALUES:
             return False
-        if self._of is None or self._of is not batch.lists:
-            self._bind_few(batch)
+        if self._lists is None or self._lists is not batch.lists:
+            self._bind_small_batch(batch)
         rows, packed = self._arrays[2], batch.packed
         if packed is not None:
-            if len(packed) > LARGE:
+            if len(packed) > MAX_NUMBERS:
                 return False
             rows[: len(packed)] = packed
-        self._held[calls.PACKED] = packed is not None
-        self.begin(batch.ends, batch.offsets, NOBODY, 0)
+        self._table[calls.PACKED] = packed is not None
+        self.begin(batch.ends, batch.offsets, NO_REQUESTS, 0)
 
         def data(place: int) -> tuple[int, Array]:
             cell, number = self._places[place]
@@ -170,7 +177,9 @@ class RoundRunner:
         row_of = tables[tables[table_loops.ROW_OF] :]
 
         def take(arena: int, values: Index) -> Array:
-            taken: Array = self._memory.arrays[self.buffers["values", arena]].take(row_of.take(values), axis=0)
+            taken: Array = self._memory.arrays[self.buffers["values", arena]].take(
+                row_of.take(values), axis=0
+            )
             return taken
 
         return fetched(numbers, self._routines.model.results, self._value_arenas, take)
@@ -178,7 +187,7 @@ class RoundRunner:
     def _value_arenas(self) -> Index:
         """Return the arena of each value of the few examples."""
         rows, cells = self._arrays[2], self._routines.model.signatures
-        arenas, start = np.full(rows[0], -1, np.int64), int(1 + self._told[SECTIONS])
+        arenas, start = np.full(rows[0], -1, np.int64), int(1 + self._header[SECTIONS])
         for count, cell in zip(rows[1 : 1 + len(cells)].tolist(), cells, strict=True):
             width = 1 + cell.arguments + len(cell.sequences)
             start, first_values = start + count * width, rows[start : start + count * width : width]
@@ -186,12 +195,12 @@ class RoundRunner:
                 arenas[first_values + output] = arena
         return arenas
 
-    def _bind_few(self, batch: Few) -> None:
+    def _bind_small_batch(self, batch: Few) -> None:
         """Take over the lists that few examples note in."""
         model, lists = self._routines.model, batch.lists
         widths = [w for cell in model.signatures for w in cell.sequences]
         header = [0, 0, 0, len(model.cells), 0, 0, 0, len(model.cells) + len(widths)]
-        sections, self._of, self._places = list[int](), None, {}
+        sections, self._lists, self._places = list[int](), None, {}
         for k, (cell, feeds) in enumerate(zip(model.signatures, model.feeds, strict=True)):
             if lists:
                 valued = 1 + cell.arguments
@@ -203,14 +212,14 @@ class RoundRunner:
                 header += self.feed(items, feed, model.bounds[k][i], k, i, is_list=bool(lists))
         for width, items in zip(widths, lists[len(model.cells) :], strict=False):
             sections += id(items), width, width, 0
-        self._room_of(header)
+        self._allocate(header)
         self.bind(header, (), self._places, np.array(sections, np.int64), *[self._flat] * 3)
-        self._held[calls.TUPLE_TYPE] = id(tuple)
-        self._of = lists
+        self._table[calls.TUPLE_TYPE] = id(tuple)
+        self._lists = lists
 
-    def point(self, *stored: Index) -> None:
+    def set_store(self, *stored: Index) -> None:
         """Tell where the store has: of whom and what values are, their places, and the table of classes."""
-        self._held[calls.EXAMPLE : calls.MEMORY] = [address_of(array) for array in stored]
+        self._table[calls.EXAMPLE : calls.MEMORY] = [address_of(array) for array in stored]
 
     def run(
         self, first: int, reserve: Callable[[Index], None], data: Callable[[int], tuple[int, Array] | None]
@@ -225,7 +234,7 @@ class RoundRunner:
             data: returns the cell whose data are told of at a place, and these in the order of its calls;
                 None where it has no calls.
         """
-        header, table, memory = self._told, self._held, self._memory
+        header, table, memory = self._header, self._table, self._memory
         header[FIRST] = first
         small = self._plan(table)
         if small < 0:
@@ -235,18 +244,20 @@ class RoundRunner:
             heights = numbers[numbers[table_loops.HEIGHTS] : numbers[table_loops.LEVELS]]
             memory.fit(heights)
             reserve(heights)
-        for place in self._given:
+        for place in self._array_feeds:
             self._bring(place, data(place))
         while (place := self._launch()) > 0:
-            header[place + KIND_OF_FEED] = calls.GIVEN
-            self._given.append(place)
+            header[place + KIND_OF_FEED] = calls.BROUGHT
+            self._array_feeds.append(place)
             self._bring(place, data(place))
-        return place if place == FAILED else SEVERAL - place
+        return place if place == FAILED else MIXED - place
 
     def _launch(self) -> int:
-        table, helper = self._held, team.team()
+        table, helper = self._table, team.team()
         # as `Walker.run`: the next round is like the one before
-        table[calls.TEAM] = helper.take() if self._memory.helped and table[calls.LARGE] >= walker.FEW else 0
+        table[calls.TEAM] = (
+            helper.take() if self._memory.helped and table[calls.LARGE] >= walker.MIN_LARGE else 0
+        )
         try:
             return self._compute(table)
         finally:
@@ -259,25 +270,28 @@ class RoundRunner:
             record = tables[table_loops.CELLS_AT] + cell * table_loops.CELL
             ranks = tables[tables[table_loops.RANKS] + tables[record + table_loops.FIRST] :][: len(column)]
             array = np.ascontiguousarray(column.take(ranks, axis=0))
-            self._memory.bring(int(self._told[place + BUFFER_OF_FEED]), array)
+            self._memory.bring(int(self._header[place + BUFFER_OF_FEED]), array)
 
-    def _room_of(self, header: Sequence[int], imports: Collection[int] = ()) -> list[Any]:
+    def _allocate(self, header: Sequence[int], imports: Collection[int] = ()) -> list[Any]:
         """Return the last arguments of `round_loops.plan`, from the memory on, as large as they get."""
         if self._arrays:
             return self._arrays
-        routines, fixed = self._routines, self._fixed
+        routines, fixed = self._routines, self._constants
         head_size = header[IMPORTS] + header[SECTIONS] + 1
-        bound, size, width = launch_numbers(routines)
+        bound, size, width = launch_inputs(routines)
         for cell in imports:  # their values are copied to where others read them
             at = bound[table_loops.KERNELS_AT] + cell * table_loops.STAGES
             bound[at : at + table_loops.STAGES] = -1
-        steps = (1 + routines.training) * (LARGE + table_loops.STAGES * len(routines.model.signatures))
-        of_call = fixed.value + max(fixed.calls) + fixed.ragged
-        size += int(fixed.numbers[table_loops.FACTS]) + 2 * steps
-        memory, tables = (np.empty(n, np.int64) for n in (head_size + 5 * LARGE, fixed.more + 2 * LARGE * of_call))
-        renumbered, rows = np.empty(LARGE, np.int32), np.empty(head_size + 4 * LARGE, np.int32)
+        steps = (1 + routines.training) * (MAX_NUMBERS + table_loops.STAGES * len(routines.model.signatures))
+        of_call = fixed.per_value + max(fixed.per_call) + fixed.per_element
+        size += int(fixed.table[table_loops.FACTS]) + 2 * steps
+        memory, tables = (
+            np.empty(n, np.int64)
+            for n in (head_size + 5 * MAX_NUMBERS, fixed.base + 2 * MAX_NUMBERS * of_call)
+        )
+        renumbered, rows = np.empty(MAX_NUMBERS, np.int32), np.empty(head_size + 4 * MAX_NUMBERS, np.int32)
         launches = bound, np.empty(size, np.int64), np.empty(steps * table_loops.STAGES * width, np.int64)
-        arrays = [memory, renumbered, rows, fixed.numbers, self._batch, tables, *launches]
-        flat, work = (np.empty(n, np.int64) for n in (LARGE, coder.FOUND + 6 * self._walker.room))
+        arrays = [memory, renumbered, rows, fixed.table, self._batch, tables, *launches]
+        flat, work = (np.empty(n, np.int64) for n in (MAX_NUMBERS, coder.ERROR_WORDS + 6 * self._walker.room))
         self._flat, self._work, self._arrays = flat, work, arrays  # in one line, which nothing interrupts
         return arrays

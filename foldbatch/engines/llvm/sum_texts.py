@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from textwrap import indent
 
-FEW = 8  # terms that are added in their own dtype
+PLAIN_TERMS = 8  # terms that are added in their own dtype
 COLUMNS = 1024  # numbers in a row that are added up at once, in `vector_functions.ACCUMULATORS`
 
 # What follows adds up the rows `first` to `last` of `a`, {outer} times: row e begins at {row}, and {step}
@@ -83,17 +83,17 @@ def sum_of_rows(kind: str, row: str, outer: str = "u8(1)", step: str = "u8(0)", 
     """
     rows = {f"row{i}": row.format(e=f"(e + u8({i}))") for i in (1, 2, 3)}
     rows |= {"row": row.format(e="e"), "rowi": row.format(e="(e + i)")}
-    rows["row_last"] = row.format(e=f"(e + u8({FEW - 1}))")
-    sizes = {"columns": COLUMNS, "few": FEW, "less": FEW - 1}
+    rows["row_last"] = row.format(e=f"(e + u8({PLAIN_TERMS - 1}))")
+    sizes = {"columns": COLUMNS, "few": PLAIN_TERMS, "less": PLAIN_TERMS - 1}
     words = {"k": kind, "outer": outer, "step": step, "plus": plus, **sizes, **rows}
     plain = _PLAIN.format(**words)
     if not kind.startswith("f"):
         return plain
-    condition = f"if (last - first) * {outer} <= u8({FEW}):\n"
+    condition = f"if (last - first) * {outer} <= u8({PLAIN_TERMS}):\n"
     return f"{condition}{indent(plain, '    ')}else:\n{indent(_LONG.format(**words), '    ')}"
 
 
-KEPT = 2  # axes of the sums, besides the columns
+KEPT_AXES = 2  # axes of the sums, besides the columns
 
 # s: what rows are (see below); whether all is added to what is there; extents of the axes that are kept, the
 # columns, and the axes that are summed; strides of the operand along rows and these axes, and of the sums

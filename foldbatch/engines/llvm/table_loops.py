@@ -29,46 +29,46 @@ def moved(array: Numbers, count: int) -> Numbers:
 # they choose rows, phases, members of phases, and, of each part of the memory, how many
 # numbers it has anyway, a value, and a call
 KINDS, SPANS, LISTS, ARENAS, FACTS, BY_CONSUMER, PHASES = range(7)
-COLUMNS_AT, OUTPUTS_AT, PRIORITY_AT, PHASES_AT, MEMBERS_AT, SIZES_AT, FIXED = range(7, 14)
+COLUMNS_AT, OUTPUTS_AT, PRIORITY_AT, PHASES_AT, MEMBERS_AT, SIZES_AT, MODEL_HEADER = range(7, 14)
 # the head of what is told of a batch: where turns begin (two numbers each), where shares do, and how many
 # numbers these are: of each cell that shares calls those that run, where those of a rank begin, and the end;
 # those left out, and those that stand for them. Then come the cells, so much of each as `GIVEN` tells
-TURNS_AT, SHARES_AT, SHARED, BATCH = range(4)
+TURNS_AT, SHARES_AT, SHARED, BATCH_HEADER = range(4)
 # the head of the memory: how many steps there are, the end of the index, and where these begin: cells,
 # operands, sequences; the row of each value; calls in order, cell by cell; the bounds of groups; the steps,
 # four numbers each; facts; the rows that start at zero, and where those of each arena end; where the rows of
 # each arena begin; shares; memory; and, to the end, the index; and where data begin in the rows
 STEPS, INDEX_END, CELLS_AT, SPANS_AT, LISTS_AT, ROW_OF, RANKS, BOUNDS_AT, STEPS_AT, FACTS_AT = range(10)
-ZEROS, ENDS, BASES, SHARES, WORK, INDEX, FEEDS_AT, MEMORY = range(10, 18)
+ZEROS, ENDS, BASES, SHARES, WORK, INDEX, FEEDS_AT, MEMORY_HEADER = range(10, 18)
 # of a cell: what a model fixes, what is given of it, and then where it lies
 ARGUMENTS, SEQUENCES, SEQUENCE, OUTPUTS, OUTPUT, OPERANDS, OPERAND, RECURSIVE, FEEDS = range(9)
 GROUPS, SHARE, DISTINCT, RUNNING, DROPPED, CALLS = range(9, 15)
-FIRST, ROWS, BOUNDS, FACT, CELL = range(15, 20)
-GIVEN = CALLS - GROUPS
-NONE, FOUND = -1, -2  # no shares, or groups or shares that are found here
+FIRST, ROWS, GROUP_BOUNDS, FACT, CELL = range(15, 20)
+BATCH_FIELDS = CALLS - GROUPS
+UNSHARED, FIND = -1, -2  # no shares, or groups or shares that are found here
 # of an operand: what a model fixes, and then the span of rows that it reads
 ARENA, COLUMN, COLUMNS, RAGGED, MEMBER, DIFFERENTIABLE = range(6)
-START, SIZE, PLACE, REPEATS, STORES, TOLD, SPAN = range(6, 13)
+START, SIZE, PLACE, REPEATS, STORES, SPAN_FACT, SPAN = range(6, 13)
 WIDTH, ELEMENTS, SEGMENTS, WIDEST, LIST = range(5)  # of a sequence
 MEMBER_FIRST, MEMBER_LAST, RECURS, PHASE = range(4)  # of a phase
-BEFORE, STEP, AFTER, WHOLE = range(4)  # the stages of a step
+BEFORE, STEP, AFTER, ALL_STAGES = range(4)  # the stages of a step
 STAGES = 3
 DIGITS = 256  # by which keys are sorted
 
 
-def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
+def layout_memory(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
     """Write where all lies in the memory, and what is fixed and given of cells, operands and sequences.
 
     Return where the groups of calls begin in the rows.
     """
-    calls, at = 0, i8(MEMORY)
+    calls, at = 0, i8(MEMORY_HEADER)
     for cell in range(fixed[KINDS]):
         calls += i8(rows[1 + cell])
     for place in range(CELLS_AT, FEEDS_AT):
         memory[place], size = at, fixed[SIZES_AT] + 3 * (place - CELLS_AT)
         at += fixed[size] + fixed[size + 1] * i8(rows[0]) + fixed[size + 2] * calls
-    for i in range(memory[ROW_OF] - MEMORY):
-        memory[MEMORY + i] = fixed[FIXED + i]
+    for i in range(memory[ROW_OF] - MEMORY_HEADER):
+        memory[MEMORY_HEADER + i] = fixed[MODEL_HEADER + i]
     for i in range(i8(rows[0])):
         memory[memory[ROW_OF] + i] = -1
     for i in range(fixed[ARENAS] + 1):
@@ -79,8 +79,8 @@ def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
     first, row = 0, i8(1 + fixed[KINDS] + fixed[LISTS])
     for cell in range(fixed[KINDS]):
         k = cell * CELL
-        for i in range(GIVEN):
-            cells[k + GROUPS + i] = batch[BATCH + cell * GIVEN + i]
+        for i in range(BATCH_FIELDS):
+            cells[k + GROUPS + i] = batch[BATCH_HEADER + cell * BATCH_FIELDS + i]
         cells[k + CALLS], cells[k + FIRST], cells[k + ROWS] = i8(rows[1 + cell]), first, row
         first += cells[k + CALLS]
         row += cells[k + CALLS] * (1 + cells[k + ARGUMENTS] + cells[k + SEQUENCES])
@@ -91,7 +91,7 @@ def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
     return row
 
 
-def climb(memory: Index, fixed: Index, rows: Ints, groups: Ints, phase: int) -> bool:
+def write_levels(memory: Index, fixed: Index, rows: Ints, groups: Ints, phase: int) -> bool:
     """Write the levels of a phase's calls, by value; return whether those of each cell are in that order."""
     members, last = moved(fixed, fixed[MEMBERS_AT]), fixed[fixed[PHASES_AT] + phase * PHASE + MEMBER_LAST]
     first, level_of = fixed[fixed[PHASES_AT] + phase * PHASE + MEMBER_FIRST], moved(memory, memory[WORK])
@@ -100,7 +100,7 @@ def climb(memory: Index, fixed: Index, rows: Ints, groups: Ints, phase: int) -> 
         level_of[value] = -1
     for m in range(first, last):  # until all is known, of each cell: its next call, and where that is
         k = memory[CELLS_AT] + members[m] * CELL
-        memory[k + BOUNDS], memory[k + FACT] = 0, memory[k + ROWS]
+        memory[k + GROUP_BOUNDS], memory[k + FACT] = 0, memory[k + ROWS]
         calls += memory[k + CALLS]
     for s in range(fixed[LISTS]):
         sequence = memory[LISTS_AT] + s * LIST
@@ -110,11 +110,13 @@ def climb(memory: Index, fixed: Index, rows: Ints, groups: Ints, phase: int) -> 
         for m in range(first, last):
             candidate = memory[CELLS_AT] + members[m] * CELL
             at = memory[candidate + FACT]
-            if memory[candidate + BOUNDS] < memory[candidate + CALLS] and (k < 0 or rows[at] < rows[call]):
+            if memory[candidate + GROUP_BOUNDS] < memory[candidate + CALLS] and (
+                k < 0 or rows[at] < rows[call]
+            ):
                 k, call = candidate, at
         value, arguments = i8(rows[call]), memory[k + ARGUMENTS]
         width = 1 + arguments + memory[k + SEQUENCES]
-        if memory[k + BOUNDS] > 0 and i8(rows[call - width]) > value:
+        if memory[k + GROUP_BOUNDS] > 0 and i8(rows[call - width]) > value:
             return False
         for at in range(call + 1, call + 1 + arguments):
             level = max(level, level_of[rows[at]])
@@ -126,17 +128,17 @@ def climb(memory: Index, fixed: Index, rows: Ints, groups: Ints, phase: int) -> 
                 level = max(level, level_of[rows[at]])
         for output in range(value, value + memory[k + OUTPUTS]):
             level_of[output] = level + 1
-        groups[memory[k + FIRST] + memory[k + BOUNDS]] = i4(level + 1)
-        memory[k + BOUNDS] += 1
+        groups[memory[k + FIRST] + memory[k + GROUP_BOUNDS]] = i4(level + 1)
+        memory[k + GROUP_BOUNDS] += 1
         memory[k + FACT] += width
     return True
 
 
 def levels(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
     """Write the levels of all phases; arguments and what is returned are those of `place`."""
-    groups = moved(rows, lay(memory, fixed, batch, rows))
+    groups = moved(rows, layout_memory(memory, fixed, batch, rows))
     for phase in range(fixed[PHASES]):
-        if not climb(memory, fixed, rows, groups, phase):
+        if not write_levels(memory, fixed, rows, groups, phase):
             return False
     return True
 
@@ -146,7 +148,7 @@ def digit(key: int, shift: int) -> int:
     return i8((u8(key) >> u8(shift)) % u8(DIGITS))
 
 
-def ordered(keys: Ints, count: int, order: Index, work: Index) -> None:
+def sort_keys(keys: Ints, count: int, order: Index, work: Index) -> None:
     """Write the order of keys, equal ones as they come; `work` has room for them and for digits."""
     smallest, largest, shift = i8(0), i8(-1), 0
     for i in range(count):
@@ -173,7 +175,7 @@ def ordered(keys: Ints, count: int, order: Index, work: Index) -> None:
 def group(keys: Ints, count: int, order: Index, bounds: Index, work: Index) -> int:
     """Write the order of keys, where each that occurs begins in it, and the end; return how many occur."""
     groups = 0
-    ordered(keys, count, order, work)
+    sort_keys(keys, count, order, work)
     for i in range(count):
         if i == 0 or keys[order[i]] != keys[order[i - 1]]:
             bounds[groups] = i
@@ -182,16 +184,16 @@ def group(keys: Ints, count: int, order: Index, bounds: Index, work: Index) -> i
     return groups
 
 
-def share(memory: Index, k: int, keys: Ints, order: Index) -> None:
+def share_calls(memory: Index, k: int, keys: Ints, order: Index) -> None:
     """Write the shares of a cell's calls, of which those of equal keys are one, if any are."""
     count = memory[k + CALLS]
     groups = group(keys, count, order, moved(order, count), moved(memory, memory[WORK]))
     if groups == count:
-        memory[k + SHARE] = NONE
+        memory[k + SHARE] = UNSHARED
     memory[k + DISTINCT], memory[k + RUNNING] = groups, count
 
 
-def find(memory: Index, fixed: Index, rows: Ints, groups: Ints) -> bool:
+def find_groups(memory: Index, fixed: Index, rows: Ints, groups: Ints) -> bool:
     """Write levels and shares that nobody has told; return whether calls are in the order of their values."""
     feeds, shared, bound = moved(rows, memory[FEEDS_AT]), 0, memory[BOUNDS_AT]
     for phase in range(fixed[PHASES]):
@@ -199,36 +201,36 @@ def find(memory: Index, fixed: Index, rows: Ints, groups: Ints) -> bool:
         for m in range(fixed[p + MEMBER_FIRST], fixed[p + MEMBER_LAST]):  # one, where levels are found
             k = memory[CELLS_AT] + fixed[fixed[MEMBERS_AT] + m] * CELL
             cell_groups, group_count = moved(groups, memory[k + FIRST]), 0
-            if memory[k + GROUPS] == FOUND:
+            if memory[k + GROUPS] == FIND:
                 for i in range(memory[k + CALLS]):
                     cell_groups[i] = i4(0)
-                if memory[k + RECURSIVE] != 0 and not climb(memory, fixed, rows, groups, phase):
+                if memory[k + RECURSIVE] != 0 and not write_levels(memory, fixed, rows, groups, phase):
                     return False
                 for i in range(memory[k + CALLS]):
                     group_count = max(group_count, i8(cell_groups[i]) + 1)
                 memory[k + GROUPS] = group_count
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
-        if memory[k + SHARE] == FOUND:
+        if memory[k + SHARE] == FIND:
             memory[k + SHARE] = shared
             to = moved(memory, memory[SHARES] + shared)
             if memory[k + FEEDS] > 0:
-                share(memory, k, feeds, to)
+                share_calls(memory, k, feeds, to)
             else:  # calls that read nothing are alike, as their levels are
-                share(memory, k, moved(groups, memory[k + FIRST]), to)
+                share_calls(memory, k, moved(groups, memory[k + FIRST]), to)
             shared += 2 * memory[k + CALLS] + 1
         feeds = moved(feeds, memory[k + CALLS] * memory[k + FEEDS])
-        memory[k + BOUNDS] = bound
+        memory[k + GROUP_BOUNDS] = bound
         bound += 1 + max(memory[k + GROUPS], 1)
     return True
 
 
-def rank(memory: Index, fixed: Index, shares: Index, groups: Ints) -> None:
+def rank_calls(memory: Index, fixed: Index, shares: Index, groups: Ints) -> None:
     """Write the order of each cell's calls by groups, of shared ones the first, and where groups begin."""
     work = moved(memory, memory[WORK])
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
-        bounds, turns, shared = moved(memory, memory[k + BOUNDS]), memory[k + GROUPS], memory[k + SHARE]
+        bounds, turns, shared = moved(memory, memory[k + GROUP_BOUNDS]), memory[k + GROUPS], memory[k + SHARE]
         ranks, first = moved(memory, memory[RANKS] + memory[k + FIRST]), memory[k + FIRST]
         if shared < 0:
             memory[k + DISTINCT], memory[k + RUNNING] = memory[k + CALLS], memory[k + CALLS]
@@ -252,7 +254,7 @@ def rank(memory: Index, fixed: Index, shares: Index, groups: Ints) -> None:
                     work[g] += 1
 
 
-def add(memory: Index, cell: int, stage: int, start: int, stop: int) -> None:
+def add_step(memory: Index, cell: int, stage: int, start: int, stop: int) -> None:
     """Write a step, if it has any calls."""
     if stop > start:
         at = memory[STEPS_AT] + 4 * memory[STEPS]
@@ -260,7 +262,7 @@ def add(memory: Index, cell: int, stage: int, start: int, stop: int) -> None:
         memory[STEPS] += 1
 
 
-def take_turns(memory: Index, fixed: Index, turns: Index) -> None:
+def write_steps(memory: Index, fixed: Index, turns: Index) -> None:
     """Write the steps, in order."""
     phases, members = moved(fixed, fixed[PHASES_AT]), moved(fixed, fixed[MEMBERS_AT])
     memory[STEPS] = 0
@@ -268,26 +270,28 @@ def take_turns(memory: Index, fixed: Index, turns: Index) -> None:
     for phase in range(fixed[PHASES]):
         p = phase * PHASE
         first, last, recurs = phases[p + MEMBER_FIRST], phases[p + MEMBER_LAST], phases[p + RECURS]
-        stage = i8(STEP) if recurs else i8(WHOLE)
+        stage = i8(STEP) if recurs else i8(ALL_STAGES)
         for m in range(first, last if recurs else first):
             k = memory[CELLS_AT] + members[m] * CELL
-            add(memory, members[m], BEFORE, 0, memory[k + DISTINCT])
+            add_step(memory, members[m], BEFORE, 0, memory[k + DISTINCT])
         if last - first == 1:  # it takes its turns in order
             k = memory[CELLS_AT] + members[first] * CELL
-            for bound in range(memory[k + BOUNDS], memory[k + BOUNDS] + max(memory[k + GROUPS], 1)):
-                add(memory, members[first], stage, memory[bound], memory[bound + 1])
+            for bound in range(
+                memory[k + GROUP_BOUNDS], memory[k + GROUP_BOUNDS] + max(memory[k + GROUPS], 1)
+            ):
+                add_step(memory, members[first], stage, memory[bound], memory[bound + 1])
         else:  # each group of these cells takes one
             for m in range(first, last):
                 for _ in range(memory[memory[CELLS_AT] + members[m] * CELL + GROUPS]):
-                    bound = memory[memory[CELLS_AT] + turns[turn] * CELL + BOUNDS] + turns[turn + 1]
-                    add(memory, turns[turn], stage, memory[bound], memory[bound + 1])
+                    bound = memory[memory[CELLS_AT] + turns[turn] * CELL + GROUP_BOUNDS] + turns[turn + 1]
+                    add_step(memory, turns[turn], stage, memory[bound], memory[bound + 1])
                     turn += 2
         for m in range(first, last if recurs else first):
             k = memory[CELLS_AT] + members[m] * CELL
-            add(memory, members[m], AFTER, 0, memory[k + DISTINCT])
+            add_step(memory, members[m], AFTER, 0, memory[k + DISTINCT])
 
 
-def read(memory: Index, fixed: Index, rows: Ints, k: int, o: int, values: Index) -> int:
+def read_values(memory: Index, fixed: Index, rows: Ints, k: int, o: int, values: Index) -> int:
     """Write the values that an operand reads, by rank; return how many."""
     columns, ranks = moved(fixed, fixed[COLUMNS_AT]), moved(memory, memory[RANKS] + memory[k + FIRST])
     width, base = 1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES], memory[k + ROWS]
@@ -315,7 +319,7 @@ def read(memory: Index, fixed: Index, rows: Ints, k: int, o: int, values: Index)
     return to
 
 
-def follow(memory: Index, rows: Ints, k: int, column: int, size: int) -> int:
+def rank_by_rows(memory: Index, rows: Ints, k: int, column: int, size: int) -> int:
     """Rank a cell's calls by the rows of one argument, all below `size`.
 
     Return the first row if they follow each other, else -1.
@@ -341,7 +345,7 @@ def follow(memory: Index, rows: Ints, k: int, column: int, size: int) -> int:
     return first if largest == 1 and last - first == count - 1 else -1
 
 
-def choose(memory: Index, fixed: Index, rows: Ints) -> None:
+def number_by_consumer(memory: Index, fixed: Index, rows: Ints) -> None:
     """Number rows by first consumer, see `scheduler.layout.by_consumer`."""
     row_of, values = moved(memory, memory[ROW_OF]), moved(memory, memory[INDEX])
     for turn in range(fixed[KINDS]):
@@ -349,7 +353,7 @@ def choose(memory: Index, fixed: Index, rows: Ints) -> None:
         for operand in range(memory[k + OPERANDS]):
             o = memory[SPANS_AT] + (memory[k + OPERAND] + operand) * SPAN
             used = memory[BASES] + memory[o + ARENA]
-            before, size = memory[used], read(memory, fixed, rows, k, o, values)
+            before, size = memory[used], read_values(memory, fixed, rows, k, o, values)
             taken = before
             for i in range(size):
                 if row_of[values[i]] < 0:
@@ -360,18 +364,18 @@ def choose(memory: Index, fixed: Index, rows: Ints) -> None:
             if size > 0 and taken - before == size:
                 memory[o + START] = before
             elif size > 0 and free and memory[o + RAGGED] < 0:
-                first = follow(memory, rows, k, fixed[fixed[COLUMNS_AT] + memory[o + COLUMN]], taken)
+                first = rank_by_rows(memory, rows, k, fixed[fixed[COLUMNS_AT] + memory[o + COLUMN]], taken)
                 if memory[o + COLUMNS] == 1:
                     memory[o + START] = first
 
 
-def running(memory: Index, shares: Index, k: int, i: int) -> int:
+def running_call(memory: Index, shares: Index, k: int, i: int) -> int:
     """Return one of the calls whose results have rows, in order."""
     shared = memory[k + SHARE]
     return i8(memory[memory[RANKS] + memory[k + FIRST] + i] if shared < 0 else shares[shared + i])
 
 
-def number(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
+def number_results(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
     """Number the rows of results that have none, in the order in which cells run, and of calls left out."""
     row_of, bases = moved(memory, memory[ROW_OF]), moved(memory, memory[BASES])
     for cell in range(fixed[KINDS]):
@@ -384,7 +388,7 @@ def number(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
         for output in range(memory[k + OUTPUTS]):
             arena = fixed[fixed[OUTPUTS_AT] + memory[k + OUTPUT] + output]
             for i in range(count):
-                value = i8(rows[memory[k + ROWS] + running(memory, shares, k, i) * width]) + output
+                value = i8(rows[memory[k + ROWS] + running_call(memory, shares, k, i) * width]) + output
                 if row_of[value] < 0:
                     row_of[value] = bases[arena]
                     bases[arena] += 1
@@ -404,12 +408,16 @@ def number(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
         first += taken
 
 
-def locate(memory: Index, fixed: Index, rows: Ints, k: int, operand: int, end: int) -> int:
+def locate_operand(memory: Index, fixed: Index, rows: Ints, k: int, operand: int, end: int) -> int:
     """Write where the rows lie that an operand reads; return the end of the index."""
     o = memory[SPANS_AT] + operand * SPAN
     row_of, index = moved(memory, memory[ROW_OF]), moved(memory, memory[INDEX] + end)
     seen = moved(memory, memory[WORK])
-    size, base, jumps = read(memory, fixed, rows, k, o, index), memory[memory[BASES] + memory[o + ARENA]], 0
+    size, base, jumps = (
+        read_values(memory, fixed, rows, k, o, index),
+        memory[memory[BASES] + memory[o + ARENA]],
+        0,
+    )
     for i in range(size):
         row = row_of[index[i]]
         index[i] = row
@@ -426,7 +434,7 @@ def locate(memory: Index, fixed: Index, rows: Ints, k: int, operand: int, end: i
     return end + size
 
 
-def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
+def write_facts(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
     """Write index arrays and facts, but for those that say which operands store."""
     row_of, index = moved(memory, memory[ROW_OF]), moved(memory, memory[INDEX])
     facts = moved(memory, memory[FACTS_AT])
@@ -446,9 +454,9 @@ def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
         fact += 3
         for operand in range(memory[k + OPERAND], memory[k + OPERAND] + memory[k + OPERANDS]):
             o = memory[SPANS_AT] + operand * SPAN
-            memory[o + TOLD] = fact
+            memory[o + SPAN_FACT] = fact
             if memory[o + START] < 0:
-                end = locate(memory, fixed, rows, k, operand, end)
+                end = locate_operand(memory, fixed, rows, k, operand, end)
             facts[fact], facts[fact + 1] = memory[o + START], memory[o + PLACE]
             facts[fact + 2], facts[fact + 3], facts[fact + 4] = i8(memory[o + PLACE] >= 0), 0, 1
             fact += 5
@@ -456,11 +464,14 @@ def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
             facts[fact] = end
             fact += 1
             for i in range(memory[k + RUNNING]):
-                value = i8(rows[memory[k + ROWS] + running(memory, shares, k, i) * width]) + output
+                value = i8(rows[memory[k + ROWS] + running_call(memory, shares, k, i) * width]) + output
                 index[end + i] = row_of[value]
             end += memory[k + RUNNING]
         for s in range(memory[k + SEQUENCES]):
-            sequence, column = memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST, 1 + memory[k + ARGUMENTS] + s
+            sequence, column = (
+                memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST,
+                1 + memory[k + ARGUMENTS] + s,
+            )
             memory[sequence + SEGMENTS], memory[sequence + WIDEST] = end, fact + 2
             index[end] = 0
             for i in range(distinct):
@@ -474,14 +485,14 @@ def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
     memory[INDEX_END] = end
 
 
-def widen(memory: Index) -> None:
+def write_widest(memory: Index) -> None:
     """Write the facts of the widest steps."""
     index, facts = moved(memory, memory[INDEX]), moved(memory, memory[FACTS_AT])
     for t in range(memory[STEPS]):
         step = memory[STEPS_AT] + 4 * t
         k, stage = memory[CELLS_AT] + memory[step] * CELL, memory[step + 1]
         start, stop = memory[step + 2], memory[step + 3]
-        if stage == STEP or stage == WHOLE:
+        if stage == STEP or stage == ALL_STAGES:
             widest = memory[k + FACT] + 1
             facts[widest] = max(facts[widest], stop - start)
             for s in range(memory[k + SEQUENCE], memory[k + SEQUENCE] + memory[k + SEQUENCES]):
@@ -490,7 +501,7 @@ def widen(memory: Index) -> None:
                 facts[widest] = max(facts[widest], index[segments + stop] - index[segments + start])
 
 
-def store(memory: Index, fixed: Index) -> None:
+def mark_stores(memory: Index, fixed: Index) -> None:
     """Write which operands store cotangents, and the rows that start at zero, see `scheduler.tables`.
 
     An operand may store if its rows follow each other, and are read once in the phases from its own on.
@@ -514,7 +525,10 @@ def store(memory: Index, fixed: Index) -> None:
                         for row in range(start, start + memory[o + SIZE]):
                             single = i8(single != 0 and times[row] == 1)
                         memory[o + STORES] = single
-                        facts[memory[o + TOLD] + 3], facts[memory[o + TOLD] + 4] = single, 1 - single
+                        facts[memory[o + SPAN_FACT] + 3], facts[memory[o + SPAN_FACT] + 4] = (
+                            single,
+                            1 - single,
+                        )
     for operand in range(fixed[SPANS]):
         o = memory[SPANS_AT] + operand * SPAN
         start = bases[memory[o + ARENA]] + memory[o + START]
@@ -529,7 +543,7 @@ def store(memory: Index, fixed: Index) -> None:
         memory[memory[ENDS] + arena] = to
 
 
-def arrange(memory: Index, fixed: Index, feeds: Ints) -> None:
+def order_feeds(memory: Index, fixed: Index, feeds: Ints) -> None:
     """Put data in the order in which calls run: for each cell and feed a number a call."""
     work = moved(memory, memory[WORK])
     for cell in range(fixed[KINDS]):
@@ -543,7 +557,7 @@ def arrange(memory: Index, fixed: Index, feeds: Ints) -> None:
             feeds = moved(feeds, count)
 
 
-def place(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
+def write_tables(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
     """Write a batch's control tables; return whether calls, if levels are found, are in order.
 
     Args:
@@ -553,23 +567,23 @@ def place(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
             found are written there, and data are put in the order in which calls run.
         memory: to be written, see above.
     """
-    groups = moved(rows, lay(memory, fixed, batch, rows))
+    groups = moved(rows, layout_memory(memory, fixed, batch, rows))
     values, shares = i8(rows[0]), moved(memory, memory[SHARES])
-    if not find(memory, fixed, rows, groups):
+    if not find_groups(memory, fixed, rows, groups):
         return False
-    rank(memory, fixed, shares, groups)
-    take_turns(memory, fixed, moved(batch, batch[TURNS_AT]))
+    rank_calls(memory, fixed, shares, groups)
+    write_steps(memory, fixed, moved(batch, batch[TURNS_AT]))
     if fixed[BY_CONSUMER]:
-        choose(memory, fixed, rows)
-    number(memory, fixed, shares, rows)
+        number_by_consumer(memory, fixed, rows)
+    number_results(memory, fixed, shares, rows)
     for i in range(values):
         memory[memory[WORK] + i] = 0
-    pack(memory, fixed, shares, rows)
-    widen(memory)
+    write_facts(memory, fixed, shares, rows)
+    write_widest(memory)
     for i in range(values):
         memory[memory[WORK] + i] = 0
-    store(memory, fixed)
-    arrange(memory, fixed, moved(rows, memory[FEEDS_AT]))
+    mark_stores(memory, fixed)
+    order_feeds(memory, fixed, moved(rows, memory[FEEDS_AT]))
     return True
 
 
@@ -578,14 +592,14 @@ def place(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
 # cells, forward and then backward; where the parameters of each kernel begin, and the end; these; needs for
 # rows, four numbers each; where the numbers of a kernel's launches stand; and fixed numbers
 CELLS, PARAMETERS, USES, BUFFERS, NUMBERS, LENGTH, TRAINING = range(7)
-KERNELS_AT, YIELDING_AT, GRADIENTS_AT, USES_AT, PLACES_AT, NUMBERS_AT, BOUND = range(7, 14)
+KERNELS_AT, YIELDING_AT, GRADIENTS_AT, USES_AT, PLACES_AT, NUMBERS_AT, ROUTINE_HEADER = range(7, 14)
 # the head of the memory for launches: how many there are forward and backward, and where these begin: facts,
 # those of parameters and fixed numbers; how many levels yield the gradient of each parameter; the rows of a
 # buffer; the levels, two numbers each, and backward
-FORWARD, BACKWARD, FACTS_OF_ALL, YIELDS, HEIGHTS, LEVELS, MIRROR, TOLD_OF_LAUNCHES = range(8)
+FORWARD, BACKWARD, ALL_FACTS, YIELDS, HEIGHTS, LEVELS, MIRROR, LAUNCH_HEADER = range(8)
 
 
-def head(
+def write_launch_head(
     memory: Index, launches: Index, direction: int, length: int, kernel: int, first: int, last: int
 ) -> None:
     """Write the head of a launch behind the others, if there is a kernel."""
@@ -595,26 +609,30 @@ def head(
         memory[direction] += 1
 
 
-def go_back(fixed: Index, steps: Index, count: int, memory: Index, launches: Index) -> None:
+def write_backward(fixed: Index, steps: Index, count: int, memory: Index, launches: Index) -> None:
     """Write the heads of launches backward, and how many levels yield gradients."""
     yields, last = moved(memory, memory[YIELDS]), count
     yielding, gradients = moved(fixed, fixed[YIELDING_AT]), moved(fixed, fixed[GRADIENTS_AT])
     while last > 0:
         k, stage = steps[4 * last - 4], steps[4 * last - 3]
         first = last - 1
-        while stage != WHOLE and first > 0 and steps[4 * first - 4] == k and steps[4 * first - 3] == stage:
+        while (
+            stage != ALL_STAGES and first > 0 and steps[4 * first - 4] == k and steps[4 * first - 3] == stage
+        ):
             first -= 1
-        mirrored = stage if stage == WHOLE else 2 - stage
+        mirrored = stage if stage == ALL_STAGES else 2 - stage
         for s in range(STAGES):
             kernel = fixed[fixed[KERNELS_AT] + (fixed[CELLS] + k) * STAGES + s]
-            if kernel >= 0 and (mirrored == WHOLE or mirrored == s):
-                head(memory, launches, BACKWARD, fixed[LENGTH], kernel, count - last, count - first)
+            if kernel >= 0 and (mirrored == ALL_STAGES or mirrored == s):
+                write_launch_head(
+                    memory, launches, BACKWARD, fixed[LENGTH], kernel, count - last, count - first
+                )
                 for i in range(yielding[kernel], yielding[kernel + 1]):
                     yields[gradients[i]] += last - first
         last = first
 
 
-def launch(fixed: Index, tables: Index, memory: Index, launches: Index) -> None:
+def write_launches(fixed: Index, tables: Index, memory: Index, launches: Index) -> None:
     """Write a batch's launches.
 
     Args:
@@ -626,12 +644,12 @@ def launch(fixed: Index, tables: Index, memory: Index, launches: Index) -> None:
     count, length, fact_count = tables[STEPS], fixed[LENGTH], tables[ZEROS] - tables[FACTS_AT]
     steps, facts = moved(tables, tables[STEPS_AT]), moved(tables, tables[FACTS_AT])
     mirrored = count if fixed[TRAINING] else i8(0)
-    memory[FORWARD], memory[BACKWARD], memory[FACTS_OF_ALL] = 0, 0, TOLD_OF_LAUNCHES
-    memory[YIELDS] = memory[FACTS_OF_ALL] + fact_count + fixed[PARAMETERS] + fixed[NUMBERS]
+    memory[FORWARD], memory[BACKWARD], memory[ALL_FACTS] = 0, 0, LAUNCH_HEADER
+    memory[YIELDS] = memory[ALL_FACTS] + fact_count + fixed[PARAMETERS] + fixed[NUMBERS]
     memory[HEIGHTS] = memory[YIELDS] + fixed[PARAMETERS]
     memory[LEVELS] = memory[HEIGHTS] + fixed[BUFFERS]
     memory[MIRROR] = memory[LEVELS] + 2 * count
-    numbers, heights = moved(memory, memory[FACTS_OF_ALL]), moved(memory, memory[HEIGHTS])
+    numbers, heights = moved(memory, memory[ALL_FACTS]), moved(memory, memory[HEIGHTS])
     for i in range(fact_count):
         numbers[i] = facts[i]
     for i in range(fixed[NUMBERS]):
@@ -650,14 +668,14 @@ def launch(fixed: Index, tables: Index, memory: Index, launches: Index) -> None:
     while first < count:
         k, stage = steps[4 * first], steps[4 * first + 1]
         last = first + 1
-        while stage != WHOLE and last < count and steps[4 * last] == k and steps[4 * last + 1] == stage:
+        while stage != ALL_STAGES and last < count and steps[4 * last] == k and steps[4 * last + 1] == stage:
             last += 1
         for s in range(STAGES):
             kernel = fixed[fixed[KERNELS_AT] + k * STAGES + s]
-            if stage == WHOLE or stage == s:
-                head(memory, launches, FORWARD, length, kernel, first, last)
+            if stage == ALL_STAGES or stage == s:
+                write_launch_head(memory, launches, FORWARD, length, kernel, first, last)
         first = last
-    go_back(fixed, steps, mirrored, memory, launches)
+    write_backward(fixed, steps, mirrored, memory, launches)
     for i in range(fixed[PARAMETERS]):
         numbers[fact_count + i] = i8(memory[memory[YIELDS] + i] == 1)
     for row in range(memory[FORWARD] + memory[BACKWARD]):

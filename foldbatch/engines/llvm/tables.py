@@ -32,8 +32,8 @@ from foldbatch.system.processes import no_garbage
 SIGNATURES = {
     "group": "i4[] i8 i8[] i8[] i8[]",
     "levels": "i8[] i8[] i4[] i8[]",
-    "place": "i8[] i8[] i4[] i8[]",
-    "launch": "i8[] i8[] i8[] i8[]",
+    "write_tables": "i8[] i8[] i4[] i8[]",
+    "write_launches": "i8[] i8[] i8[] i8[]",
 }
 NAMES: tuple[tuple[str, ...], ...] = (*((stage,) for stage in ALL), ALL)  # of the stages of a step
 
@@ -51,25 +51,24 @@ def compiled() -> Functions:
     }
 
 
-class _Fixed(NamedTuple):
-    """What a model fixes, and the way to plan its batches."""
+class ModelConstants(NamedTuple):
+    """The integers of a model that plans of its batches read, and the sizes of a batch's memory."""
 
-    numbers: Index  # what `table_loops.place` is told of it
-    # how many numbers of memory a batch may take anyway, a value, and per cell a call
-    more: int
-    value: int
-    calls: list[int]
-    ragged: int  # and how many an element
+    table: Index  # the model's header and records, for `table_loops.write_tables`
+    base: int  # integers of memory that every batch takes
+    per_value: int  # integers more for each value
+    per_call: list[int]  # by cell, integers more for each call
+    per_element: int  # integers more for each element of a sequence
 
 
 @lru_cache(256)
-def _fixed(
+def _model_constants(
     cells: tuple[CellSignature, ...],
     arenas: int,
     layout: Layout,
     of_phases: tuple[tuple[int, ...], ...],
     integers: Flags,
-) -> _Fixed:
+) -> ModelConstants:
     """Return what is fixed, given the cells of each phase, and what data are put in order."""
     shapes, spans, columns = list[int](), list[int](), list[int]()
     widths = [width for cell in cells for width in cell.sequences]
@@ -98,24 +97,24 @@ def _fixed(
     sizes += [(16 * kinds, 0, 4), (facts, 0, 0), (0, 1, 1), ends, ends, (kinds, 0, 2)]
     sizes += [(bounds + loops.DIGITS, 1, 2), (kinds + len(widths) + 1, 0, 0)]  # the index takes more a call
     tables = shapes, spans, lists, columns, outputs, list(priority(cells)), phases, members, [*chain(*sizes)]
-    _, _, _, *starts = accumulate(map(len, tables[:-1]), initial=loops.FIXED)
+    _, _, _, *starts = accumulate(map(len, tables[:-1]), initial=loops.MODEL_HEADER)
     counts = kinds, len(spans) // loops.SPAN, len(widths), arenas, facts, layout is by_consumer
     numbers = np.array([*counts, len(of_phases), *starts, *chain.from_iterable(tables)], np.int64)
     base, value, call = map(sum, zip(*sizes, strict=True))
     rooms = [sum([len(o.columns) for o in c.operands], 1 + len(c.outputs) + len(c.sequences)) for c in cells]
     ragged = sum(o.sequence is not None for c in cells for o in c.operands)
-    return _Fixed(numbers, loops.MEMORY + base, value, [call + room for room in rooms], ragged)
+    return ModelConstants(numbers, loops.MEMORY_HEADER + base, value, [call + room for room in rooms], ragged)
 
 
 @lru_cache(256)
-def plan_numbers(
+def planner_inputs(
     cells: tuple[CellSignature, ...], arenas: int, layout: Layout, share: Share, integers: Flags
-) -> tuple[_Fixed, Index | None]:
+) -> tuple[ModelConstants, Index | None]:
     """Return what is fixed where one call plans a batch, and what it is told of it, None where it cannot.
 
     It can where cells do not call each other, and calls are shared by one number or none, or not at all.
     """
-    fixed = _fixed(cells, arenas, layout, components(cells), integers)
+    fixed = _model_constants(cells, arenas, layout, components(cells), integers)
     shares = [cell.shareable and share is leaves for cell in cells]
     childless = any(cell.repeatable and cell.sequences and not cell.arguments for cell in cells)
     unequal_feeds = any(
@@ -124,11 +123,11 @@ def plan_numbers(
     mutual = any(len(members) > 1 for members in components(cells))
     if mutual or unequal_feeds or share not in (leaves, nothing) or (childless and share is leaves):
         return fixed, None
-    records = [(loops.FOUND, loops.FOUND if shared else loops.NONE, 0, 0, 0) for shared in shares]
+    records = [(loops.FIND, loops.FIND if shared else loops.UNSHARED, 0, 0, 0) for shared in shares]
     return fixed, np.array([0, 0, 0, *chain.from_iterable(records)], np.int64)
 
 
-def built(
+def build_schedule(
     functions: Functions,
     arithmetic: Arithmetic,
     merged: Merged,
@@ -141,17 +140,19 @@ def built(
     """Return the schedule of a merged trace; see `foldbatch.scheduler.tables.build`."""
     trace, integers, batch = merged.trace, merged.trace.form.integers, None
     if policy.alone is not None:
-        fixed, batch = plan_numbers(cells, arenas, layout, share, integers)
+        fixed, batch = planner_inputs(cells, arenas, layout, share, integers)
     if batch is not None:
-        if trace.form.packed and trace.packed is not None and not fixed.ragged:
+        if trace.form.packed and trace.packed is not None and not fixed.per_element:
             feeds: Sequence[Sequence[Any]] = integers  # what is read of them is packed
-            rows, memory = trace.packed.copy(), _memory(fixed, trace.values, trace.counts, 0)
+            rows, memory = trace.packed.copy(), _allocate(fixed, trace.values, trace.counts, 0)
         else:
             feeds = trace.feeds
-            data = [x for columns, flags in zip(feeds, integers, strict=True) for x in compress(columns, flags)]
+            data = [
+                x for columns, flags in zip(feeds, integers, strict=True) for x in compress(columns, flags)
+            ]
             sections = [np.empty(trace.size, np.int32), *data]
-            rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, sections)
-        if functions["place"](fixed.numbers, batch, rows, memory):
+            rows, memory = _pack_sections(fixed, trace.values, trace.calls, trace.elements, sections)
+        if functions["write_tables"](fixed.table, batch, rows, memory):
             return _schedule(merged, cells, arenas, memory, rows, feeds, integers, policy.alone or "")
     with no_garbage():  # the turns of a long chain are very many
         plan, shared = planned(trace, cells, policy, share, arithmetic)
@@ -160,17 +161,19 @@ def built(
     records, shares, end = list[int](), list[Index](), 0
     for size, sharing in zip(plan.sizes, shared, strict=True):
         if sharing is None:
-            records += (size, loops.NONE, 0, 0, 0)
+            records += (size, loops.UNSHARED, 0, 0, 0)
         else:
             records += (size, end, len(sharing.copies) - 1, len(sharing.order), len(sharing.dropped))
             shares += (sharing.order, sharing.copies, sharing.dropped, sharing.instead)
             end += len(sharing.copies) + len(sharing.order) + 2 * len(sharing.dropped)
-    turns = [number for members, turns in plan.phases if len(members) > 1 for turn in turns for number in turn]
-    begin, integers = loops.BATCH + len(records), ((),) * len(cells)
+    turns = [
+        number for members, turns in plan.phases if len(members) > 1 for turn in turns for number in turn
+    ]
+    begin, integers = loops.BATCH_HEADER + len(records), ((),) * len(cells)
     head = np.array([begin, begin + len(turns), end, *records, *turns], np.int64)
-    fixed = _fixed(cells, arenas, layout, tuple([members for members, _ in plan.phases]), integers)
-    rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, plan.groups)
-    functions["place"](fixed.numbers, np.concatenate([head, *shares]), rows, memory)
+    fixed = _model_constants(cells, arenas, layout, tuple([members for members, _ in plan.phases]), integers)
+    rows, memory = _pack_sections(fixed, trace.values, trace.calls, trace.elements, plan.groups)
+    functions["write_tables"](fixed.table, np.concatenate([head, *shares]), rows, memory)
     return _schedule(merged, cells, arenas, memory, rows, trace.feeds, integers, plan.reason)
 
 
@@ -183,23 +186,25 @@ def levels(
     values: int,
 ) -> list[Ints]:
     """Return the levels of calls; see `levels_in`."""
-    counts, (fixed, batch) = [*map(len, calls)], _leveled(cells, scopes)
-    rows, memory = _room(fixed, values, calls, elements, [np.zeros(sum(counts), np.int32)])
-    if not functions["levels"](fixed.numbers, batch, rows, memory):
+    counts, (fixed, batch) = [*map(len, calls)], _level_inputs(cells, scopes)
+    rows, memory = _pack_sections(fixed, values, calls, elements, [np.zeros(sum(counts), np.int32)])
+    if not functions["levels"](fixed.table, batch, rows, memory):
         return levels_in(cells, scopes, calls, elements, values)
     ends = accumulate(counts, initial=len(rows) - sum(counts))
     return [rows[first:last] for first, last in pairwise(ends)]
 
 
 @lru_cache(256)
-def _leveled(cells: tuple[CellSignature, ...], scopes: tuple[tuple[int, ...], ...]) -> tuple[_Fixed, Index]:
+def _level_inputs(
+    cells: tuple[CellSignature, ...], scopes: tuple[tuple[int, ...], ...]
+) -> tuple[ModelConstants, Index]:
     """Return what `table_loops.levels` is told of cells."""
-    fixed = _fixed(cells, 0, by_consumer, scopes, ((),) * len(cells))
-    return fixed, np.zeros(loops.BATCH + loops.GIVEN * len(cells), np.int64)
+    fixed = _model_constants(cells, 0, by_consumer, scopes, ((),) * len(cells))
+    return fixed, np.zeros(loops.BATCH_HEADER + loops.BATCH_FIELDS * len(cells), np.int64)
 
 
-def _room(
-    fixed: _Fixed,
+def _pack_sections(
+    fixed: ModelConstants,
     values: int,
     calls: Sequence[Ints],
     elements: Sequence[Sequence[Ints]],
@@ -209,12 +214,12 @@ def _room(
     counts, parts = [*map(len, calls)], [part for cell_elements in elements for part in cell_elements]
     head = np.array([values, *counts, *map(len, parts)], np.int32)
     rows = np.concatenate([head, *calls, *parts, *sections], axis=None)
-    return rows, _memory(fixed, values, counts, sum([part.size for part in parts]))
+    return rows, _allocate(fixed, values, counts, sum([part.size for part in parts]))
 
 
-def _memory(fixed: _Fixed, values: int, counts: Sequence[int], elements: int) -> Index:
-    size = fixed.more + values * fixed.value + sum(map(mul, counts, fixed.calls))
-    return np.empty(size + fixed.ragged * elements, np.int64)
+def _allocate(fixed: ModelConstants, values: int, counts: Sequence[int], elements: int) -> Index:
+    size = fixed.base + values * fixed.per_value + sum(map(mul, counts, fixed.per_call))
+    return np.empty(size + fixed.per_element * elements, np.int64)
 
 
 def _schedule(
@@ -228,12 +233,14 @@ def _schedule(
     reason: str,
 ) -> Schedule:
     """Return the schedule that was written, given the rows, which end in the data in order, and all data."""
-    trace, header = merged.trace, memory[: loops.MEMORY].tolist()
+    trace, header = merged.trace, memory[: loops.MEMORY_HEADER].tolist()
     orders: list[Index] = []
     feeds: list[tuple[NDArray[Any], ...]] = []
     first, end = header[loops.RANKS], header[loops.FEEDS_AT]
     distinct = memory[header[loops.CELLS_AT] + loops.DISTINCT : header[loops.SPANS_AT] : loops.CELL].tolist()
-    for distinct_count, count, columns, flags in zip(distinct, trace.counts, data_columns, integers, strict=True):
+    for distinct_count, count, columns, flags in zip(
+        distinct, trace.counts, data_columns, integers, strict=True
+    ):
         orders.append(memory[first : first + distinct_count])
         first += count
         arranged: tuple[NDArray[Any], ...] = ()
@@ -242,13 +249,13 @@ def _schedule(
             end += count if integer else 0
         feeds.append(arranged)
     flat = Flat(memory, header, tuple(orders), tuple(feeds))
-    return late_schedule(flat, partial(_part, cells, merged.counts, arenas, flat), reason)
+    return late_schedule(flat, partial(_schedule_part, cells, merged.counts, arenas, flat), reason)
 
 
-def _part(
+def _schedule_part(
     cells: tuple[CellSignature, ...], counts: Sequence[Index] | Index, arenas: int, flat: Flat, name: str
 ) -> Any:
-    memory, header = flat.memory, flat.told
+    memory, header = flat.memory, flat.header
     match name:
         case "arena_rows":
             return tuple(memory[header[loops.ZEROS] - arenas : header[loops.ZEROS]].tolist())
@@ -262,11 +269,11 @@ def _part(
             steps = memory[header[loops.STEPS_AT] :][: 4 * header[loops.STEPS]].reshape(-1, 4).tolist()
             return tuple([Step(k, NAMES[stage], start, stop) for k, stage, start, stop in steps])
         case _:
-            return _tables(cells, counts, flat)
+            return _cell_tables(cells, counts, flat)
 
 
-def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
-    memory, header = flat.memory, flat.told
+def _cell_tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
+    memory, header = flat.memory, flat.header
     facts = iter(memory[header[loops.FACTS_AT] : header[loops.ZEROS]].tolist())
     index = memory[header[loops.INDEX] :]
     spans = iter(memory[header[loops.SPANS_AT] : header[loops.LISTS_AT]].reshape(-1, loops.SPAN).tolist())
@@ -278,10 +285,12 @@ def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[
         running = shapes[k][loops.RUNNING]
         row_spans = []
         for operand in cell.operands:
-            start, size, place, repeats, first = next(spans)[loops.START : loops.TOLD]
+            start, size, place, repeats, first = next(spans)[loops.START : loops.SPAN_FACT]
             rows = None if place < 0 else index[place : place + size]
             span = operand.arena, len(operand.columns) or 1, operand.sequence, size
-            row_spans.append(RowSpan(*span, start if rows is None else None, rows, bool(repeats), bool(first)))
+            row_spans.append(
+                RowSpan(*span, start if rows is None else None, rows, bool(repeats), bool(first))
+            )
             next(islice(facts, 4, None))
         outputs = [index[place : place + running] for place in islice(facts, len(cell.outputs))]
         segments = []
@@ -295,35 +304,37 @@ def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[
     return tuple(tables)
 
 
-def launch_numbers(bound: Bound) -> tuple[Index, int, int]:
+def launch_inputs(bound: Bound) -> tuple[Index, int, int]:
     """Return what `table_loops.launch` is told of routines, their memory, and the length of a launch."""
     parameters = {parameter: number for number, parameter in enumerate(bound.summed)}
-    gradients = [parameters[parameter] for kernel_gradients in bound.gradients for parameter in kernel_gradients]
+    gradients = [
+        parameters[parameter] for kernel_gradients in bound.gradients for parameter in kernel_gradients
+    ]
     stages = np.concatenate([bound.stages["forward"], bound.stages["backward"]], axis=None)
     yielding, width = np.cumsum([0, *map(len, bound.gradients)]), bound.places.shape[1]
     yielded = np.array(gradients, np.int64)
     tables = [stages, yielding, yielded, bound.uses.ravel(), bound.places.ravel(), bound.fixed]
-    starts = accumulate(map(len, tables[:-1]), initial=loops.BOUND)
+    starts = accumulate(map(len, tables[:-1]), initial=loops.ROUTINE_HEADER)
     numbers, buffers = len(bound.fixed), len(bound.types)
     counts = len(stages) // (2 * loops.STAGES), len(parameters), bound.uses.shape[1], buffers, numbers, width
     fixed = np.concatenate([np.array([*counts, bound.training, *starts], np.int64), *tables])
-    return fixed, loops.TOLD_OF_LAUNCHES + numbers + 2 * len(parameters) + buffers, width
+    return fixed, loops.LAUNCH_HEADER + numbers + 2 * len(parameters) + buffers, width
 
 
-def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Directions]:
+def launch_writer(functions: Functions, bound: Bound) -> Callable[[Schedule], Directions]:
     """Return what `bindings.launch_tables` is for some routines."""
-    fixed, base_size, width = launch_numbers(bound)
+    fixed, base_size, width = launch_inputs(bound)
 
     def launched(schedule: Schedule) -> Directions:
         flat = schedule.flat
         if flat is None:
             return launch_tables(bound, schedule)
-        header, directions = flat.told, 1 + bound.training
+        header, directions = flat.header, 1 + bound.training
         levels, facts = header[loops.STEPS], header[loops.ZEROS] - header[loops.FACTS_AT]
         memory = np.empty(base_size + facts + 2 * levels * directions, np.int64)
         launches = np.empty(levels * directions * loops.STAGES * width, np.int64)  # fewer than that, mostly
-        functions["launch"](fixed, flat.memory, memory, launches)
-        ahead, back, facts, yields, heights, bounds, mirror = memory[: loops.TOLD_OF_LAUNCHES].tolist()
+        functions["write_launches"](fixed, flat.memory, memory, launches)
+        ahead, back, facts, yields, heights, bounds, mirror = memory[: loops.LAUNCH_HEADER].tolist()
         rows = launches[: width * (ahead + back)].copy().reshape(-1, width)
         index = flat.memory[header[loops.INDEX] : header[loops.INDEX] + header[loops.INDEX_END]]
         needed, backward = memory[heights:bounds], None

@@ -34,28 +34,33 @@ from foldbatch.engines.llvm.words import at, call, count, give_way, i8, load, pa
 from foldbatch.system.cores import available_cores
 from foldbatch.system.processes import start_in_each_process
 
-LINE = 16  # words from one that changes to the next: two lines of a cache, as processors fetch them in pairs
+LINE_WORDS = (
+    16  # words from one that changes to the next: two lines of a cache, as processors fetch them in pairs
+)
 (
     STATE,  # the number of the job, its first part that nobody took, and the one after the last such
     JOB,  # its function, the number of its pointers, where arguments of the first part are, words to the next
-    DONE,  # how many parts the helper has done
+    COMPLETED,  # how many parts the helper has done
     AWAKE,  # whether the helper is there
     ASLEEP,  # whether it is to sleep at once
     STALLS,  # how often the walking thread has waited for too long
     YIELD,  # the address of what lets other threads run
     WORDS,
-) = (LINE * i for i in range(8))
+) = (LINE_WORDS * i for i in range(8))
 PART, JOBS = 256, 65536  # what a part, and a job, count in the state
 
-SPINS, TURNS = 1500, 10_000  # looks for a job before the helper gives way at each, and then until it sleeps
-PATIENCE, FAIR = 4000, 200  # looks at a part under way until it is a stall: so many, and work / FAIR more
-ENOUGH = 8  # jobs of a batch in which the helper, if it has a core, finds something to do
+SPINS, YIELDING_LOOKS = (
+    1500,
+    10_000,
+)  # looks for a job before the helper gives way at each, and then until it sleeps
+STALL_LOOKS, FAIR = 4000, 200  # looks at a part under way until it is a stall: so many, and work / FAIR more
+MIN_JOBS = 8  # jobs of a batch in which the helper, if it has a core, finds something to do
 WAKING = 0.002  # seconds that waking it may take
-REST, LONGEST = 0.003, 0.5  # seconds without the helper after a stall, and after many
+MIN_REST, MAX_REST = 0.003, 0.5  # seconds without the helper after a stall, and after many
 RARE = 0.02  # seconds a stall: a helper that has them no more often is worth what they take
 
 
-def _do(words: Any, part: Any) -> None:
+def _do_part(words: Any, part: Any) -> None:
     """Do a part of the job. Its arguments are rows, pointers, and where its whole numbers begin."""
     job = at(words + 8 * JOB)
     arguments = at(job[2] + 8 * part * job[3])
@@ -78,7 +83,7 @@ def share(
     """
     job = at(words + 8 * JOB)
     job[0], job[1], job[2], job[3] = function, pointers, arguments, apart
-    before, taken = load(words + 8 * DONE), 0
+    before, taken = load(words + 8 * COMPLETED), 0
     store(words + 8 * STATE, i8((u8(load(words + 8 * STATE)) // JOBS + 1) * JOBS) + parts)
     while True:
         state = u8(load(words + 8 * STATE))
@@ -86,10 +91,10 @@ def share(
         if first == last:
             break
         if swap(words + 8 * STATE, state, state + PART):
-            _do(words, i8(first))
+            _do_part(words, i8(first))
             taken += 1
-    looks, patience = 0, PATIENCE + i8(u8(work) // FAIR)
-    while load(words + 8 * DONE) - before < parts - taken:
+    looks, patience = 0, STALL_LOOKS + i8(u8(work) // FAIR)
+    while load(words + 8 * COMPLETED) - before < parts - taken:
         looks += 1
         if looks < patience:
             pause()
@@ -99,10 +104,10 @@ def share(
         store(words + 8 * STALLS, load(words + 8 * STALLS) + 1)
 
 
-def _help(words: Any) -> None:
+def _take_parts(words: Any) -> None:
     """Take parts of jobs, the last ones first, until there have been none for a while."""
     looks = 0
-    while looks < SPINS + TURNS:
+    while looks < SPINS + YIELDING_LOOKS:
         state = u8(load(words + 8 * STATE))
         first, last = state // PART % PART, state % PART
         if first == last:
@@ -110,12 +115,12 @@ def _help(words: Any) -> None:
             if looks < SPINS:
                 pause()
             elif load(words + 8 * ASLEEP) != 0:
-                looks = SPINS + TURNS
+                looks = SPINS + YIELDING_LOOKS
             else:
                 give_way(at(words + 8 * YIELD)[0])
         elif swap(words + 8 * STATE, state, state - 1):
-            _do(words, i8(last) - 1)
-            count(words + 8 * DONE)
+            _do_part(words, i8(last) - 1)
+            count(words + 8 * COMPLETED)
             looks = 0
     store(words + 8 * AWAKE, 0)
 
@@ -130,9 +135,9 @@ class Team:
         self._lock = threading.Lock()
         self._gate = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
-        self._words = np.zeros(WORDS + LINE, np.int64)
+        self._words = np.zeros(WORDS + LINE_WORDS, np.int64)
         self._words[YIELD] = _yields()
-        self._until, self._rest, self._woken = -inf, REST, 0.0
+        self._until, self._rest_seconds, self._woken = -inf, MIN_REST, 0.0
         self._counted, self._alone = -inf, False
 
     @property
@@ -143,7 +148,7 @@ class Team:
     @property
     def helped(self) -> int:
         """How many of their parts the helper has done."""
-        return int(self._words[DONE])
+        return int(self._words[COMPLETED])
 
     @property
     def stalls(self) -> int:
@@ -167,14 +172,14 @@ class Team:
             try:
                 self._wake()
             except RuntimeError:  # the process may start no more threads
-                self._until = time.monotonic() + LONGEST
+                self._until = time.monotonic() + MAX_REST
                 self._lock.release()
                 return 0
         return words
 
     def _wake(self) -> None:
         if self._thread is None:
-            arguments = compiled_function(_help, "i8", sys.modules[__name__]), self._words, self._gate
+            arguments = compiled_function(_take_parts, "i8", sys.modules[__name__]), self._words, self._gate
             thread = threading.Thread(target=_serve, args=arguments, name="foldbatch-helper", daemon=True)
             thread.start()
             self._thread = thread
@@ -185,11 +190,11 @@ class Team:
         """Let others have the helper; after a stall, or where it was no help, nobody has it for a while."""
         jobs, helped, stalls = self._before
         now, stalled = time.monotonic(), self.stalls - stalls
-        idle = self.helped == helped and self.jobs > jobs + ENOUGH and now > self._woken + WAKING
+        idle = self.helped == helped and self.jobs > jobs + MIN_JOBS and now > self._woken + WAKING
         if idle or stalled:
             rare = not idle and now - self._until >= RARE * stalled
-            self._rest = REST if rare else min(2 * self._rest, LONGEST)
-            self._until = now + self._rest
+            self._rest_seconds = MIN_REST if rare else min(2 * self._rest_seconds, MAX_REST)
+            self._until = now + self._rest_seconds
             self._words[ASLEEP] = 1
         self._lock.release()
 

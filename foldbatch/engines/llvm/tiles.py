@@ -42,15 +42,15 @@ class Blocks:
     vectors: int
     # vectors of a tile of 1, 2, ... rows: the wider it is, the longer the second factor is read in one
     # stretch, which decides where so little is computed
-    few: tuple[int, ...]
+    wide_vectors: tuple[int, ...]
     dot_rows: int  # `dot_rows`, `dot_columns`: of a tile of dots
     dot_columns: int
-    each: int = 1  # numbers of a factor in a word: 2 in bfloat16, else 1
+    per_word: int = 1  # numbers of a factor in a word: 2 in bfloat16, else 1
 
 
 WIDE = Blocks(512, 8, 3, (12, 8, 6, 5), 4, 6)  # 32 registers
 NARROW = Blocks(256, 4, 3, (6, 4), 3, 3)  # 16 registers
-PAIRS = replace(WIDE, each=2)
+PAIRS = replace(WIDE, per_word=2)
 
 
 @cache
@@ -68,7 +68,7 @@ def functions(kind: str, cut: Blocks) -> dict[str, Any]:
 
 
 def _named(kind: str, cut: Blocks, name: str) -> str:
-    return f"{kind}_{cut.each}_{cut.bits}_{name}"
+    return f"{kind}_{cut.per_word}_{cut.bits}_{name}"
 
 
 def library(name: str, kind: str, cut: Blocks) -> str:
@@ -91,11 +91,11 @@ def library(name: str, kind: str, cut: Blocks) -> str:
 def _written(kind: str, cut: Blocks) -> dict[str, tuple[str, Instruction]]:
     """Return the tiles and dots by name: their numbers and pointers (of elements, whole), and the writer."""
     sizes = [(i, v) for i in range(1, cut.rows + 1) for v in range(1, cut.vectors + 1)]
-    sizes += [(i, v) for i, v in enumerate(cut.few, 1) if v > cut.vectors]
+    sizes += [(i, v) for i, v in enumerate(cut.wide_vectors, 1) if v > cut.vectors]
     squares = [(i, j) for i in range(1, cut.dot_rows + 1) for j in (1, cut.dot_columns)]
     written = {f"tile_{i}_{v}": ("*^i*i*^iii", tile(kind, cut, i, v)) for i, v in sizes}
     written |= {f"dots_{i}_{j}": ("*^*i*^ii", dots(kind, cut, i, j)) for i, j in squares}
-    if cut.each == 1:
+    if cut.per_word == 1:
         return written | {"turned": ("*i*ii", turned(kind, cut))}
     written |= {f"rounding_{i}_{v}": ("*^i*i*^iii", tile(kind, cut, i, v, rounds=True)) for i, v in sizes}
     return written | {"pair_rows": ("***ii", pair_rows(kind, cut)), "pair_row": ("**i", pair_row(kind, cut))}
@@ -176,7 +176,7 @@ class _VectorWriter:
 
     def add_product(self, x: Any, y: Any, z: Any) -> Any:
         """Return x * y + z, as one instruction where there is one."""
-        if self.cut.each > 1:
+        if self.cut.per_word > 1:
             return self._of_pairs("dpbf16ps", self.type, z, *(self._halves(word) for word in (x, y)))
         product = self.builder.fmul(x, y, flags=("contract",))
         return self.builder.fadd(product, z, flags=("contract",))
@@ -184,14 +184,14 @@ class _VectorWriter:
     def numbers(self, base: Any, at: Any, count: Any = None) -> Any:
         """Return a vector of words of the numbers from element `at` on, of which the first `count` count."""
         parts = []
-        for part in range(self.cut.each):
+        for part in range(self.cut.per_word):
             offset = I64(part * self.lanes)
             mask = None if count is None else self.first(self._beyond(count, offset))
             parts.append(self.load(self.pointer(base, self.builder.add(at, offset)), mask))
         return parts[0] if len(parts) == 1 else self.builder.bitcast(self._rounded(*parts), self.type)
 
     def words(self, count: Any) -> Any:
-        group = self.cut.each
+        group = self.cut.per_word
         return self.builder.udiv(self.builder.add(count, I64(group - 1)), I64(group))
 
     def paired(self, low: Any, high: Any) -> Any:
@@ -327,7 +327,7 @@ def dots(kind: str, cut: Blocks, rows: int, columns: int) -> Instruction:
     def generate(builder: Any, *arguments: Typed) -> None:
         a, a_at, b, b_step, c, c_at, k, adds = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
-        width = I64(write.lanes * cut.each)
+        width = I64(write.lanes * cut.per_word)
         turns = builder.udiv(k, width)
         covered = builder.mul(turns, width)
         remaining = builder.sub(k, covered)
@@ -423,7 +423,7 @@ def pair_row(kind: str, cut: Blocks) -> Instruction:
     def generate(builder: Any, *arguments: Typed) -> None:
         x, out, n = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
-        width = cut.each * write.lanes
+        width = cut.per_word * write.lanes
 
         def step(turn: Any, remaining: Any = None) -> None:
             words = write.numbers(x, builder.mul(turn, I64(width)), remaining)

@@ -442,12 +442,12 @@ class _FunctionBody:
                 return compare(build, SYMBOLS[type(sign)], self.value(lhs), self.value(rhs))
             case ast.BoolOp(op=ast.And(), values=[first, *following]):
                 remainder = following[0] if len(following) == 1 else ast.BoolOp(ast.And(), following)
-                return self.either(first, remainder, ast.Constant(value=False))
+                return self.select(first, remainder, ast.Constant(value=False))
             case ast.BoolOp(op=ast.Or(), values=[first, *following]):
                 remainder = following[0] if len(following) == 1 else ast.BoolOp(ast.Or(), following)
-                return self.either(first, ast.Constant(value=True), remainder)
+                return self.select(first, ast.Constant(value=True), remainder)
             case ast.IfExp(test=test, body=body, orelse=otherwise):
-                return self.either(test, body, otherwise)
+                return self.select(test, body, otherwise)
             case ast.Call():
                 result = self.call(node)
                 if result is None:
@@ -459,11 +459,11 @@ class _FunctionBody:
         value = self.value(node)
         return convert(self.builder, value, "b1").at
 
-    def either(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Typed:
+    def select(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Typed:
         """Return one of two values; the other is not computed if it reads memory, or may take long."""
         build, condition = self.builder, self.truth(test)
         if not any(isinstance(part, ast.Subscript | ast.Call) for part in _parts(body, otherwise)):
-            a, b = _both(build, self.value(body), self.value(otherwise))
+            a, b = _of_one_kind(build, self.value(body), self.value(otherwise))
             return Typed(a.kind, build.select(condition, a.at, b.at))
         yes, no, after = (build.append_basic_block() for _ in range(3))
         build.cbranch(condition, yes, no)
@@ -473,7 +473,7 @@ class _FunctionBody:
             results.append((self.value(node), build.block))
             build.branch(after)
         build.position_at_end(after)
-        a, b = _both(build, results[0][0], results[1][0])
+        a, b = _of_one_kind(build, results[0][0], results[1][0])
         phi = build.phi(a.at.type)
         for value, (_, block) in zip((a, b), results, strict=True):
             phi.add_incoming(value.at, block)
@@ -505,7 +505,10 @@ class _FunctionBody:
         self, function: FunctionType, definition: ast.FunctionDef, arguments: Sequence[Operand]
     ) -> Typed | None:
         """Call a function, written once a module for arguments of some kinds; plain numbers are ``i8``."""
-        operands = [operand if isinstance(operand, Typed) else convert(self.builder, operand, "i8") for operand in arguments]
+        operands = [
+            operand if isinstance(operand, Typed) else convert(self.builder, operand, "i8")
+            for operand in arguments
+        ]
         kinds, returned = [operand.kind for operand in operands], _returned(definition)
         name, module = " ".join([definition.name, *kinds]), self.builder.module
         callee = module.globals.get(name)
@@ -546,7 +549,7 @@ def _parts(*nodes: ast.expr) -> list[ast.AST]:
     return parts
 
 
-def _both(builder: Any, lhs: Operand, rhs: Operand) -> list[Typed]:
+def _of_one_kind(builder: Any, lhs: Operand, rhs: Operand) -> list[Typed]:
     if isinstance(lhs, bool) and isinstance(rhs, bool):
         return [convert(builder, lhs, "b1"), convert(builder, rhs, "b1")]
     if isinstance(lhs, Typed) and isinstance(rhs, Typed) and lhs.kind == rhs.kind:

@@ -24,9 +24,9 @@ from foldbatch.engines.llvm.words import at, call, i8, u8
 from foldbatch.params.parameters import Array, Change, Rule, SparseRows, Updates
 from foldbatch.system.lines import address_of
 
-HEAD, STATIC = 6, 5  # numbers of a job before its places; which of them its function is told
-EACH, MOST = 16_384, 64  # the work of a part, as of `Jobs.add`, and parts of a job
-WORTH = 8 * EACH  # the work from which asking for the helper pays
+JOB_HEADER, STATIC = 6, 5  # numbers of a job before its places; which of them its function is told
+PART_WORK, MAX_JOB_PARTS = 16_384, 64  # the work of a part, as of `Jobs.add`, and parts of a job
+WORTH = 8 * PART_WORK  # the work from which asking for the helper pays
 
 
 def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any) -> None:
@@ -48,7 +48,7 @@ def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any)
             return
         here = at(where)
         places, units, parts = here[1], here[2], here[3] if words != 0 else 1
-        operands, apart, static = moved(here, HEAD), places + 2, where + 8 * STATIC
+        operands, apart, static = moved(here, JOB_HEADER), places + 2, where + 8 * STATIC
         for part in range(parts):
             to = moved(at(room), part * apart)
             first = i8(u8(units * part) // u8(parts))
@@ -60,7 +60,7 @@ def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any)
             share(words, here[0], here[1], room, apart, parts, i8(u8(here[4]) // u8(parts)))
         else:
             call(here[0], at(room), at(static))
-        where += 8 * (HEAD + 2 * here[1])
+        where += 8 * (JOB_HEADER + 2 * here[1])
 
 
 class Jobs:
@@ -82,7 +82,10 @@ class Jobs:
         work: int,  # how many numbers the job changes, or a quarter of those that it only reads
         static: int = 0,  # the whole number
     ) -> None:
-        parts, count = max(1, min(work // EACH, units, MOST)) if work > EACH else 1, len(arrays)
+        parts, count = (
+            max(1, min(work // PART_WORK, units, MAX_JOB_PARTS)) if work > PART_WORK else 1,
+            len(arrays),
+        )
         self._numbers += (function.address, count, units, parts, work, static, *map(id, arrays), *steps)
         self._arrays += arrays
         self._count += 1
@@ -277,7 +280,10 @@ def _add_step(
         jobs.add(step, p.size, (p, gradient, *moments, numbers_array), strides, p.size)
     else:
         rows, values, width = gradient.rows, gradient.values, p.size // max(1, len(p))
-        arrays, steps = (p, values, *moments, numbers_array, rows), (0, size * width, *((0,) * len(moments)), 0, 8)
+        arrays, steps = (
+            (p, values, *moments, numbers_array, rows),
+            (0, size * width, *((0,) * len(moments)), 0, 8),
+        )
         jobs.add(step, len(rows), arrays, steps, values.size, width)
 
 

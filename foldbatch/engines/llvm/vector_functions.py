@@ -39,12 +39,12 @@ def _two_to(builder: Any, x: Typed) -> Typed:
 two_to: Any = Instruction(_two_to)  # 2 ** k, where k stands in the lowest bits of a float that is MAGIC + k
 
 
-def _known(name: str) -> Instruction:
+def _intrinsic(name: str) -> Instruction:
     """Return a function of one float that LLVM knows."""
     return Instruction(lambda builder, x: intrinsic(builder, f"llvm.{name}", x))
 
 
-log: Any = _known("log")
+log: Any = _intrinsic("log")
 
 # Adding this to a small float rounds it to a whole number, and leaves that in the lowest bits.
 MAGIC_F4, MAGIC_F8 = 1.5 * 2.0**23, 1.5 * 2.0**52
@@ -239,14 +239,14 @@ SCOPE: dict[str, Any] = {
     "log": log,
     "log1p": log1p,
     "greatest": Instruction(_greatest),
-    "sin": _known("sin"),
-    "cos": _known("cos"),
+    "sin": _intrinsic("sin"),
+    "cos": _intrinsic("cos"),
     "copysign": copysign,
-    "floor": _known("floor"),
+    "floor": _intrinsic("floor"),
     "fmod": fmod,
     "pow": Instruction(lambda builder, x, y: intrinsic(builder, "llvm.pow", x, y)),
-    "rint": _known("rint"),
-    "sqrt": _known("sqrt"),
+    "rint": _intrinsic("rint"),
+    "sqrt": _intrinsic("sqrt"),
     "as_f8": Instruction(_as_f8),  # the float64 of these bits
     "fetch": fetch,
     "exp": {"f4": exp_f4, "f8": exp_f8},

@@ -28,11 +28,11 @@ from foldbatch.model.calls import (
     EXACT,
     EXPECTED,
     GENERAL,
-    GIVEN,
     GUARD,
     GUARDS,
     HEAD,
     HOW,
+    IDENTICAL,
     IN_TUPLE,
     IN_TUPLES,
     KIND,
@@ -40,14 +40,14 @@ from foldbatch.model.calls import (
     LISTS,
     MAY_BE_EMPTY,
     MEMBERS,
-    NUMBER,
     OF,
     OUTPUT,
+    OUTPUT_NUMBER,
+    PASSED,
     PLACE,
     RESULT,
     RESULTS,
     ROWS,
-    SAME,
     SIGNATURES,
     SIZE,
     SIZED,
@@ -58,14 +58,16 @@ from foldbatch.model.calls import (
 )
 
 # what the array begins with: the addresses of functions of CPython's, and of its objects
-INCREASE, DECREASE, APPEND, WHOLE, OF_WHOLE, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, THREAD = range(10)
-NOTHING, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(10, 21)
-GIVEN_ONCE, OWN = SPACE + 1, SPACE + 3  # two words for arguments
+INCREASE, DECREASE, APPEND, AS_INT64, NEW_INT, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, THREAD = range(10)
+NONE_OBJECT, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(10, 21)
+ARGUMENT_WORDS, FUNCTION_WORDS = SPACE + 1, SPACE + 3  # two words for arguments
 # then, for calls: the array of counters, what stands for numbers of a value, and where in a value both are,
 # in words; then comes what `model.calls` tells of
-COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, OF_CELL = range(OWN, OWN + 5)
+COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, OF_CELL = range(FUNCTION_WORDS, FUNCTION_WORDS + 5)
 # and for nodes: their class, the dtype of parents, and where in a node its parts are, in words
-NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(OWN, OWN + 8)
+NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(
+    FUNCTION_WORDS, FUNCTION_WORDS + 8
+)
 # words of an object: its type, how many items it has, where those of a list or an array are, and for how many
 # there is room; the first one of a tuple
 TYPE, COUNT = objects.TYPE // 8, objects.DATA // 8
@@ -84,7 +86,7 @@ def slot(look: Any, arguments: Any) -> int:
     return i8(target)
 
 
-def placed(look: Any, arguments: Any) -> int:
+def argument_at(look: Any, arguments: Any) -> int:
     return i8(at(slot(look, arguments))[0])
 
 
@@ -127,8 +129,8 @@ def fits(python: Any, signature: Any, arguments: Any) -> bool:
     while i < signature[GUARDS]:
         look = moved(signature, HEAD + GUARD * i)
         kind, expected = look[KIND], look[EXPECTED]
-        obj = placed(moved(look, GUARD - PLACE), arguments)
-        if kind == SAME:
+        obj = argument_at(moved(look, GUARD - PLACE), arguments)
+        if kind == IDENTICAL:
             if obj != expected:
                 return False
         elif kind == OF or kind == MAY_BE_EMPTY:  # noqa: PLR1714, SIM109 - the language has no `in`
@@ -155,7 +157,7 @@ def fits(python: Any, signature: Any, arguments: Any) -> bool:
     return True
 
 
-def appended(python: Any, to: int, obj: int) -> int:
+def append(python: Any, to: int, obj: int) -> int:
     """Append to a list; what nobody made, a value without a number, is left to CPython, which raises."""
     target = at(to)
     size = target[COUNT]
@@ -171,7 +173,7 @@ def put(python: Any, to: int, number: int) -> int:
     target = at(to)
     size = target[COUNT]
     if size == target[ROOM]:
-        words = moved(python, GIVEN_ONCE)
+        words = moved(python, ARGUMENT_WORDS)
         words[0], words[1] = to, to if size > 0 else python[SPACE]  # it is twice as long then
         answer = ask(python[VECTORCALL], python[LENGTHEN], address(words), i8(2), i8(0))
         if answer == 0:
@@ -182,15 +184,15 @@ def put(python: Any, to: int, number: int) -> int:
     return i8(0) if number >= 0 else i8(-1)
 
 
-def noted(python: Any, signature: Any, arguments: Any, number: int) -> int:
+def note_call(python: Any, signature: Any, arguments: Any, number: int) -> int:
     """Note a call, given its number; return 0, if that did not fail."""
     rows, look, failed = signature[ROWS], moved(signature, HEAD + GUARD * signature[GUARDS]), i8(0)
     failed += put(python, rows, number)
     for _ in range(signature[VALUES]):
-        failed += put(python, rows, ask(python[WHOLE], at(placed(look, arguments))[python[N_AT]]))
+        failed += put(python, rows, ask(python[AS_INT64], at(argument_at(look, arguments))[python[N_AT]]))
         look = moved(look, PLACE)
     for _ in range(signature[LISTS]):
-        sequence = at(placed(moved(look, LIST - PLACE), arguments))
+        sequence = at(argument_at(moved(look, LIST - PLACE), arguments))
         items, size, to = at(sequence[ITEMS]), sequence[COUNT], look[ELEMENTS]
         failed += put(python, rows, size)
         for i in range(size):
@@ -198,36 +200,38 @@ def noted(python: Any, signature: Any, arguments: Any, number: int) -> int:
                 item = items[i]
                 if look[IN_TUPLES] != 0:
                     item = at(item)[FIRST + m]
-                failed += put(python, to, ask(python[WHOLE], at(item)[python[N_AT]]))
+                failed += put(python, to, ask(python[AS_INT64], at(item)[python[N_AT]]))
         look = moved(look, LIST)
     for _ in range(signature[DATA]):
         place, datum = moved(look, DATUM - PLACE), i8(0)
         if look[HOW] == THERE:
-            failed += appended(python, look[COLUMN], placed(place, arguments))
+            failed += append(python, look[COLUMN], argument_at(place, arguments))
         else:
             if look[HOW] == COPIED:
                 datum = ask(python[VECTORCALL], python[COPY], slot(place, arguments), i8(1), i8(0))
             else:
-                datum = ask(python[OF_WHOLE], number)
+                datum = ask(python[NEW_INT], number)
             if datum == 0:
                 return -1
-            failed += appended(python, look[COLUMN], datum)
+            failed += append(python, look[COLUMN], datum)
             ask(python[DECREASE], datum)
         look = moved(look, DATUM)
-    at(at(python[COUNTERS])[ITEMS])[0] = number + signature[WIDTH] - failed  # one too many is noticed in the end
+    at(at(python[COUNTERS])[ITEMS])[0] = (
+        number + signature[WIDTH] - failed
+    )  # one too many is noticed in the end
     return failed
 
 
-def result(python: Any, look: Any, arguments: Any, number: int) -> int:
+def make_result(python: Any, look: Any, arguments: Any, number: int) -> int:
     """Return one result of a call, a new reference to it; 0 where there is no memory."""
-    if look[KIND] == GIVEN:
-        argument = placed(moved(look, RESULT - PLACE), arguments)
+    if look[KIND] == PASSED:
+        argument = argument_at(moved(look, RESULT - PLACE), arguments)
         ask(python[INCREASE], argument)
         return i8(argument)
     if look[KIND] != OUTPUT:
-        ask(python[INCREASE], python[NOTHING])
-        return i8(python[NOTHING])
-    n = ask(python[OF_WHOLE], number + look[NUMBER])
+        ask(python[INCREASE], python[NONE_OBJECT])
+        return i8(python[NONE_OBJECT])
+    n = ask(python[NEW_INT], number + look[OUTPUT_NUMBER])
     if n == 0:
         return i8(0)
     value = ask(python[ALLOCATE], look[CLASS], i8(0))
@@ -250,20 +254,20 @@ def call(closure: int, arguments: int, count: int) -> int:
             number = counters[0]
             if counters[1] < number or counters[2] != ask(python[THREAD]):
                 break
-            if noted(python, signature, args, number) != 0:
+            if note_call(python, signature, args, number) != 0:
                 return 0
             look, size = moved(signature, signature[RESULTS]), signature[IN_TUPLE]
             if size < 0:
-                return result(python, look, args, number)
+                return make_result(python, look, args, number)
             answer = i8(0)
-            if signature[TUPLE] == 0:  # noqa: SIM108 - only one of them is to be made
+            if signature[TUPLE] == 0:
                 answer = ask(python[NEW_TUPLE], size)
             else:
                 answer = ask(python[ALLOCATE], signature[TUPLE], size)
             if answer == 0:
                 return 0
             for i in range(size):
-                item = result(python, look, args, number)
+                item = make_result(python, look, args, number)
                 at(answer)[FIRST + i] = item
                 if item == 0:
                     ask(python[DECREASE], answer)
@@ -273,7 +277,7 @@ def call(closure: int, arguments: int, count: int) -> int:
     return i8(ask(python[VECTORCALL], cell[GENERAL], address(args), count, i8(0)))
 
 
-def held(python: Any, obj: int, place: int, part: int) -> None:
+def set_part(python: Any, obj: int, place: int, part: int) -> None:
     """Put an object into a part of a new one."""
     ask(python[INCREASE], part)
     at(obj)[place] = part
@@ -291,15 +295,15 @@ def nodes(closure: int, arguments: int, count: int) -> int:
     if parents[FLAGS] & WHOLE_ROWS == WHOLE_ROWS and parents[DTYPE] == python[NARROW]:
         above, answer = at_i4(parents[COUNT]), python[TRUE]
         for i in range(size):
-            node, index = ask(python[ALLOCATE], python[NODE], i8(0)), ask(python[OF_WHOLE], i)
+            node, index = ask(python[ALLOCATE], python[NODE], i8(0)), ask(python[NEW_INT], i)
             if node == 0 or index == 0:
                 return 0
             at(node)[python[INDEX_AT]] = index
-            held(python, node, python[TREE_AT], args[0])
-            held(python, node, python[LABEL_AT], labels[FIRST + i])
-            held(python, node, python[TOKEN_AT], tokens[FIRST + i])
-            held(python, node, python[LEAF_AT], python[TRUE] if below[i] == empty else python[FALSE])
-            held(python, node, python[BELOW_AT], below[i])
+            set_part(python, node, python[TREE_AT], args[0])
+            set_part(python, node, python[LABEL_AT], labels[FIRST + i])
+            set_part(python, node, python[TOKEN_AT], tokens[FIRST + i])
+            set_part(python, node, python[LEAF_AT], python[TRUE] if below[i] == empty else python[FALSE])
+            set_part(python, node, python[BELOW_AT], below[i])
             parent = i8(above[i])
             if parent < 0:
                 parent = size
@@ -309,7 +313,7 @@ def nodes(closure: int, arguments: int, count: int) -> int:
                     return 0
                 below[parent] = siblings
                 ask(python[DECREASE], empty)
-            failed = appended(python, below[parent], node)
+            failed = append(python, below[parent], node)
             ask(python[DECREASE], node)
             if failed != 0:
                 return 0

@@ -35,16 +35,16 @@ from foldbatch.engines.llvm.coder import (
     CELL,
     COPIES_OF,
     ENTRIES,
+    ERROR_WORDS,
     ERRORS,
     FIELDS_OF,
-    FOUND,
+    FROM_BASE,
     INSTRUCTION,
-    MOST,
+    MAX_PARTS,
     RAGGED,
     SEGMENTS_OF,
     STORED,
     TARGET,
-    WHOLE,
     KernelCode,
 )
 from foldbatch.engines.llvm.compiling import compiled_function
@@ -53,12 +53,14 @@ from foldbatch.engines.llvm.vector_functions import moved
 from foldbatch.engines.llvm.words import address, at, call, i8, u8
 from foldbatch.system.lines import address_of
 
-CODE = coder.HEAD
+CODE = coder.CODE_HEADER
 WORTH = 60_000  # multiplications from which an instruction is worth sharing with a helper
-FEW = 4  # such instructions of a batch that are worth waking the helper
+MIN_LARGE = 4  # such instructions of a batch that are worth waking the helper
 
 
-def begin_at(cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, origin: Any, step: Any) -> None:
+def locate_cell(
+    cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, origin: Any, step: Any
+) -> None:
     """Write a cell's address for row 0 of its axis in the batch, and how far it moves with each row.
 
     `fields` are what the launch tells of its binding; all are pointers or addresses.
@@ -77,7 +79,7 @@ def begin_at(cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, or
         origin[0], step[0] = index + 8 * fields[INDEX], 8
     elif apart:
         origin[0], step[0] = addresses[fields[SPARE]], 0
-    elif kind == WHOLE or (kind == TARGET and fields[FIRST] < 0):
+    elif kind == FROM_BASE or (kind == TARGET and fields[FIRST] < 0):
         origin[0], step[0] = addresses[fields[BASE]], 0
     elif kind == BY_RANK:
         origin[0], step[0] = addresses[fields[BASE]], size
@@ -86,7 +88,7 @@ def begin_at(cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, or
         step[0] = size
 
 
-def lay_out(instruction: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin: Any) -> None:
+def write_arguments(instruction: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin: Any) -> None:
     """Write the arguments of an instruction's parts one after the other, as `team` reads them.
 
     Args:
@@ -126,7 +128,7 @@ def walk(
     addresses: Any,  # of buffers
     work_at: Any,  # the address of memory for six times `room` numbers; no kernel has more cells or arguments
     room: Any,  # see there
-    errors: Any,  # the address of memory for `coder.FOUND` numbers, the first of which is 0
+    errors: Any,  # the address of memory for `coder.ERROR_WORDS` numbers, the first of which is 0
     words: Any,  # what is shared with a helper, see `team`; 0 where there is none
 ) -> int:
     """Run launches; return how many instructions were worth sharing."""
@@ -143,7 +145,7 @@ def walk(
         for c in range(cell_count):
             cell = moved(records, c * CELL)
             fields = moved(head, HEAD + FIELDS * cell[0])
-            begin_at(cell, fields, index_at, addresses, errors, moved(origins, c), moved(steps, c))
+            locate_cell(cell, fields, index_at, addresses, errors, moved(origins, c), moved(steps, c))
         segments = moved(records, cell_count * CELL)
         program = moved(segments, ragged)
         lowers[0], rows[0] = 0, 1
@@ -164,8 +166,8 @@ def walk(
                 worth = cut != 0 and times * instruction[5] >= WORTH and (cut > 0 or times > 1)
                 large += i8(worth)
                 if worth and words != 0:
-                    parts, apart = cut if cut > 0 else min(times, MOST), pointers + 2
-                    lay_out(instruction, times, parts, cells, arguments, begin)
+                    parts, apart = cut if cut > 0 else min(times, MAX_PARTS), pointers + 2
+                    write_arguments(instruction, times, parts, cells, arguments, begin)
                     work = i8(u8(times * instruction[5]) // u8(parts))
                     share(words, instruction[0], instruction[1], work_at + 24 * room, apart, parts, work)
                 else:
@@ -192,7 +194,7 @@ class Walker:
         self._starts = np.cumsum([0, *sizes])[:-1] if codes else np.zeros(1, np.int64)
         self.room = max([1, *(code.room for code in codes)])
         self.places = address_of(self._numbers), self._starts
-        self._large = FEW  # instructions worth sharing, of the batch before: the next one is like it
+        self._large = MIN_LARGE  # instructions worth sharing, of the batch before: the next one is like it
         signature = "i8 i8[] i8[,] i8 i8 i8[,] i8[] i8[] i8 i8 i8 i8"
         self._walk = compiled_function(walk, signature, sys.modules[__name__], coder, launch, team)
 
@@ -204,14 +206,14 @@ class Walker:
         Raises:
             OutOfRangeError: when an id is out of range; nothing has run after that.
         """
-        memory = np.empty(FOUND + 6 * self.room, np.int64)
+        memory = np.empty(ERROR_WORDS + 6 * self.room, np.int64)
         memory[0] = 0
         errors = address_of(memory)
-        words = helper.take() if helper is not None and self._large >= FEW else 0
+        words = helper.take() if helper is not None and self._large >= MIN_LARGE else 0
         arguments = *self.places, table.launches, *table.launches.shape, table.bounds, table.index, addresses
-        self._large = self._walk(*arguments, errors + 8 * FOUND, self.room, errors, words)
+        self._large = self._walk(*arguments, errors + 8 * ERROR_WORDS, self.room, errors, words)
         if words and helper is not None:
             helper.leave()
         if memory[0]:
-            _, row, actual, size, number, start = memory[:FOUND].tolist()
+            _, row, actual, size, number, start = memory[:ERROR_WORDS].tolist()
             raise OutOfRangeError(start + row, actual, size, number)

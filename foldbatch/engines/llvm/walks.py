@@ -22,8 +22,8 @@ API = {
     loops.INCREASE: "Py_IncRef",
     loops.DECREASE: "Py_DecRef",
     loops.APPEND: "PyList_Append",
-    loops.WHOLE: "PyLong_AsLongLong",
-    loops.OF_WHOLE: "PyLong_FromLongLong",
+    loops.AS_INT64: "PyLong_AsLongLong",
+    loops.NEW_INT: "PyLong_FromLongLong",
     loops.NEW_TUPLE: "PyTuple_New",
     loops.NEW_LIST: "PyList_New",
     loops.ALLOCATE: "PyType_GenericAlloc",
@@ -31,7 +31,7 @@ API = {
     loops.THREAD: "PyThread_get_thread_ident",
 }
 OBJECTS = {
-    loops.NOTHING: None,
+    loops.NONE_OBJECT: None,
     loops.TRUE: True,
     loops.FALSE: False,
     loops.REAL: float,
@@ -87,10 +87,10 @@ def places_of(obj: Any, parts: Sequence[Any]) -> list[int] | None:
     return places if len(places) == len(parts) == len(words) - 2 else None
 
 
-def _told(*extra: int) -> list[int]:
+def _header(*extra: int) -> list[int]:
     api = {k: ctypes.cast(getattr(pythonapi, name), ctypes.c_void_p).value or 0 for k, name in API.items()}
     addresses = api | {place: id(obj) for place, obj in OBJECTS.items()}
-    return [*(addresses[place] for place in range(loops.GIVEN_ONCE)), 0, 0, *extra]
+    return [*(addresses[place] for place in range(loops.ARGUMENT_WORDS)), 0, 0, *extra]
 
 
 @cache
@@ -102,7 +102,9 @@ def _function(loop: Callable[..., int], numbers: Sequence[int], *owners: Any) ->
     """Return a function of CPython that is told numbers, and keeps what these are of."""
     make = pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    function: Callable[..., Any] = make(ctypes.byref(_definition(loop)), (np.array(numbers, np.int64), *owners), None)
+    function: Callable[..., Any] = make(
+        ctypes.byref(_definition(loop)), (np.array(numbers, np.int64), *owners), None
+    )
     return function
 
 
@@ -114,7 +116,7 @@ def calls(counters: array[int], value: Any) -> Callable[..., Any] | None:
     places = places_of(value, [value.n, value.unknown]) if readable() else None
     if places is None:
         return None
-    header = _told(id(counters), id(value.unknown), *places)
+    header = _header(id(counters), id(value.unknown), *places)
 
     def make(general: Callable[..., Any], codes: Sequence[Index]) -> Callable[..., Any]:
         cell_numbers = id(general), len(codes), *map(address_of, codes)
@@ -129,4 +131,4 @@ def nodes(node: Any) -> Callable[..., Any] | None:
     places = places_of(node, parts) if readable() else None
     if places is None:
         return None
-    return _function(loops.nodes, _told(id(type(node)), id(np.dtype(np.int32)), *places), type(node))
+    return _function(loops.nodes, _header(id(type(node)), id(np.dtype(np.int32)), *places), type(node))

@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from foldbatch.engines.llvm.numbers import I64, NUMBERS, TYPES, Instruction, Typed
 
-WORD = 8  # bytes
+WORD_BYTES = 8  # bytes
 PAUSES = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}  # by machine
 
 i8 = u8 = int  # what texts convert with
@@ -43,17 +43,20 @@ def _call(builder: Any, address: Typed, numbers: Typed, statics: Typed) -> None:
 def _ask(builder: Any, address: Typed, *arguments: Typed, kind: str = "i8") -> Typed:
     type_ = ir.FunctionType(TYPES[kind], [I64] * len(arguments))
     return Typed(
-        kind, builder.call(builder.inttoptr(address.at, type_.as_pointer()), [argument.at for argument in arguments])
+        kind,
+        builder.call(
+            builder.inttoptr(address.at, type_.as_pointer()), [argument.at for argument in arguments]
+        ),
     )
 
 
 def _load(builder: Any, address: Typed) -> Typed:
-    return Typed("i8", builder.load_atomic(_at(builder, address).at, "acquire", WORD))
+    return Typed("i8", builder.load_atomic(_at(builder, address).at, "acquire", WORD_BYTES))
 
 
 def _store(builder: Any, address: Typed, number: Typed | int) -> None:
     at = number.at if isinstance(number, Typed) else I64(number)
-    builder.store_atomic(at, _at(builder, address).at, "release", WORD)
+    builder.store_atomic(at, _at(builder, address).at, "release", WORD_BYTES)
 
 
 def _swap(builder: Any, address: Typed, old: Typed, new: Typed) -> Typed:

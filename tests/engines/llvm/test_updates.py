@@ -150,7 +150,7 @@ class TestCompiled:
 
         fresh, rng = team.Team(), np.random.default_rng(0)
         monkeypatch.setattr(team, "available_cores", lambda: 2)
-        monkeypatch.setattr(team, "REST", 0.0)
+        monkeypatch.setattr(team, "MIN_REST", 0.0)
         monkeypatch.setattr(team, "team", lambda: fresh)
         sizes, rows = (9 * updates.EACH + 3, updates.EACH, 7), np.arange(0, 900, 2)
         gradients = [rng.normal(size=n).astype(dtype) for n in sizes]
