@@ -1,11 +1,12 @@
-"""A round in two calls of compiled code: from what cells append to, to values that are kept.
+"""A round in two calls of compiled code: from the lists to which cells append, to values in the store.
 
-`plan` reads that and finds the launches; `compute` brings data and values of earlier rounds, launches,
-and copies values to the store. A few examples of blocks are planned and computed by the same calls: they read
-nothing of earlier rounds, their values stay where launches write them, and what they noted may be packed
-already. Both are given one array of addresses, see `HELD`. Lists, whole numbers and floats are read where
-CPython has them (`PyListObject`, `arrayobject`, `PyLongObject`, `PyFloatObject`), while the walk that changes
-them waits. `reads` is the mirror of `functions.rounds.Rounds._looked_at`. Importing this needs llvmlite.
+`plan` reads the lists and computes the launches; `compute` copies data and values of earlier rounds to buffers,
+launches the kernels, and leaves the results in the store. A small batch of blocks is planned and computed by
+the same two calls: it reads nothing of earlier rounds, its values stay in the arenas, and its calls may be
+packed already. Both functions take the runner's table, see `RUNNER`. Lists, integers and floats are read in the
+memory of CPython's objects (`PyListObject`, `arrayobject`, `PyLongObject`, `PyFloatObject`), while the walk
+that changes them waits. `number_for_model` mirrors `functions.rounds.Rounds._looked_at`. Importing this needs
+llvmlite.
 """
 
 from __future__ import annotations
@@ -39,53 +40,64 @@ from foldbatch.scheduler.trace import Index, Ints
 f4 = f8 = float  # compiled: conversions
 i4 = int
 
-# the head of what is told of a round: its first number, and how many there are of: numbers, outputs of cells,
-# cells, import cells, arenas, numbers noted, and sections of a packed trace. Then come import cells: each its
-# section, the number of its class, and the buffer of its arena; arenas: the number, that of the class whose
-# values lie there, and its buffer; and cells: how many calls, how long a row is, how many outputs a call has,
-# the number of the first one, the section, how many lists and data are read; the array of Python that has the
-# rows, how long one is as noted, and where the pattern of that begins; then, of each list, where its length
-# stands in a row, how many members an element has, the section, and the array of Python; and, of each feed,
-# the list of Python, what its numbers become, the greatest one, the buffer, and the address of memory for
-# them
+# The header of a round: its first value number, and the number of values, outputs of all cells, cells, import
+# cells, arenas, noted integers, and sections of the packed trace. Behind it come the records of import cells, of
+# arenas, and of cells.
 FIRST, NUMBERS, OUTPUTS, CELLS, IMPORTS, ARENAS, NOTED, SECTIONS, HEADER = range(9)
+# The record of an import cell: its section, the number of its class of values, and the buffer of its arena.
 OF_CLASS, OF_ARENA, IMPORT = 1, 2, 3
+# The record of an arena: its number, the number of the class of values that it has, and its buffer.
 KIND, BUFFER, ARENA = 1, 2, 3
+# The record of a cell: the number of calls, the integers of a row, the number of outputs of a call, the number of
+# the first output, the section, the number of lists and of feeds that the model reads; Python's array of rows,
+# the integers of a row as it was noted, and the offset of its pattern. Behind it: a record for each list, and
+# one for each feed.
 CALLS, WIDTH, RESULTS, OUTPUT, SECTION, LISTS, FEEDS, ROW_ARRAY, RAW, PATTERN, CELL = range(11)
+# The record of a list: the offset of its length in a row, the members of an element, the section, and Python's
+# array of elements.
 COLUMN, MEMBERS, SECTION_OF_LIST, ELEMENTS, LIST = range(5)
+# The record of a feed: Python's list of data, the type that these get, the greatest integer that is allowed, the
+# buffer, and the address of memory for the converted data.
 ITEMS_OF, KIND_OF_FEED, GREATEST, BUFFER_OF_FEED, MEMORY_OF_FEED, FEED = range(6)
-READ = 3  # numbers of what is read: its place, that of the call, and the slot
-# of a section of what few examples noted, in the place of patterns: its list, how long a row is, how many
-# numbers of a row are values', and whether rows lie in the list number by number
+READ = 3  # The record of a read: the offset of the value's number, the offset of its call, and the slot.
+# The record of a section of a small batch, which stands in the place of patterns: its list, the integers of a row,
+# how many of these are value numbers, and whether the list has the rows integer by integer.
 OF_LIST, LONG, VALUED, SPREAD, OF_SECTION = range(5)
-# what is held: the addresses of what `plan` is told and writes, of the codes of kernels and where each
-# begins, of the addresses of buffers, how many rows each has, and of memory for the walker; how much that is,
-# how much may be noted; of Python what whole numbers and floats are, by how many bits the number of digits
-# is moved, and what signs are among these bits; lists: whose numbers are up to each end, these ends, and the
-# numbers that are asked for; the first number of the batch, and memory for what is asked for; what is shared
-# with a helper, see `team`, 0 where there is none, and how many instructions were worth sharing; and of few
-# examples, 0 in rounds, what tuples are of Python, and whether what was noted is packed. Of these whose
-# numbers are and the ends are, by example, lists of how many rows sections have, and the first numbers
+# The runner's table: the addresses of the arrays that `plan` reads and writes; of the kernels' codes and their
+# offsets; of the addresses of buffers, and of how many rows each has; and of memory for the walker. Then the
+# size of that memory, and the limit of noted integers. Of CPython: the types of integers and floats, by how many
+# bits an integer's number of digits is shifted, and the mask of its sign. Lists: the owner (example) of the
+# values up to each end, these ends, and the values that are requested. The first value number of the batch, and
+# memory for the requested values. The words that are shared with a helper, see `team`, or 0, and the number of
+# instructions that were worth sharing. Of a small batch: CPython's type of tuples, which is 0 in rounds, and
+# whether its trace is packed already; its owners are lists of the rows of each section, by example, and its
+# ends are the first value number of each example.
 FLAT, HEADER_AT, PATTERNS, WIRES, KINDS, ARENAS_OF, EXAMPLE, CLASSES, PLACES, STORED = range(10)
 MEMORY, RENUMBERED, ROWS, FIXED, BATCH, TABLES, BOUND, NUMBERS_AT, LAUNCHES = range(10, 19)
 CODES, STARTS, ADDRESSES, CAPACITY, WORK, WORK_ROOM, MAX_NOTED, WHOLE_TYPE, REAL_TYPE = range(19, 28)
 SHIFT, SIGNS, OWNERS, ENDS, ASKED, START, READ_AT, TEAM, LARGE = range(28, 37)
 TUPLE_TYPE, PACKED, RUNNER = range(37, 40)
-# what the numbers of data become; those that are given are brought already, and others stand in the trace
+# types of data: an array that Python brings, four types of numbers, or integers that the packed trace has
 BROUGHT, I8, I4, F8, F4, IN_TRACE = range(6)
 HIGHEST = 3.4e38  # no smaller float64 is infinite as float32
-# words of an object of Python: its type; of a list how many items it has, and the address of theirs; of a
-# whole number how many digits, and the first two, 30 bits each; and of a float the number
+# Offsets in an object of CPython, in words: its type; a list's size, and the address of its items; an integer's
+# number of digits, and its first two digits of 30 bits; and a float's number.
 TYPE = objects.TYPE // 8
 SIZE = TAG = REAL = objects.DATA // 8
 ITEMS = DIGITS = SIZE + 1
-FIRST_ITEM = tuple.__basicsize__ // 8  # of a tuple, which has a hash before it from 3.14 on
+FIRST_ITEM = tuple.__basicsize__ // 8  # of a tuple; from 3.14 on a hash comes before
 
 
 def number_for_model(runner: Any, header: Any, memory: Any, read_count: int) -> int:
-    """Write how a model counts numbers, and which ones are imported, given how much is read, see `read`.
+    """Renumber the noted integers as the model counts values, with imported values first.
 
-    Return how many these are; -1 where something is read that must not be, or that is not known.
+    Args:
+        runner: the runner's table.
+        header: the header of the round.
+        memory: as `flatten_notes` has written it; the imported values are written there.
+        read_count: how many records of reads there are.
+
+    Return the number of imported values; -1 if a value of another example is read, or a wire is new.
     """
     flat, wires, kinds, example = at(runner[FLAT]), at(runner[WIRES]), at(runner[KINDS]), at(runner[EXAMPLE])
     first, imports, renumbered, imported = (
@@ -131,12 +143,12 @@ def number_for_model(runner: Any, header: Any, memory: Any, read_count: int) -> 
 def pack_sections(
     header: Index, counts: Index, sizes: Index, renumbered: Ints, rows: Ints, count: int
 ) -> None:
-    """Write the packed trace of what `reads` has written, of which `count` numbers are imported."""
+    """Write the packed trace of the integers that `number_for_model` has written, `count` of them imported."""
     for i in range(header[IMPORTS]):
         section = header[HEADER + IMPORT * i]
         sizes[section], rows[1 + section] = counts[i], i4(counts[i])
     rows[0], end = i4(count + header[NUMBERS]), 1 + header[SECTIONS]
-    for s in range(header[SECTIONS]):  # from how large they are to where they begin
+    for s in range(header[SECTIONS]):  # from sizes to offsets
         size = sizes[s]
         sizes[s] = end
         end += size
@@ -160,16 +172,18 @@ def pack_sections(
 
 
 def size_of(obj: int) -> int:
+    """Return the number of items of a list or an array of CPython, given its address."""
     return i8(at(obj)[SIZE])
 
 
 def items_of(obj: int) -> Any:
+    """Return the pointer to the items of a list or an array of CPython, given its address."""
     return at(at(obj)[ITEMS])
 
 
 def whole_number(obj: Any, runner: Any) -> int:
-    """Return a whole number of at most two digits; -1 of a negative one, and of what is none."""
-    if obj[TYPE] != runner[WHOLE_TYPE]:  # which may have fewer words
+    """Return an integer of CPython of at most two digits; -1 for a negative one, and for any other object."""
+    if obj[TYPE] != runner[WHOLE_TYPE]:  # another object may have fewer words
         return -1
     size, digits = u8(obj[TAG]) >> u8(runner[SHIFT]), u8(obj[DIGITS])
     low, high = i8(digits % u8(2**32)), i8(digits >> u8(32))
@@ -179,19 +193,22 @@ def whole_number(obj: Any, runner: Any) -> int:
 
 
 def cells_at(header: Any) -> int:
-    """Return where the first cell is told of."""
+    """Return the offset of the first cell's record."""
     return i8(HEADER + IMPORT * header[IMPORTS] + ARENA * header[ARENAS])
 
 
 def import_places(header: Any, memory: Any) -> Any:
-    """Return where `plan` tells where imported numbers stand."""
+    """Return the part of the memory that has the offsets of imported values among the noted integers."""
     return moved(memory, header[IMPORTS] + header[SECTIONS] + 1)
 
 
 def flatten_notes(runner: Any, header: Any, memory: Any, rows: Any) -> int:
-    """Write what was noted, whose each number is, which output makes it, what is read, and sizes of sections.
+    """Copy the recorded calls of a round into flat arrays.
 
-    Return how much is read; -1 where that cannot be told, or nothing was noted.
+    Written are the noted integers, the owner example and the producing output of each value, a record for each
+    value that is read, and the sizes of sections.
+
+    Return the number of records of reads; -1 if there are no calls, too many, or a number that is not valid.
     """
     flat, patterns, example = at(runner[FLAT]), at(runner[PATTERNS]), at(runner[EXAMPLE])
     sizes, imported = moved(memory, header[IMPORTS]), import_places(header, memory)
@@ -270,7 +287,7 @@ def flatten_notes(runner: Any, header: Any, memory: Any, rows: Any) -> int:
 
 
 def pack_small_batch(runner: Any, header: Any, rows: Any) -> bool:
-    """Write the packed trace of what few examples noted; return whether that can be read, and is not much."""
+    """Write the packed trace of a small batch from its lists; return False if these are too large to read."""
     sections, ends, offsets = at(runner[PATTERNS]), items_of(runner[OWNERS]), items_of(runner[ENDS])
     examples, max_noted, to, calls = (
         size_of(runner[OWNERS]),
@@ -326,7 +343,10 @@ def pack_small_batch(runner: Any, header: Any, rows: Any) -> bool:
 
 
 def pack_notes(runner: Any, header: Any, memory: Any, rows: Any) -> int:
-    """Write the packed trace of a round, and return how many numbers are imported; -1 where it has none."""
+    """Write the packed trace of a round or a small batch.
+
+    Return the number of imported values; -1 if the round must be planned as any batch.
+    """
     if runner[TUPLE_TYPE] == 0:
         read_count = flatten_notes(runner, header, memory, rows)
         count = i8(-1) if read_count < 0 else number_for_model(runner, header, memory, read_count)
@@ -345,15 +365,16 @@ def pack_notes(runner: Any, header: Any, memory: Any, rows: Any) -> int:
 
 
 def plan(table: Index) -> int:
-    """Plan a round; return -1 where that cannot be done at once, 1 where memory is too small, else 0.
+    """Plan a round; return -1 if it must be planned as any batch, 1 if memory is too small, else 0.
 
-    Known are: the slots of a row of each cell, and of elements of its lists (`PATTERNS`); of each slot,
-    which outputs are read there (`WIRES`), and the import cell whose values are, or -1 (`KINDS`); of each
-    output its arena, or -1; of each number its example, the class of its value, and where that is among
-    them; and the values of classes that are stored, see `USED`. `MEMORY` is told how many numbers each
-    import cell brings, how large sections are, and, each in as much room as may be noted, where those
-    numbers stand, which output makes each number, and what is read. `MADE` is what was noted, as the model
-    counts. Others are arguments of `table_loops.place`, of which rows are written here, and of `launch`.
+    The table points to: `PATTERNS`, the slot of each integer of a cell's row, and of its lists' elements;
+    `WIRES`, a flag for each slot and output; `KINDS`, for each slot the import cell of its values, or -1;
+    `ARENAS_OF`, the arena of each output, or -1; `EXAMPLE`, `CLASSES` and `PLACES`, for each value number its
+    example, its class, and its place in the class; and `STORED`, a record for each class, see `USED`.
+    `MEMORY` is written: the number of values of each import cell, the sizes of sections, and, each with room
+    for `MAX_NOTED`, the offsets of imported values, the producing output of each value, and the records of
+    reads. `RENUMBERED` has the noted integers as the model counts values. The other entries are arguments of
+    `table_loops.write_tables`, whose packed trace is written here, and of `write_launches`.
     """
     runner, small = moved(table, 0), i8(0)
     header, flat, stored, memory = (
@@ -396,7 +417,7 @@ def plan(table: Index) -> int:
 
 
 def bring_data(runner: Any, feed: Any, ranks: Any, count: int) -> bool:
-    """Bring the data of a cell in the order of its calls; return whether they are plain numbers that fit."""
+    """Convert the data of a feed to memory, in rank order; return False if one is no plain number that fits."""
     items, kind, memory = items_of(feed[ITEMS_OF]), feed[KIND_OF_FEED], feed[MEMORY_OF_FEED]
     for r in range(count):
         item = at(items[ranks[r]])
@@ -424,7 +445,7 @@ def bring_data(runner: Any, feed: Any, ranks: Any, count: int) -> bool:
 
 
 def copy_requested(runner: Any, stored: Any) -> int:
-    """Copy what is asked for to memory, where it is of one class; return the number of that, or -1."""
+    """Copy the requested values to memory if all are of one class; return the number of the class, or -1."""
     items, classes, places, kind = items_of(runner[ASKED]), at(runner[CLASSES]), at(runner[PLACES]), i8(-1)
     count, size = size_of(runner[ASKED]), i8(0)
     for i in range(count):
@@ -438,10 +459,10 @@ def copy_requested(runner: Any, stored: Any) -> int:
 
 
 def compute(table: Index) -> int:
-    """Compute a round that was planned.
+    """Compute a round that `plan` has planned.
 
-    Return -1 where an id is out of range; where data are that must be given, what tells of them; else 0, or,
-    where all that is asked for is of one class, -2 less its number.
+    Return -1 if an id is out of range; the offset of a feed's record if Python must bring its data; else 0, or
+    -2 minus the number of their class if all requested values are of one class.
     """
     runner = moved(table, 0)
     header, tables, addresses = at(runner[HEADER_AT]), at(runner[TABLES]), at(runner[ADDRESSES])
@@ -470,7 +491,7 @@ def compute(table: Index) -> int:
         moved(import_places(header, memory), 2 * runner[MAX_NOTED]),
         i8(HEADER + IMPORT * header[IMPORTS]),
     )
-    for i in range(header[ARENAS]):  # arenas lie where values are kept
+    for i in range(header[ARENAS]):  # arenas are written right into the store
         value_class, buffer = moved(stored, header[entry + KIND] * CLASS), header[entry + BUFFER]
         former[i], addresses[buffer] = (
             addresses[buffer],

@@ -1,4 +1,4 @@
-"""Rounds of walks that decide, and a few examples, each in two calls of compiled code: see `round_loops`."""
+"""Rounds of deciding walks, and small batches, each in two calls of compiled code; see `round_loops`."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.sharing import leaves, nothing
 from foldbatch.system.lines import address_of
 
-MAX_NUMBERS = 16384  # numbers noted or made from which a round is planned as any batch
+MAX_NUMBERS = 16384  # limit of noted integers and of values; a larger round is planned as any batch
 PLAIN = {"int64": calls.I8, "int32": calls.I4, "float64": calls.F8, "float32": calls.F4}
-NO_REQUESTS: list[int] = []  # asks for numbers
-# of whole numbers of Python: by how many bits the number of digits is moved, and what signs are among them
+NO_REQUESTS: list[int] = []  # of a small batch: no walk waits for its values
+# of CPython's integers: by how many bits the number of digits is shifted, and the mask of the sign
 SHIFT, SIGNS = (0, 0) if sys.version_info < (3, 12) else (3, 3)
 
 
 @cache
 def readable() -> bool:
-    """Whether lists and numbers of Python lie in memory as compiled code reads them."""
+    """Return whether lists and numbers of CPython have the memory layout that compiled code reads."""
     runner = [0] * calls.RUNNER
     runner[calls.WHOLE_TYPE], runner[calls.SHIFT], runner[calls.SIGNS] = id(int), SHIFT, SIGNS
     sample: list[Any] = [0, 1, 2**30 - 1, 2**30, 2**31 + 5, 2**60 - 1, -1, 2**60, 2.5]
@@ -60,20 +60,29 @@ def _compiled() -> tuple[Callable[..., int], Callable[..., int]]:
 
 
 class RoundRunner:
-    """Runs the rounds of a phase of a model, given its routines and what walks its launches."""
+    """Runs the rounds and small batches of a phase of a model, given its routines and their walker."""
 
     def __init__(self, bound: Bound, walks: Any) -> None:
         self._routines, self._walker = bound, walks
         self.buffers = bound.buffers
         self._arrays: list[Any] = []
-        self._data: dict[int, Array] = {}  # memory for plain numbers, by buffer
-        self.read = np.empty(MAX_NUMBERS, np.int64)  # memory for numbers that are asked for
-        self._lists: Any = None  # the lists that few examples note in, of which is told
+        self._data: dict[int, Array] = {}  # memory for converted numbers, by buffer
+        self.read = np.empty(MAX_NUMBERS, np.int64)  # memory for requested values
+        self._lists: Any = None  # the lists of small batches that the table points to
 
     def feed(
         self, items: Any, feed: Feed, bound: int | None, cell: int, number: int, *, is_list: bool = True
     ) -> list[int]:
-        """Return what is told of data of a cell, which a list has where they are `plain`, below a bound."""
+        """Return the record of a feed, see `round_loops.ITEMS_OF`.
+
+        Args:
+            items: the list to which walks append the data.
+            feed: the feed.
+            bound: ids must be below this.
+            cell: the cell's number in the model.
+            number: the feed's number in the cell.
+            is_list: whether `items` is a list of plain numbers; else Python brings the data as an array.
+        """
         type_, dtype, largest = feed.type, feed.declared or feed.type.dtype, 0
         buffer, kind = self.buffers.get(("feed", cell, number), -1), PLAIN.get(type_.dtype, calls.BROUGHT)
         if dtype.startswith(("int", "uint")):
@@ -88,10 +97,14 @@ class RoundRunner:
     def ready(
         self, policy: Policy, layout: Layout, memory: BatchMemory, integers: Flags | None = None
     ) -> RoundRunner | None:
-        """Return what runs rounds, given a program's policy, layout and memory; None where nothing does.
+        """Prepare for rounds, or for small batches; return this runner, or None if it cannot run them.
 
-        Of few examples it is told which data are packed, see `scheduler.trace.Form`; they share calls where
-        that is found in the same call.
+        Args:
+            policy: the program's policy.
+            layout: the program's layout.
+            memory: the memory of buffers.
+            integers: for small batches, which feeds are packed, see `scheduler.trace.Form`; None for rounds.
+                Small batches share calls if the planner can find equal ones.
         """
         model, self._memory, self._lists = self._routines.model, memory, None
         self._integers = ((),) * len(model.cells) if integers is None else integers
@@ -105,10 +118,13 @@ class RoundRunner:
     def bind(
         self, header: Sequence[int], imports: Collection[int], data: Collection[int], *learnt: Index
     ) -> None:
-        """Take over what stays as long as nothing new comes.
+        """Fill the runner's table for a model that has learnt no more since.
 
-        Told are what `round_loops` says, the import cells, where data are told of, and what was learnt:
-        patterns, wires, kinds and arenas, see `round_loops.plan`.
+        Args:
+            header: the header of a round and its records, see `round_loops`.
+            imports: the import cells.
+            data: the offsets of the feeds' records in the header.
+            learnt: patterns, wires, kinds and arenas, see `round_loops.plan`.
         """
         arrays, memory, codes = self._allocate(header, imports), self._memory, self._walker
         self._header = np.array(header, np.int64)
@@ -123,7 +139,7 @@ class RoundRunner:
             *codes.places,
         ]
         arrays_in_order += memory.addresses, memory.capacity, self._work
-        self._learnt = learnt  # nobody else may hold on to it
+        self._learnt = learnt  # kept alive: the table has their addresses only
         table = [array if isinstance(array, int) else address_of(array) for array in arrays_in_order]
         table += (
             codes.room,
@@ -146,13 +162,13 @@ class RoundRunner:
         self._plan, self._compute = _compiled()
 
     def begin(self, owners: list[Any], ends: list[int], asked: list[int], start: int) -> None:
-        """Begin a batch, given its first number, and lists, see `round_loops.ASKED`."""
+        """Begin a batch: set its lists, see `round_loops.OWNERS`, and its first value number; bring parameters."""
         self._table[calls.OWNERS : calls.READ_AT] = id(owners), id(ends), id(asked), start
         for parameter, number in self._routines.brought["parameter"]:
             bring_value(self._memory, number, parameter)
 
     def run_small_batch(self, batch: Few) -> bool:
-        """Run what a few examples noted; return whether that was done."""
+        """Run a small batch from its notes; return False if it must run as any batch."""
         if batch.offsets[-1] > SMALL_BATCH_VALUES:
             return False
         if self._lists is None or self._lists is not batch.lists:
@@ -172,7 +188,7 @@ class RoundRunner:
         return self.run(0, lambda _: None, data) != FAILED
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
-        """Return values of the few examples by their numbers, which count from the first one's."""
+        """Return values of the small batch by their numbers, which count from the first value of the batch."""
         tables = self._arrays[5]
         row_of = tables[tables[table_loops.ROW_OF] :]
 
@@ -185,7 +201,7 @@ class RoundRunner:
         return fetched(numbers, self._routines.model.results, self._value_arenas, take)
 
     def _value_arenas(self) -> Index:
-        """Return the arena of each value of the few examples."""
+        """Return the arena of each value of the small batch."""
         rows, cells = self._arrays[2], self._routines.model.signatures
         arenas, start = np.full(rows[0], -1, np.int64), int(1 + self._header[SECTIONS])
         for count, cell in zip(rows[1 : 1 + len(cells)].tolist(), cells, strict=True):
@@ -196,7 +212,7 @@ class RoundRunner:
         return arenas
 
     def _bind_small_batch(self, batch: Few) -> None:
-        """Take over the lists that few examples note in."""
+        """Fill the runner's table for small batches that are noted in these lists."""
         model, lists = self._routines.model, batch.lists
         widths = [w for cell in model.signatures for w in cell.sequences]
         header = [0, 0, 0, len(model.cells), 0, 0, 0, len(model.cells) + len(widths)]
@@ -218,21 +234,21 @@ class RoundRunner:
         self._lists = lists
 
     def set_store(self, *stored: Index) -> None:
-        """Tell where the store has: of whom and what values are, their places, and the table of classes."""
+        """Set the store's arrays: the example, class and place of each value, and the records of classes."""
         self._table[calls.EXAMPLE : calls.MEMORY] = [address_of(array) for array in stored]
 
     def run(
         self, first: int, reserve: Callable[[Index], None], data: Callable[[int], tuple[int, Array] | None]
     ) -> int:
-        """Run a round from its first number on; return `FAILED`, or the class of numbers that are in `read`.
+        """Run a round; return the class of the requested values, which are in `read` then.
 
-        These are all that are asked for, where they are of one class, else it is `SEVERAL`.
+        It is `MIXED` if they are of several classes, and `FAILED` if the round must run as any batch.
 
         Args:
-            first: number of the round.
-            reserve: makes room for values, so many in each buffer.
-            data: returns the cell whose data are told of at a place, and these in the order of its calls;
-                None where it has no calls.
+            first: the first value number of the round.
+            reserve: makes room in the store, given the rows that each buffer needs.
+            data: returns the cell and the data of the feed whose record has this offset, in the order of
+                calls; None if the cell has no calls.
         """
         header, table, memory = self._header, self._table, self._memory
         header[FIRST] = first
@@ -253,8 +269,9 @@ class RoundRunner:
         return place if place == FAILED else MIXED - place
 
     def _launch(self) -> int:
+        """Call `round_loops.compute`, with the helper if the batch before had work for it."""
         table, helper = self._table, team.team()
-        # as `Walker.run`: the next round is like the one before
+        # as in `Walker.run`: the next round is like the one before
         table[calls.TEAM] = (
             helper.take() if self._memory.helped and table[calls.LARGE] >= walker.MIN_LARGE else 0
         )
@@ -265,6 +282,7 @@ class RoundRunner:
                 helper.leave()
 
     def _bring(self, place: int, data: tuple[int, Array] | None) -> None:
+        """Bring a feed's data as an array in rank order; `place` is the offset of its record."""
         if data is not None:
             (cell, column), tables = data, self._arrays[5]
             record = tables[table_loops.CELLS_AT] + cell * table_loops.CELL
@@ -273,13 +291,13 @@ class RoundRunner:
             self._memory.bring(int(self._header[place + BUFFER_OF_FEED]), array)
 
     def _allocate(self, header: Sequence[int], imports: Collection[int] = ()) -> list[Any]:
-        """Return the last arguments of `round_loops.plan`, from the memory on, as large as they get."""
+        """Return the arrays of the runner's table from `round_loops.MEMORY` on, with room for any round."""
         if self._arrays:
             return self._arrays
         routines, fixed = self._routines, self._constants
         head_size = header[IMPORTS] + header[SECTIONS] + 1
         bound, size, width = launch_inputs(routines)
-        for cell in imports:  # their values are copied to where others read them
+        for cell in imports:  # their values are copied from the store: no kernel runs
             at = bound[table_loops.KERNELS_AT] + cell * table_loops.STAGES
             bound[at : at + table_loops.STAGES] = -1
         steps = (1 + routines.training) * (MAX_NUMBERS + table_loops.STAGES * len(routines.model.signatures))

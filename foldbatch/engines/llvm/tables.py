@@ -1,6 +1,7 @@
-"""A batch's control tables and launches by compiled loops: `table_loops`, in the form of what these mirror.
+"""A batch's schedule and launches by the compiled loops of `table_loops`.
 
-Results are the same to the last bit as those of `scheduler.tables.build` and `bindings.launch_tables`.
+The functions here have the form of `scheduler.tables.build` and `bindings.launch_tables`, and results that are
+equal to the last bit.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ Flags = tuple[tuple[bool, ...], ...]  # per cell and feed, see `foldbatch.schedu
 
 @cache
 def compiled() -> Functions:
-    """Return the compiled loops: made once a process, read from the cache on disk where they are there."""
-    make = {"levels": compiled_late}  # of examples; most have them from their trace
+    """Return the compiled loops by name; they are compiled once a machine, and loaded once a process."""
+    make = {"levels": compiled_late}  # rarely called: most examples have levels from their trace
     return {
         name: make.get(name, compiled_function)(getattr(loops, name), signature, loops)
         for name, signature in SIGNATURES.items()
@@ -69,7 +70,7 @@ def _model_constants(
     of_phases: tuple[tuple[int, ...], ...],
     integers: Flags,
 ) -> ModelConstants:
-    """Return what is fixed, given the cells of each phase, and what data are put in order."""
+    """Return the constants of a model, given the cells of each phase, and which feeds are packed integers."""
     shapes, spans, columns = list[int](), list[int](), list[int]()
     widths = [width for cell in cells for width in cell.sequences]
     outputs = [arena for cell in cells for arena in cell.outputs]
@@ -95,7 +96,10 @@ def _model_constants(
     sizes = [(len(table), 0, 0) for table in (shapes, spans, lists)]
     sizes += [(0, 1, 0), (0, 0, 1), (bounds, 0, 1)]
     sizes += [(16 * kinds, 0, 4), (facts, 0, 0), (0, 1, 1), ends, ends, (kinds, 0, 2)]
-    sizes += [(bounds + loops.DIGITS, 1, 2), (kinds + len(widths) + 1, 0, 0)]  # the index takes more a call
+    sizes += [
+        (bounds + loops.DIGITS, 1, 2),
+        (kinds + len(widths) + 1, 0, 0),
+    ]  # for the index, `per_call` has more
     tables = shapes, spans, lists, columns, outputs, list(priority(cells)), phases, members, [*chain(*sizes)]
     _, _, _, *starts = accumulate(map(len, tables[:-1]), initial=loops.MODEL_HEADER)
     counts = kinds, len(spans) // loops.SPAN, len(widths), arenas, facts, layout is by_consumer
@@ -110,9 +114,10 @@ def _model_constants(
 def planner_inputs(
     cells: tuple[CellSignature, ...], arenas: int, layout: Layout, share: Share, integers: Flags
 ) -> tuple[ModelConstants, Index | None]:
-    """Return what is fixed where one call plans a batch, and what it is told of it, None where it cannot.
+    """Return the model constants and the batch header for the one-call planner.
 
-    It can where cells do not call each other, and calls are shared by one number or none, or not at all.
+    The header is None if batches of this model cannot be planned in one call: where cells call each other, or
+    calls that are shared have more than one feed.
     """
     fixed = _model_constants(cells, arenas, layout, components(cells), integers)
     shares = [cell.shareable and share is leaves for cell in cells]
@@ -137,13 +142,16 @@ def build_schedule(
     arenas: int,
     share: Share,
 ) -> Schedule:
-    """Return the schedule of a merged trace; see `foldbatch.scheduler.tables.build`."""
+    """Return the schedule of a merged trace, as `foldbatch.scheduler.tables.build` does.
+
+    One compiled call makes it where `planner_inputs` has a header; else groups and shares are planned first.
+    """
     trace, integers, batch = merged.trace, merged.trace.form.integers, None
     if policy.alone is not None:
         fixed, batch = planner_inputs(cells, arenas, layout, share, integers)
     if batch is not None:
         if trace.form.packed and trace.packed is not None and not fixed.per_element:
-            feeds: Sequence[Sequence[Any]] = integers  # what is read of them is packed
+            feeds: Sequence[Sequence[Any]] = integers  # all that is read of them is packed
             rows, memory = trace.packed.copy(), _allocate(fixed, trace.values, trace.counts, 0)
         else:
             feeds = trace.feeds
@@ -185,7 +193,7 @@ def levels(
     elements: Sequence[Sequence[Ints]],
     values: int,
 ) -> list[Ints]:
-    """Return the levels of calls; see `levels_in`."""
+    """Return the level of each call of each cell, as `levels_in` does."""
     counts, (fixed, batch) = [*map(len, calls)], _level_inputs(cells, scopes)
     rows, memory = _pack_sections(fixed, values, calls, elements, [np.zeros(sum(counts), np.int32)])
     if not functions["levels"](fixed.table, batch, rows, memory):
@@ -198,7 +206,7 @@ def levels(
 def _level_inputs(
     cells: tuple[CellSignature, ...], scopes: tuple[tuple[int, ...], ...]
 ) -> tuple[ModelConstants, Index]:
-    """Return what `table_loops.levels` is told of cells."""
+    """Return the model constants and the batch header for `table_loops.levels`."""
     fixed = _model_constants(cells, 0, by_consumer, scopes, ((),) * len(cells))
     return fixed, np.zeros(loops.BATCH_HEADER + loops.BATCH_FIELDS * len(cells), np.int64)
 
@@ -210,7 +218,10 @@ def _pack_sections(
     elements: Sequence[Sequence[Ints]],
     sections: Sequence[Ints],
 ) -> tuple[Ints, Index]:
-    """Return calls packed, with other sections in the place of levels and data, and memory for tables."""
+    """Return a packed trace of calls, elements and further sections, and memory for its tables.
+
+    The sections stand where a packed trace has levels and feeds.
+    """
     counts, parts = [*map(len, calls)], [part for cell_elements in elements for part in cell_elements]
     head = np.array([values, *counts, *map(len, parts)], np.int32)
     rows = np.concatenate([head, *calls, *parts, *sections], axis=None)
@@ -232,7 +243,10 @@ def _schedule(
     integers: Flags,
     reason: str,
 ) -> Schedule:
-    """Return the schedule that was written, given the rows, which end in the data in order, and all data."""
+    """Return the schedule that `table_loops.write_tables` has written.
+
+    `rows` is the packed trace, which ends in the ordered integer feeds; `data_columns` are all feeds.
+    """
     trace, header = merged.trace, memory[: loops.MEMORY_HEADER].tolist()
     orders: list[Index] = []
     feeds: list[tuple[NDArray[Any], ...]] = []
@@ -305,7 +319,10 @@ def _cell_tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> t
 
 
 def launch_inputs(bound: Bound) -> tuple[Index, int, int]:
-    """Return what `table_loops.launch` is told of routines, their memory, and the length of a launch."""
+    """Return the inputs of `table_loops.write_launches`: the routines' header and tables, and two sizes.
+
+    The sizes are the integers of memory that every batch takes, and those of a launch.
+    """
     parameters = {parameter: number for number, parameter in enumerate(bound.summed)}
     gradients = [
         parameters[parameter] for kernel_gradients in bound.gradients for parameter in kernel_gradients
@@ -322,17 +339,18 @@ def launch_inputs(bound: Bound) -> tuple[Index, int, int]:
 
 
 def launch_writer(functions: Functions, bound: Bound) -> Callable[[Schedule], Directions]:
-    """Return what `bindings.launch_tables` is for some routines."""
+    """Return a function from schedules to launches of these routines, as `bindings.launch_tables`."""
     fixed, base_size, width = launch_inputs(bound)
 
     def launched(schedule: Schedule) -> Directions:
+        """Return the launches of a batch; in plain Python if its schedule is not flat."""
         flat = schedule.flat
         if flat is None:
             return launch_tables(bound, schedule)
         header, directions = flat.header, 1 + bound.training
         levels, facts = header[loops.STEPS], header[loops.ZEROS] - header[loops.FACTS_AT]
         memory = np.empty(base_size + facts + 2 * levels * directions, np.int64)
-        launches = np.empty(levels * directions * loops.STAGES * width, np.int64)  # fewer than that, mostly
+        launches = np.empty(levels * directions * loops.STAGES * width, np.int64)  # an upper bound
         functions["write_launches"](fixed, flat.memory, memory, launches)
         ahead, back, facts, yields, heights, bounds, mirror = memory[: loops.LAUNCH_HEADER].tolist()
         rows = launches[: width * (ahead + back)].copy().reshape(-1, width)

@@ -38,13 +38,14 @@ LINE_WORDS = (
     16  # words from one that changes to the next: two lines of a cache, as processors fetch them in pairs
 )
 (
-    STATE,  # the number of the job, its first part that nobody took, and the one after the last such
-    JOB,  # its function, the number of its pointers, where arguments of the first part are, words to the next
+    STATE,  # the number of the job, its first free part, and the one after its last free part
+    # its function, the number of its pointers, the address of the first part's arguments, words to the next part
+    JOB,
     COMPLETED,  # how many parts the helper has done
     AWAKE,  # whether the helper is there
     ASLEEP,  # whether it is to sleep at once
     STALLS,  # how often the walking thread has waited for too long
-    YIELD,  # the address of what lets other threads run
+    YIELD,  # the address of the system's function that lets other threads run
     WORDS,
 ) = (LINE_WORDS * i for i in range(8))
 PART, JOBS = 256, 65536  # what a part, and a job, count in the state
@@ -61,7 +62,7 @@ RARE = 0.02  # seconds a stall: a helper that has them no more often is worth wh
 
 
 def _do_part(words: Any, part: Any) -> None:
-    """Do a part of the job. Its arguments are rows, pointers, and where its whole numbers begin."""
+    """Do a part of the job. Its arguments are rows, pointers, and the address of its integers."""
     job = at(words + 8 * JOB)
     arguments = at(job[2] + 8 * part * job[3])
     call(job[0], arguments, at(arguments[job[1] + 1]))
@@ -70,15 +71,15 @@ def _do_part(words: Any, part: Any) -> None:
 def share(
     words: Any, function: Any, pointers: Any, arguments: Any, apart: Any, parts: Any, work: Any
 ) -> None:
-    """Do a job together; all of it is done then. All but counts are addresses.
+    """Do a job together with the helper, and return when all its parts are done.
 
     Args:
-        words: what threads share.
-        function: what is called for each part.
-        pointers: how many it takes.
-        arguments: of the first part, as `_do` reads them.
-        apart: words from there to those of the next part.
-        parts: how many, below 256.
+        words: address of the words that threads share.
+        function: address of the function that is called for each part.
+        pointers: number of pointers that it takes.
+        arguments: address of the arguments of the first part, as `_do_part` reads them.
+        apart: words from there to the arguments of the next part.
+        parts: number of parts, below 256.
         work: multiplications of a part, about.
     """
     job = at(words + 8 * JOB)
@@ -132,6 +133,7 @@ class Team:
         start_in_each_process(self, Team._start)
 
     def _start(self) -> None:
+        """Set up the words and locks of this process; a forked process calls it anew."""
         self._lock = threading.Lock()
         self._gate = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
@@ -156,9 +158,9 @@ class Team:
         return int(self._words[STALLS])
 
     def take(self) -> int:
-        """Return the address of the words, with the helper awake; 0 where there is none to be had.
+        """Return the address of the words, with the helper awake; 0 if there is no helper to be had now.
 
-        Every other answer than 0 must be followed by `leave`.
+        After any result but 0, `leave` must be called.
         """
         now = time.monotonic()
         if now >= self._counted + RARE:  # cores may come and go; to count them takes 4 us
@@ -178,6 +180,7 @@ class Team:
         return words
 
     def _wake(self) -> None:
+        """Wake the helper, and start its thread at the first time."""
         if self._thread is None:
             arguments = compiled_function(_take_parts, "i8", sys.modules[__name__]), self._words, self._gate
             thread = threading.Thread(target=_serve, args=arguments, name="foldbatch-helper", daemon=True)
@@ -187,7 +190,7 @@ class Team:
         self._gate.release()
 
     def leave(self) -> None:
-        """Let others have the helper; after a stall, or where it was no help, nobody has it for a while."""
+        """Release the helper; after a stall, or if it was no help, it rests before it can be taken again."""
         jobs, helped, stalls = self._before
         now, stalled = time.monotonic(), self.stalls - stalls
         idle = self.helped == helped and self.jobs > jobs + MIN_JOBS and now > self._woken + WAKING
@@ -200,7 +203,7 @@ class Team:
 
 
 def _serve(take_parts: Any, words: Any, gate: Any) -> None:
-    """Be the helper: sleep at the gate until somebody opens it. The words stay in memory meanwhile."""
+    """Run the helper's thread: wait at the gate, take parts of jobs, and so on. It keeps `words` alive."""
     address = words.ctypes.data
     while True:
         gate.acquire()
@@ -215,4 +218,5 @@ def _yields() -> int:
 
 @cache
 def team() -> Team:
+    """Return the helper of this process."""
     return Team()

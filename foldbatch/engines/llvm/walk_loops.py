@@ -1,9 +1,9 @@
-"""What walks do most, as compiled functions of CPython: calls of cells, and nodes of trees.
+"""Compiled functions of CPython for the hot paths of walks: calls of cells, and making the nodes of trees.
 
-CPython calls each with an object of its own and arguments (``METH_FASTCALL``). The object is a tuple whose
-first item is an array: what follows in it is told below. `call` does a call of a cell, see `model.calls`:
-where no signature fits, or anything is unlike what is common, the cell's own code in Python does it. No code
-of the user's is run here. Importing this needs llvmlite.
+CPython calls them with a closure object and the arguments (``METH_FASTCALL``). The closure is a tuple whose
+first item is an array of words, see `INCREASE` and below. `call` notes a call of a cell by the codes of
+`model.calls`; if no signature fits, or an object is unusual, the cell's general function in Python does the
+call. No code of the user runs here. Importing this needs llvmlite.
 
 Source: the C API of CPython; objects are read where `PyListObject`, `PyTupleObject` and `arrayobject` (of
 ``array.array``) have them.
@@ -57,19 +57,19 @@ from foldbatch.model.calls import (
     WIDTH,
 )
 
-# what the array begins with: the addresses of functions of CPython's, and of its objects
+# The header of the array: the addresses of functions of CPython, and of its objects.
 INCREASE, DECREASE, APPEND, AS_INT64, NEW_INT, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, THREAD = range(10)
 NONE_OBJECT, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(10, 21)
-ARGUMENT_WORDS, FUNCTION_WORDS = SPACE + 1, SPACE + 3  # two words for arguments
-# then, for calls: the array of counters, what stands for numbers of a value, and where in a value both are,
-# in words; then comes what `model.calls` tells of
+ARGUMENT_WORDS, FUNCTION_WORDS = SPACE + 1, SPACE + 3  # room for two arguments of a vectorcall
+# Behind it, for `call`: the array of counters, the object that stands for unknown numbers of a value, the offsets
+# in a value of its number and of that object, in words; then the code of the cell, see `model.calls`.
 COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, OF_CELL = range(FUNCTION_WORDS, FUNCTION_WORDS + 5)
-# and for nodes: their class, the dtype of parents, and where in a node its parts are, in words
+# Behind it, for `nodes`: their class, the dtype of parents, and the offsets of a node's parts, in words.
 NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(
     FUNCTION_WORDS, FUNCTION_WORDS + 8
 )
-# words of an object: its type, how many items it has, where those of a list or an array are, and for how many
-# there is room; the first one of a tuple
+# Offsets in an object, in words: its type, its number of items; the address of the items of a list or an array,
+# and for how many there is room; the first item of a tuple.
 TYPE, COUNT = objects.TYPE // 8, objects.DATA // 8
 ITEMS = COUNT + 1
 FIRST = tuple.__basicsize__ // 8
@@ -79,7 +79,7 @@ AXES, EXTENTS = objects.AXES // 8, objects.EXTENTS // 8
 
 
 def slot(look: Any, arguments: Any) -> int:
-    """Return the address of what lies at a place."""
+    """Return the address of the pointer to the object at a place of the arguments, see `model.calls`."""
     target = address(moved(arguments, look[0]))
     for i in range(look[1]):
         target = at(target)[0] + 8 * (FIRST + look[2 + i])
@@ -87,15 +87,17 @@ def slot(look: Any, arguments: Any) -> int:
 
 
 def argument_at(look: Any, arguments: Any) -> int:
+    """Return the address of the object at a place of the arguments."""
     return i8(at(slot(look, arguments))[0])
 
 
 def is_plain(integer: int, real: int, truth: int, type_: int) -> bool:
+    """Return whether a type is int, float or bool, whose addresses come first."""
     return type_ == integer or type_ == real or type_ == truth  # noqa: PLR1714
 
 
 def fits_all(look: Any, items: int, size: int) -> bool:
-    """Whether all items of a list are alike: as the guards say which come behind that of the list."""
+    """Return whether all items of a list are as the guards behind the list's guard say."""
     members, tuples = look[SIZE], look[EXPECTED]
     for i in range(size):
         item = at(items)[i]
@@ -111,7 +113,7 @@ def fits_all(look: Any, items: int, size: int) -> bool:
 
 
 def is_array(python: Any, look: Any, array: Any) -> bool:
-    """Whether an object is an array as a guard says."""
+    """Return whether an object is an array of the dtype and the extents of a guard."""
     if array[TYPE] != python[ARRAYS] or array[DTYPE] != look[EXPECTED]:
         return False
     axes, sizes = i8(at_i4(address(moved(array, AXES)))[0]), at(array[EXTENTS])
@@ -124,7 +126,7 @@ def is_array(python: Any, look: Any, array: Any) -> bool:
 
 
 def fits(python: Any, signature: Any, arguments: Any) -> bool:
-    """Whether arguments have the structure of a signature."""
+    """Return whether arguments have the structure of a signature: go through its guards."""
     i = i8(0)
     while i < signature[GUARDS]:
         look = moved(signature, HEAD + GUARD * i)
@@ -158,7 +160,7 @@ def fits(python: Any, signature: Any, arguments: Any) -> bool:
 
 
 def append(python: Any, to: int, obj: int) -> int:
-    """Append to a list; what nobody made, a value without a number, is left to CPython, which raises."""
+    """Append an object to a list; a null pointer is left to CPython, which raises. Return 0 on success."""
     target = at(to)
     size = target[COUNT]
     if size == target[ROOM] or obj == 0:
@@ -169,12 +171,12 @@ def append(python: Any, to: int, obj: int) -> int:
 
 
 def put(python: Any, to: int, number: int) -> int:
-    """Append a number, which is not negative, to an array of numbers; return 0, if that did not fail."""
+    """Append a number that is not negative to an `array.array`; return 0 on success."""
     target = at(to)
     size = target[COUNT]
     if size == target[ROOM]:
         words = moved(python, ARGUMENT_WORDS)
-        words[0], words[1] = to, to if size > 0 else python[SPACE]  # it is twice as long then
+        words[0], words[1] = to, to if size > 0 else python[SPACE]  # extended by itself it is twice as long
         answer = ask(python[VECTORCALL], python[LENGTHEN], address(words), i8(2), i8(0))
         if answer == 0:
             return -1
@@ -185,7 +187,7 @@ def put(python: Any, to: int, number: int) -> int:
 
 
 def note_call(python: Any, signature: Any, arguments: Any, number: int) -> int:
-    """Note a call, given its number; return 0, if that did not fail."""
+    """Append a call to the lists of its cell, given its first value number; return 0 on success."""
     rows, look, failed = signature[ROWS], moved(signature, HEAD + GUARD * signature[GUARDS]), i8(0)
     failed += put(python, rows, number)
     for _ in range(signature[VALUES]):
@@ -218,12 +220,12 @@ def note_call(python: Any, signature: Any, arguments: Any, number: int) -> int:
         look = moved(look, DATUM)
     at(at(python[COUNTERS])[ITEMS])[0] = (
         number + signature[WIDTH] - failed
-    )  # one too many is noticed in the end
+    )  # one too many is noticed at the end of the walk
     return failed
 
 
 def make_result(python: Any, look: Any, arguments: Any, number: int) -> int:
-    """Return one result of a call, a new reference to it; 0 where there is no memory."""
+    """Return a new reference to one result of a call; 0 if there is no memory."""
     if look[KIND] == PASSED:
         argument = argument_at(moved(look, RESULT - PLACE), arguments)
         ask(python[INCREASE], argument)
@@ -244,7 +246,7 @@ def make_result(python: Any, look: Any, arguments: Any, number: int) -> int:
 
 
 def call(closure: int, arguments: int, count: int) -> int:
-    """Do a call of the cell that an array tells of; return a new reference to what it yields."""
+    """Call the cell whose code the closure has; return a new reference to its results, or 0 after an error."""
     python = at(at(at(closure)[FIRST])[COUNT])
     cell, args = moved(python, OF_CELL), at(arguments)
     for s in range(cell[SIGNATURES]):
@@ -278,16 +280,16 @@ def call(closure: int, arguments: int, count: int) -> int:
 
 
 def set_part(python: Any, obj: int, place: int, part: int) -> None:
-    """Put an object into a part of a new one."""
+    """Set a part of a new object, given the offset of the part in words."""
     ask(python[INCREASE], part)
     at(obj)[place] = part
 
 
 def nodes(closure: int, arguments: int, count: int) -> int:
-    """Make all nodes of a tree, given it, its parents, labels and tokens, and a list for what is below each.
+    """Make all nodes of a tree; return a new reference to True, to False if parents are no plain int32 array.
 
-    There, one empty list is for all: see `trees.tree.linked`. Return whether that was done: not where parents
-    are not as they are in most trees.
+    The arguments are the tree, its parents, labels and tokens, and a list with the children of each node,
+    which is filled; before, all its items are one empty list, see `trees.tree.linked`.
     """
     python, args = at(at(at(closure)[FIRST])[COUNT]), at(arguments)
     parents, labels, tokens, below = at(args[1]), at(args[2]), at(args[3]), at(at(args[4])[ITEMS])

@@ -1,8 +1,8 @@
 """A batch's direction in one compiled call: its launches, their levels, and the instructions of each.
 
-The form of a kernel's code stands in `coder`. For each launch, the walker finds out where the rows of each
-cell begin and how far they move with each row of their axis; for each level, where that level's are; then it
-calls one function after the other. Importing this needs llvmlite.
+`coder` has the layout of a kernel's code. For each launch, the walker computes the address of row 0 of each cell
+and the bytes from a row to the next; for each level, the address of the level's first row; then it calls one
+function after the other. Importing this needs llvmlite.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ MIN_LARGE = 4  # such instructions of a batch that are worth waking the helper
 def locate_cell(
     cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, origin: Any, step: Any
 ) -> None:
-    """Write a cell's address for row 0 of its axis in the batch, and how far it moves with each row.
+    """Write a cell's address for row 0 of its axis in the batch, and the bytes from a row to the next.
 
-    `fields` are what the launch tells of its binding; all are pointers or addresses.
+    `fields` are the launch's integers for the cell's binding; all arguments are pointers or addresses.
     """
     kind, size, width = cell[1], cell[3], max(fields[WIDTH], 1)
     apart = (kind == BY_LAUNCH and fields[FIRST] < 0) or (kind == STORED and fields[STORES] == 0)
@@ -92,11 +92,11 @@ def write_arguments(instruction: Any, times: Any, parts: Any, cells: Any, argume
     """Write the arguments of an instruction's parts one after the other, as `team` reads them.
 
     Args:
-        here: pointer to the instruction.
+        instruction: pointer to the instruction.
         times: rows of its axis.
-        parts: into which it is cut.
+        parts: number of parts into which it is cut.
         cells: pointer to the addresses of cells.
-        arguments: pointer to memory for what is written.
+        arguments: pointer to memory; the arguments are written there.
         begin: address of the kernel's code.
     """
     pointers = instruction[1]
@@ -118,18 +118,18 @@ def write_arguments(instruction: Any, times: Any, parts: Any, cells: Any, argume
 
 
 def walk(
-    codes: Any,  # the address of those of all kernels, one after the other
-    starts: Any,  # where each begins
+    codes: Any,  # the address of the codes of all kernels, one after the other
+    starts: Any,  # the offset of each
     launches: Any,  # the launch table's rows
-    count: Any,  # of these
-    length: Any,  # of a row
-    levels: Any,  # first call and the one after the last, of each
+    count: Any,  # the number of rows
+    length: Any,  # the integers of a row
+    levels: Any,  # of each level its first call and the one after its last
     index: Any,  # the index arrays
-    addresses: Any,  # of buffers
+    addresses: Any,  # the addresses of buffers
     work_at: Any,  # the address of memory for six times `room` numbers; no kernel has more cells or arguments
-    room: Any,  # see there
+    room: Any,  # see `work_at`
     errors: Any,  # the address of memory for `coder.ERROR_WORDS` numbers, the first of which is 0
-    words: Any,  # what is shared with a helper, see `team`; 0 where there is none
+    words: Any,  # the address of the words that are shared with a helper, see `team`; 0 without a helper
 ) -> int:
     """Run launches; return how many instructions were worth sharing."""
     index_at, error = address(index), at(errors)
@@ -185,10 +185,10 @@ def walk(
 
 
 class Walker:
-    """Runs launch tables of some kernels, by number; several threads may, each with a memory of its own."""
+    """Runs launch tables of some kernels, which the tables name by number; threads may run tables side by side."""
 
     def __init__(self, codes: Sequence[KernelCode]) -> None:
-        self._codes = tuple(codes)  # which hold on to the functions
+        self._codes = tuple(codes)  # kept alive: they own the functions
         sizes = [len(code.numbers) for code in codes]
         self._numbers = np.concatenate([code.numbers for code in codes]) if codes else np.zeros(1, np.int64)
         self._starts = np.cumsum([0, *sizes])[:-1] if codes else np.zeros(1, np.int64)

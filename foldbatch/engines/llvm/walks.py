@@ -1,4 +1,4 @@
-"""Functions of CPython for walks, which are compiled: see `walk_loops`."""
+"""Functions of CPython that run the compiled loops of `walk_loops`."""
 
 from __future__ import annotations
 
@@ -57,12 +57,13 @@ class _Definition(ctypes.Structure):
 
 
 def _words(obj: Any, count: int) -> list[int]:
+    """Return the first words of an object's memory."""
     return [c_int64.from_address(id(obj) + 8 * i).value for i in range(count)]
 
 
 @cache
 def readable() -> bool:
-    """Whether lists, tuples and arrays of Python lie in memory as compiled code reads and writes them."""
+    """Return whether lists, tuples and arrays of CPython have the memory layout that compiled code uses."""
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return False
     listed, pair = [2.5, None], (2.5, None)
@@ -81,13 +82,14 @@ def readable() -> bool:
 
 
 def places_of(obj: Any, parts: Sequence[Any]) -> list[int] | None:
-    """Return the words of a struct where its parts are, which are all that it has; else None."""
+    """Return the offsets of a struct's parts, in words; None if it has more than these, or one is ambiguous."""
     words = _words(obj, type(obj).__basicsize__ // 8)
     places = [words.index(id(part)) for part in parts if words.count(id(part)) == 1]
     return places if len(places) == len(parts) == len(words) - 2 else None
 
 
 def _header(*extra: int) -> list[int]:
+    """Return the header of a closure's array: addresses of CPython's functions and objects, then more words."""
     api = {k: ctypes.cast(getattr(pythonapi, name), ctypes.c_void_p).value or 0 for k, name in API.items()}
     addresses = api | {place: id(obj) for place, obj in OBJECTS.items()}
     return [*(addresses[place] for place in range(loops.ARGUMENT_WORDS)), 0, 0, *extra]
@@ -99,7 +101,7 @@ def _definition(loop: Callable[..., int]) -> _Definition:
 
 
 def _function(loop: Callable[..., int], numbers: Sequence[int], *owners: Any) -> Callable[..., Any]:
-    """Return a function of CPython that is told numbers, and keeps what these are of."""
+    """Return a function of CPython that runs a loop; the owners of the addresses in `numbers` stay alive."""
     make = pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     function: Callable[..., Any] = make(
@@ -109,9 +111,10 @@ def _function(loop: Callable[..., int], numbers: Sequence[int], *owners: Any) ->
 
 
 def calls(counters: array[int], value: Any) -> Callable[..., Any] | None:
-    """Return what makes functions that do calls of cells; None where none can be made.
+    """Return a maker of functions that call cells; None if this Python's objects cannot be read.
 
-    Given are the general function of a cell, and the codes of signatures; see `functions.coded`.
+    The maker takes the general function of a cell, and the codes of its signatures; see `functions.coded`.
+    `counters` and `value` are the recorder's counters and a value as a sample.
     """
     places = places_of(value, [value.n, value.unknown]) if readable() else None
     if places is None:
@@ -126,7 +129,10 @@ def calls(counters: array[int], value: Any) -> Callable[..., Any] | None:
 
 
 def nodes(node: Any) -> Callable[..., Any] | None:
-    """Return what makes all nodes of a tree, given one whose parts differ; None where nothing does."""
+    """Return a function that makes all nodes of a tree, given a sample node whose parts all differ.
+
+    Return None if this Python's objects cannot be read.
+    """
     parts = [getattr(node, name) for name in node.__struct_fields__]
     places = places_of(node, parts) if readable() else None
     if places is None:
