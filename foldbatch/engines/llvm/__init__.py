@@ -34,6 +34,7 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
 
 
 def _make_kernels(bound: Bound) -> Kernels:
+    """Return the kernels of a phase: their codes, walker and launches, and the runner of rounds."""
     from foldbatch.engines.llvm import team  # noqa: PLC0415 - and this
     from foldbatch.engines.llvm.known import with_known  # noqa: PLC0415 - it needs llvmlite
     from foldbatch.engines.llvm.rounds import RoundRunner  # noqa: PLC0415 - and this

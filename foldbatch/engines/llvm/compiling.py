@@ -1,11 +1,11 @@
-"""Compiling, once per text and machine: in memory, and in a directory of the user.
+"""Compiling, once per text and machine: cached in memory, and in a directory of the user.
 
-`compiled_function` makes of a Python function in the language of `translation` what Python calls with arrays;
-`native` makes of a text what compiled code calls by its address.
+`compiled_function` compiles a Python function in the language of `translation`, which Python calls with
+arrays; `native` compiles a text to a function that compiled code calls by its address.
 
-The directory is that of `system.cache`. Where it cannot be used, texts are compiled in each process; what
-is damaged there is removed, and compiled anew. Compiled code stays in memory, so a text is compiled once in a
-process, and all programs share it.
+The directory is that of `system.cache`. If it cannot be used, texts are compiled in each process; damaged
+files are removed, and compiled anew. Compiled code stays in memory, so a text is compiled once in a process,
+and all programs share it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from foldbatch.errors import BackendError, install
 from foldbatch.system.cache import cache_directory, read_sealed, tidy_once, used, write_sealed
 from foldbatch.system.processes import start_in_each_process
 
-FORM = "3"  # of the compiled code, where that is not seen in the texts below
-QUIET_SECONDS = 0.5  # seconds of compiling after which a person is told
-CLEAR = "\r\x1b[K"  # to the beginning of a terminal's line, which is empty then
+FORM = "3"  # version of the compiled code, for changes that the digested texts do not show
+QUIET_SECONDS = 0.5  # seconds of compiling after which a terminal shows a message
+CLEAR = "\r\x1b[K"  # clears a terminal's line
 
 _spent: list[float] = []
 
@@ -48,7 +48,7 @@ def llvm() -> None:
 
 
 def timed(make: Callable[[], C]) -> C:
-    """Return what `make` compiles; a person at a terminal is told meanwhile, if all of it takes long."""
+    """Call `make`, which compiles; after half a second of compiling, show a message at a terminal."""
     start, shown = time.perf_counter(), sum(_spent) > QUIET_SECONDS and sys.stderr is not None
     shown = shown and sys.stderr.isatty()
     if shown:
@@ -67,11 +67,13 @@ def timed(make: Callable[[], C]) -> C:
 def compiled_function(
     function: Callable[..., Any], signature: str, *modules: ModuleType
 ) -> Callable[..., int]:
-    """Return a Python function of the language of `translation`, compiled: Python calls it with arrays.
+    """Compile a Python function of the language of `translation`; return the function that Python calls.
 
-    It returns a number, a truth, or nothing, which becomes 0; its signature is as of
-    `translation.translate_function`. The texts of `modules` decide what it is, and whole numbers that these
-    have from elsewhere.
+    Args:
+        function: it returns a number, a bool, or None, which becomes 0.
+        signature: the kinds of its arguments, as in `translation.translate_function`.
+        *modules: the modules of all functions that it calls; their sources and integer constants are part of
+            the cache key.
     """
     llvm()
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
@@ -81,7 +83,7 @@ def compiled_function(
 
 
 def _cache_key(function: Callable[..., Any], modules: Sequence[ModuleType]) -> str:
-    """Return what decides what a function is compiled to, which calls others of some modules."""
+    """Return the text that keys the compile cache: the sources and integer constants of the modules."""
     from foldbatch.engines.llvm import words  # noqa: PLC0415 - it needs llvmlite
 
     texts = [inspect.getsource(module) for module in (words, *modules)]
@@ -91,7 +93,7 @@ def _cache_key(function: Callable[..., Any], modules: Sequence[ModuleType]) -> s
 
 @cache
 def compiled_words(function: Callable[..., Any], *modules: ModuleType) -> int:
-    """Return the address of a function of words, compiled, which C calls; arguments are as in the other."""
+    """Compile a function of words, which C calls; return its address. See `compiled_function`."""
     llvm()
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
@@ -103,7 +105,7 @@ def compiled_words(function: Callable[..., Any], *modules: ModuleType) -> int:
 
 
 def compiled_late(function: Callable[..., Any], signature: str, *modules: ModuleType) -> Callable[..., int]:
-    """Return what `compiled_function` returns, which is compiled when it is called first."""
+    """Return the function of `compiled_function`, which is compiled at its first call."""
     compiled = cache(partial(compiled_function, function, signature, *modules))
 
     def run(*arguments: Any) -> int:
@@ -113,7 +115,7 @@ def compiled_late(function: Callable[..., Any], signature: str, *modules: Module
 
 
 def compiled_text(text: str, signature: str) -> Callable[..., int]:
-    """Return the same of the text of a function, which may call `vector_functions.SCOPE`."""
+    """Compile the text of a function, which may call `vector_functions.SCOPE`; see `compiled_function`."""
     llvm()
     from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
@@ -123,7 +125,7 @@ def compiled_text(text: str, signature: str) -> Callable[..., int]:
 def _callable(
     define: Callable[[], Any], scope: Mapping[str, Any], signature: str, key: str
 ) -> Callable[..., int]:
-    """Return the function of a definition; `known` is all that decides it besides the translation."""
+    """Return the compiled function of a definition; `key` is its cache key without the translation's part."""
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
     def translate(name: str) -> str:
@@ -135,8 +137,9 @@ def _callable(
     foreign, array = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, *types)(address), np.ndarray
 
     def run(*arguments: Any) -> int:
+        """Call the function; arrays of subclasses of NumPy's, such as those of files, are converted first."""
         result: int = foreign(array, *arguments)
-        if result == translation.MISFIT:  # a kind of array of somebody's, such as of a file, is one, too
+        if result == translation.MISFIT:
             plain = [np.asarray(x) if isinstance(x, array) else x for x in arguments]
             result = foreign(array, *plain)
         if result == translation.MISFIT:
@@ -147,13 +150,14 @@ def _callable(
 
 
 def _forms(arguments: Sequence[Any]) -> str:
+    """Return the dtypes and shapes of arguments, for an error."""
     return " ".join(
         f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") else type(x).__name__ for x in arguments
     )
 
 
 def digest(text: str) -> str:
-    """Return a short name of a text, unlike that of any other one."""
+    """Return a digest of a text, which names its file."""
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
@@ -161,12 +165,12 @@ def digest(text: str) -> str:
 class Native:
     """A compiled function that is called by its address, with `words.call`; see `native`."""
 
-    address: int  # where it is
-    count: int  # how many pointers it takes
+    address: int
+    count: int  # the number of pointers that it takes
 
 
 class _Loaded:
-    """Functions in memory: their addresses, by their names; whoever makes one holds the lock."""
+    """The addresses of functions in memory, by name; a thread that compiles or loads one holds the lock."""
 
     def __init__(self) -> None:
         self.addresses: dict[str, int] = {}
@@ -187,14 +191,16 @@ def native(
     *,
     rounded: bool = False,
 ) -> Native:
-    """Return a text's function ``loop(n, x0, x1, ..., s)``, to be called by its address.
+    """Compile a text's function ``loop(n, x0, x1, ..., s)``, which compiled code calls by its address.
 
-    The text is in the language of `translation`. Its first line tells the kinds of the numbers that x0, x1
-    and so on point to: ``# f4 i8``; `n` is a number of rows, `s` points to whole numbers. None of the memory
-    overlaps. The function takes two pointers: to `n` and the addresses of x0, x1 and so on, and `s`.
+    The function takes two pointers: to `n` and the addresses of x0, x1 and so on, and `s`.
 
-    What the text calls besides `vector_functions.SCOPE` is returned by `more`, whose text is `source`. Where
-    `rounded`, every product is rounded before something is added to it.
+    Args:
+        text: in the language of `translation`. Its first line has the kinds of the numbers that x0, x1 and so
+            on point to: ``# f4 i8``; `n` is a number of rows, `s` points to integers. No memory overlaps.
+        extra_scope: returns the functions that the text calls besides `vector_functions.SCOPE`.
+        source: a text that changes when these functions do; it is part of the cache key.
+        rounded: whether every product is rounded before a sum adds it.
     """
     llvm()
     from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
@@ -202,7 +208,7 @@ def native(
     def translate(name: str) -> str:
         scope = {**vector_functions.SCOPE, **(extra_scope() if extra_scope is not None else {})}
         llvm_text = translation.translate(name, text, scope)
-        # without leave to round a sum of a product once, where every product is rounded
+        # with "contract", LLVM may round a product and a sum once, together
         return llvm_text.replace(" contract ", " ") if rounded else llvm_text
 
     count = len(text.split("\n", 1)[0].removeprefix("#").split())
@@ -210,15 +216,15 @@ def native(
 
 
 def link(key: str, translate: Callable[[str], str]) -> None:
-    """Bring a module to memory whose functions texts call by their names; `known` is all that decides it."""
+    """Load a module whose functions texts call by name; `key` is its cache key without the machine's part."""
     llvm()
     _code_address("library", key, translate)
 
 
 def _code_address(kind: str, key: str, translate: Callable[[str], str]) -> int:
-    """Return the address of a function, from memory, from the cache on disk, or compiled.
+    """Return the address of a function: from memory, from the cache on disk, or after compiling it.
 
-    `known` decides it, besides the processor and what every text may call.
+    Its cache key is `key`, the processor, and the sources of the translation.
     """
     from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
 
@@ -231,7 +237,7 @@ def _code_address(kind: str, key: str, translate: Callable[[str], str]) -> int:
 
 
 def keep(name: str, make: Callable[[], bytes]) -> bytes:
-    """Return the content of a file in the cache, which is made where it is not there or damaged."""
+    """Return the content of a file in the cache; if it is missing or damaged, make it and write it."""
     directory = cache_directory()
     if directory is None:
         return make()
@@ -248,7 +254,7 @@ def keep(name: str, make: Callable[[], bytes]) -> bytes:
 
 @cache
 def _translation_digest() -> str:
-    """Return a digest of what decides how texts are translated, and what every text may call."""
+    """Return a digest of the sources that translate texts, and of the functions that every text may call."""
     from foldbatch.engines.llvm import machine, numbers, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
     texts = map(inspect.getsource, (machine, numbers, objects, translation, vector_functions))

@@ -1,7 +1,7 @@
 """Products whose weight an id chooses for each row, compiled: rows of equal id are one product.
 
-Some thousand rows at a time are put in order by the last byte of their ids, which for tables of up to 256
-matrices is the whole id; then each run of equal ids is a product of rows where they lie. No matrix is copied.
+Some thousand rows at a time are sorted by the last byte of their ids, which for tables of up to 256 matrices
+is the full id; then each run of equal ids is a product of rows, which are read in place. No matrix is copied.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from foldbatch.engines.llvm.tiles import BITS, Blocks
 from foldbatch.engines.nests import parts
 from foldbatch.static.places import Place, merged
 
-SORTED_ROWS, BUCKETS = 4096, 256  # rows that are put in order together, and by how many values of the byte
+SORTED_ROWS, BUCKETS = 4096, 256  # rows that are sorted together, and values of the byte
 STACKS = ("ordered", SORTED_ROWS), ("counted", BUCKETS + 1)
 TILE_ROWS = 4  # of a tile: few rows of a level share an id, and larger tiles take longer to compile
 
-# Whole numbers `told`: k, m, how many matrices, stride of ids, extent of an outer loop of each row; strides
+# Statics `told`: k, m, how many matrices, stride of ids, extent of an outer loop of each row; strides
 # of x along rows, columns and the outer loop; of the table along matrices, rows and columns; of y (or g) as
 # of x.
 _HEAD = """\
@@ -67,7 +67,7 @@ _RUNS = f"""\
 def linear_text(kind: str, cut: Blocks | None) -> str:
     """Return the text of ``y[r] = x[r] @ table[ids[r]]``, as `compiling.native` takes it.
 
-    Columns of `y` follow each other. Without a cut there are plain loops.
+    Columns of `y` are contiguous. Without a cut there are plain loops.
     """
     head = _HEAD.format(kind=kind)
     if cut is None:
@@ -97,8 +97,8 @@ a_row, a_column, b_row, b_column, c_row = x_row, x_column, t_row, t_column, y_ro
 def sums_text(kind: str, cut: Blocks | None) -> str:
     """Return the text of ``table[ids[r]] += x[r].T @ g[r]``, as `compiling.native` takes it.
 
-    Columns of the table follow each other. Without a cut there are plain loops; with one, columns of `x` and
-    of `g` follow each other, too.
+    Columns of the table are contiguous. Without a cut there are plain loops; with one, columns of `x` and of
+    `g` are contiguous, too.
     """
     head = _HEAD.format(kind=kind)
     if cut is None:
@@ -123,7 +123,7 @@ a_row, b_row, c_row, b_rows = x_row, y_row, t_row, a_rows
 
 
 def _run(body: str, lines: str) -> str:
-    """Return the loops over runs, whose bodies are given with and without the indentation of a function."""
+    """Return the loops over runs of equal ids, around the lines of a product."""
     return _RUNS.format(body=indent(body, " " * 16).rstrip() + "\n" + indent(lines, " " * 12).rstrip())
 
 
@@ -134,7 +134,7 @@ def append(
     table: Place,
     ids: Place,
 ) -> None:
-    """Append such a text's function, of ``[N, *, k]`` and ``[N, *, m]``, ``[n, k, m]`` and ids ``[N]``."""
+    """Append a text's function on rows ``[N, *, k]``, ``[N, *, m]``, a table ``[n, k, m]``, ids ``[N]``."""
     x, y = rows
     plain = text is sums_text and (x.strides[-1] != 1 or y.strides[-1] != 1)
     cut = None if plain else tiles.blocks()

@@ -1,8 +1,8 @@
-"""Index arithmetic once more, as loops over single integers: what `compiled` compiles.
+"""Index arithmetic as loops over single integers; `integers` compiles them.
 
-Results are the same to the last bit. Here every pass is one over memory. Nothing is allocated: what is
-returned there is written to arguments here. They are plain Python, and can be run so; as texts of
-`translation` they convert numbers of other kinds where they meet.
+Results are equal to the last bit to those of `scheduler.arithmetic` and `scheduler.noting`. Each loop is one
+pass over memory, and allocates nothing: results are written to arguments. The loops are plain Python, too;
+for `translation`, they convert numbers of different kinds where these meet.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ i4 = i8 = u8 = int  # compiled: conversions
 def join(
     blocks: Ints, counters: Index, widths: Index, numbers: Index, cursors: Index, packed: Ints, heads: Ints
 ) -> bool:
-    """Write `packed`, whose head is zeros, and `heads`; return whether traces of the form fill the blocks.
+    """Join packed traces: write `packed`, whose header is zeros before, and the header of each trace.
 
-    A head tells where the next one begins. `cursors`, one a trace, move from section to section.
+    A trace's header decides where the next trace begins. `cursors`, one for each trace, move from section to
+    section. Return False if the blocks are not packed traces of this form, one after the other.
     """
     examples, head = heads.shape[0], heads.shape[1]
     end = 0
@@ -83,12 +84,17 @@ def join(
 
 
 def noted(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index) -> bool:
-    """Write what walks have noted as a model's columns; return whether all is known, and nothing leaks.
+    """Write the calls that walks have noted as the columns of a model.
 
-    `packed` are the calls of the model's cells, and then the elements of their lists. `sizes` are the calls
-    of each cell in each example, elements of each list, and the first value of each example, and the end.
-    `work` has the output that each number stands for, the new number of each, and where parts begin.
-    `foldbatch.scheduler.noting` says what is given and known.
+    Return False if a wire is new, or a call reads a value of another example.
+
+    Args:
+        run: the noted calls, see `foldbatch.scheduler.noting`.
+        tables: the wire tables, see there.
+        work: scratch: the output that each number stands for, the new number of each, and offsets of parts.
+        packed: is written: the calls of the model's cells, and then the elements of their lists.
+        sizes: is written: the number of calls of each cell in each example, of elements of each list, and the
+            first value of each example, and the end.
     """
     total = run[ENDS + run[EXAMPLES]] - run[START]
     number_outputs(run, tables, work, total)
@@ -100,7 +106,7 @@ def noted(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index) -> 
 
 
 def number_outputs(run: Index, tables: Index, work: Ints, total: int) -> None:
-    """Write what each number stands for, how many numbers it takes in the model, and where parts begin."""
+    """Write, for each number, its output and how many numbers it takes in the model; and offsets of parts."""
     parts, places, start = ENDS + run[EXAMPLES] + 1, 2 * total + 1, run[START]
     at = parts + tables[PARTS] + run[SEEN]
     for i in range(total):
@@ -123,7 +129,7 @@ def number_outputs(run: Index, tables: Index, work: Ints, total: int) -> None:
 
 
 def wires_fit(run: Index, tables: Index, work: Ints, total: int) -> bool:
-    """Return whether calls and results have values of their example alone, and from where there are wires."""
+    """Return whether calls and results read values of their own example only, through known wires."""
     parts, places, start = ENDS + run[EXAMPLES] + 1, 2 * total + 1, run[START]
     for s in range(tables[CALLED]):
         cell = CELLS + s * CELL
@@ -183,7 +189,7 @@ def renumber(run: Index, tables: Index, work: Ints, total: int) -> None:
 
 
 def gather_columns(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index, total: int) -> None:
-    """Write what the model has of calls and lists, and how many there are of each in each example."""
+    """Write the rows and elements that the model keeps, and their number in each example."""
     examples, parts, places = run[EXAMPLES], ENDS + run[EXAMPLES] + 1, 2 * total + 1
     cells, lists, moved = tables[KEPT], tables[KEPT_LISTS], total - run[START]
     for i in range(examples * (cells + lists)):

@@ -32,7 +32,7 @@ COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 
 @cache
 def compiled() -> Arithmetic:
-    """Return the compiled arithmetic: made once a process, read from the cache on disk where there is one."""
+    """Return the scheduler's arithmetic, compiled; each function is compiled or loaded at its first call."""
     loops = {**vars(turns), **vars(integer_loops)}
     modules = turns, noting, integer_loops
     functions = {name: compiled_late(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
@@ -43,7 +43,10 @@ def compiled() -> Arithmetic:
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
+    """Return the scheduler's arithmetic by functions of loops, given by name: compiled, or plain Python."""
+
     def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
+        """Join packed traces, as `arithmetic.join` does."""
         blocks = np.concatenate(traces) if traces else np.zeros(0, np.int32)
         heads, cursors = np.empty((len(traces), form.head), np.int32), np.empty(len(traces), np.int64)
         packed = np.empty(max(form.head, len(blocks) - (len(traces) - 1) * form.head), np.int32)
@@ -53,6 +56,7 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         return packed, heads
 
     def group(keys: NDArray[Any]) -> tuple[Index, Index]:
+        """Sort keys, as `arithmetic.group` does."""
         if keys.dtype != np.int32:
             return arithmetic.group(keys)
         count = len(keys)

@@ -1,21 +1,22 @@
-"""Products taken out of a recursion: what is known before it starts is multiplied at once, and once each.
+"""Products taken out of a recursion: rows that are known before it starts are multiplied at once, and once.
 
-A recursive cell often multiplies what it reads by a weight, level after level. Where a value comes from
-outside the recursion (in a binary tree half of all children are leaves), its product need not wait for the
-level: it is made before the first one, with all others of its kind, and once for all calls that share it. So
-levels multiply only what the recursion itself has made. A batch in which this pays is given other launches:
+A recursive cell often multiplies its operands by a weight, level after level. If a value comes from outside
+the recursion (in a binary tree half of all children are leaves), its product need not wait for the level: it
+is computed before the first level, together with all other such products, and once for all calls that share
+it. So levels multiply only the values of the recursion itself. A batch in which this pays gets other
+launches:
 
 ====================================  ===================================================================
-launches of a batch                   what is put there instead
+launches of a batch                   the launches that replace them
 ====================================  ===================================================================
 forward step                          `known_rows`, `forward_step`
 backward step                         `prepared`, `backward_step`, `summed`, `returned`, `gradient`
 backward after                        the same without the weight's gradient
 ====================================  ===================================================================
 
-`write_split` parts what an operand reads into rows that only a level can multiply, because an earlier level
-makes them, and rows that can be multiplied before the first level, each distinct one once. It is one loop
-over the batch, compiled once a machine; it is plain Python, too.
+`write_split` divides the rows that an operand reads: rows that only a level can multiply, because an earlier
+level computes them, and rows that can be multiplied before the first level, each distinct one once. It is one
+loop over the batch, compiled once a machine; it is plain Python, too.
 
 Source: loop-invariant code motion (Aho, Lam, Sethi, Ullman 2006, section 9.1.7), of rows instead of code.
 """
@@ -64,28 +65,29 @@ i8 = u8 = int  # compiled: conversions
 
 SIGNATURE = "i8[] i8 i8[] i8[] i8[]"
 
-# what `write_split` is told of an operand: how many calls read it, the first row that they read, where in the
-# index rows are told, and rows of the arena; then, of each output that is known before the recursion and lies
-# in the arena, how many calls make it, and where in the index its rows and its copies lie
+# The header of an operand, for `write_split`: the number of calls that read it, the first row that they read
+# (-1 if the index has the rows), the offset of these in the index, and the rows of the arena. Behind it: a
+# record of three integers for each output in the arena that is known before the recursion: the number of its
+# ranks, and the offsets of its rows and of its copies (or -1) in the index.
 CALLS, FIRST_ROW, ROWS, HEIGHT, OUTPUTS, OUTPUT = *range(5), 3
-MULTIPLIED, DISTINCT, REPEATS, WORK = range(4)  # what it tells, and where its memory begins
+MULTIPLIED, DISTINCT, REPEATS, WORK = range(4)  # its results in `work`, and the offset of its scratch there
 
 
 class Split(NamedTuple):
     """The rows that an operand reads, as they are multiplied: column by column.
 
     An operand has `width` columns. Of its entries, ``calls * width`` rows, call i's begin at ``i * width``.
-    Behind the batch's own, the index has, one after the other:
+    Behind the batch's index arrays, the index has, one after the other:
 
     ==========  =======================================================================================
     ``rows``    rows of the arena that are multiplied: column after column; of each column first those
                 that levels multiply, in the order of the calls, then the distinct known ones
     ``ranks``   for each of these the rank of the call, or calls + number of the known row
     ``place``   for each entry the number of its known row, or -1
-    ``users``   the ranks that read each known row, one row's after the other's
-    ``starts``  where in `users` those of each known row begin, and their end
-    ``counts``  for each column, ``[calls + 2]``: where in `rows` those of each rank on begin; the last but
-                one is where its known rows begin, the last is where they end
+    ``users``   the ranks that read each known row, row after row
+    ``starts``  the bounds of these in `users`
+    ``counts``  for each column, ``[calls + 2]``: the offset in `rows` of the rows of each rank; the last but
+                one is the offset of its known rows, the last is their end
     ==========  =======================================================================================
     """
 
@@ -98,12 +100,12 @@ class Split(NamedTuple):
 
 
 def split(header: Ints, width: int, index: Ints) -> Split | None:
-    """Part what an operand reads into what is known before the recursion and what is not.
+    """Divide the rows that an operand reads into those that are known before the recursion, and the others.
 
     Returns None if that does not pay.
 
     Args:
-        told: what `write_split` is told.
+        header: the header of the operand and its records, see `CALLS`.
         width: rows a call.
         index: all index arrays of the batch.
     """
@@ -117,9 +119,9 @@ def split(header: Ints, width: int, index: Ints) -> Split | None:
 
 
 def number_known(header: Ints, outputs: int, index: Ints, groups: Ints) -> int:
-    """Write the number of each row's value, equal for equal ones, or -1 if it is not known beforehand.
+    """Write the number of the value in each row of the arena, or -1 if the recursion computes it.
 
-    Return how many numbers there are.
+    Rows of calls that share a rank have one number. Return how many numbers there are.
     """
     count = 0
     for row in range(header[HEIGHT]):
@@ -137,7 +139,7 @@ def number_known(header: Ints, outputs: int, index: Ints, groups: Ints) -> int:
 
 
 def write_split(header: Ints, width: int, index: Ints, target: Ints, work: Ints) -> None:
-    """Write a `Split` behind a batch's index, and what it tells of it to the work's first numbers."""
+    """Write the arrays of a `Split` behind a batch's index, and its sizes to the beginning of `work`."""
     calls, first, height = header[CALLS], header[FIRST_ROW], header[HEIGHT]
     entries, read, repeats = calls * width, moved(index, header[ROWS]), 0
     groups, seen, uses = moved(work, WORK), moved(work, WORK + height), moved(work, WORK + 2 * height)
@@ -195,13 +197,13 @@ def write_split(header: Ints, width: int, index: Ints, target: Ints, work: Ints)
     work[MULTIPLIED], work[DISTINCT], work[REPEATS] = to, distinct, repeats
 
 
-FEWEST = 400  # calls: with fewer, what the levels save is lost before and after them
+FEWEST = 400  # calls: with fewer, the levels save less than the launches before and after them cost
 MIN_SHARE = (
     0.1  # share of the rows that must be saved, as they repeat: else nothing pays for storing products
 )
 
-# by kernel, what is launched in its place: kernels, and the calls of the one level of each; or None for the
-# levels of the kernel that they replace
+# by kernel, the launches in its place: the number of a kernel, and the calls of its only level; or None for
+# the levels of the kernel that is replaced
 Replacements = dict[int, Sequence[tuple[int, tuple[int, int] | None]]]
 
 
@@ -212,34 +214,34 @@ class Backward(NamedTuple):
     after: int  # its stage after the step
     stores: int  # the fact that says whether that stores the weight's gradient
     kernels: tuple[int, ...]  # `prepared`, `backward_step`, `summed`, `returned` and `gradient`
-    after_variant: int | None  # the stage after without the weight's gradient; None if nothing is left of it
+    after_variant: int | None  # the stage after without the weight's gradient; None if that is all it has
     adds: bool  # whether the step yields cotangents of the operand too, to which the product's are added
 
 
 @dataclass(frozen=True, slots=True)
 class ProductPlan:
-    """What batches are to launch for a product: numbers of kernels."""
+    """The numbers of the kernels that batches launch for a product, and of the facts that these need."""
 
     step: int  # the cell's forward step
     known_rows: int  # the kernel of this name
     forward_step: int  # the kernel of this name
-    backward: Backward | None  # those of the other direction; None where it is left to the cell's own
+    backward: Backward | None  # the kernels backward; None if the cell's kernels do it
     width: int  # rows of the operand that a call reads
-    header: Ints  # what `split` is told of the operand: which of a batch's numbers
-    copies: int  # the number that says which calls of the cell share ranks
-    stores: int  # the one that says whether the operand's cotangents are stored
-    bindings: slice  # which fields of all products are those of this one
+    header: Ints  # the places, among a batch's numbers, of the header and records that `split` takes
+    copies: int  # the fact that says which calls of the cell share ranks
+    stores: int  # the fact that says whether the operand's cotangents are stored
+    bindings: slice  # the product's part of the fields of all products
 
 
 class Products(NamedTuple):
-    """The products of some kernels of which batches may know rows."""
+    """The products of a phase whose rows batches may know before a recursion."""
 
-    bound: Bound  # with places in the numbers of a batch, and behind these in `fields`, for all kernels
+    bound: Bound  # the routines; their places go on behind the numbers of a batch, in `fields`
     plans: Sequence[ProductPlan]
-    fields: Ints  # ``[bindings of all products, FIELDS]``: those that batches change later
+    fields: Ints  # ``[bindings of all products, FIELDS]``: a batch fills a copy
 
     def adapt(self, tables: Directions) -> Directions:
-        """Return a batch's launches, with those of known products where that pays."""
+        """Return a batch's launches, some of them replaced by those of known products if that pays."""
         numbers, index = tables.numbers, tables.forward.index
         worthwhile = [plan for plan in self.plans if numbers.item(plan.header.item(CALLS)) >= FEWEST]
         if not worthwhile:
@@ -268,7 +270,7 @@ class Products(NamedTuple):
 
 
 def _once(plan: ProductPlan, tables: Directions) -> bool:
-    """Whether the cell's levels follow each other: so all that it reads from outside is known before them."""
+    """Return whether the cell's levels are one launch: then all values from outside are known before it."""
     wanted = [(tables.forward, plan.step)]
     if plan.backward is not None and tables.backward is not None:
         wanted += [(tables.backward, plan.backward.step), (tables.backward, plan.backward.after)]
@@ -278,7 +280,7 @@ def _once(plan: ProductPlan, tables: Directions) -> bool:
 def _replacements(
     plan: ProductPlan, numbers: Ints, fields: Ints, heights: Ints, parts: Split, end: int
 ) -> Replacements:
-    """Return what is launched for a product, whose fields and heights of buffers are written."""
+    """Return the launches of a product; write its fields and the heights of its buffers."""
     _, entries, size, repeats = parts
     calls = entries // plan.width
     rows, ranks, place, users, starts = range(end, end + 5 * entries, entries)
@@ -309,8 +311,8 @@ def _replacements(
 def _replace_launches(
     bound: Bound, numbers: Ints, table: LaunchTable, replacements: Replacements, index: Ints, heights: Ints
 ) -> LaunchTable:
-    """Return a table with other launches in the place of some kernels' only ones."""
-    launches: list[Launch] = []  # annotated, as to call a type of lists takes a microsecond
+    """Return a launch table in which some kernels, each launched once, are replaced."""
+    launches: list[Launch] = []  # annotated: to call list[Launch]() takes a microsecond
     added_bounds: list[tuple[int, int]] = []
     levels = len(table.bounds)
     for kernel, first, last in table.launches[:, :HEAD].tolist():
@@ -328,9 +330,9 @@ def _replace_launches(
 VARIANT = "known"
 FORWARD_STEP, BACKWARD_STEP = ("forward", "step"), ("backward", "step")
 BACKWARD_AFTER = ("backward", "after")
-SMALLEST = 64  # numbers of a row: to store and add up the products of shorter ones costs what it saves
+SMALLEST = 64  # numbers of a row: to store and add up the products of shorter rows costs what it saves
 
-Results = Sequence[tuple[What, Node]]  # of a stage or a direction: what each is, and its node
+Results = Sequence[tuple[What, Node]]  # the results of a stage or a direction: names and nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +350,7 @@ class KnownProduct:
         return parameter
 
     def derivative(self, results: Results) -> Derivative | None:
-        """Return how the operand's and the weight's gradients follow from the product; None if not simply."""
+        """Return the operand's and the weight's gradients as products; None if they have another form."""
         wanted = ("cotangent", self.operand), ("gradient", self.parameter)
         nodes = [node for name in wanted for result, node in results if result == name]
         if len(nodes) != len(wanted):
@@ -363,7 +365,7 @@ class KnownProduct:
         return None
 
     def _product_cotangent(self, node: Node) -> Node | None:
-        """Return what is multiplied by the transposed weight to yield a node, if that is all it is."""
+        """Return the node g if a node is g times the transposed weight, else None."""
         while node.op.name == "reshape":
             (node,) = node.inputs
         if node.op.name != "linear":
@@ -377,13 +379,13 @@ class KnownProduct:
 class Derivative:
     """The gradients that follow from a product."""
 
-    operand: What  # the result of the backward direction that is the operand's cotangent
-    gradient: What  # the result that is the weight's gradient
-    cotangent: Node  # the product's cotangent, of which both are made
-    addend: Node | None  # what else is added to the operand's cotangent, or None
+    operand: What  # the name of the backward result that is the operand's cotangent
+    gradient: What  # the name of the result that is the weight's gradient
+    cotangent: Node  # the product's cotangent, from which both follow
+    addend: Node | None  # the node that is added to the operand's cotangent, or None
 
     def without(self, results: Results) -> tuple[tuple[What, Node], ...]:
-        """Return what is left of a stage's results without what is made of the product's cotangent."""
+        """Return a stage's results without those that follow from the product's cotangent."""
         remaining = [pair for pair in results if pair[0] not in (self.operand, self.gradient)]
         if self.addend is not None and any(name == self.operand for name, _ in results):
             remaining.append((self.operand, self.addend))
@@ -413,20 +415,19 @@ def find_product(graph: CellGraph, ends: Ends) -> KnownProduct | None:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A product of a cell of which batches may know rows."""
+    """A product of a cell, whose rows batches may know before the recursion."""
 
     cell: int  # the cell's number
     product: KnownProduct
-    # what is made of it backward; None where that is left to the cell's kernels
+    # its gradients; None if the cell's kernels compute these
     derivative: Derivative | None
     form: ProductForm  # its sizes
-    # the cell's stages without the product, by direction and stage: of a backward stage of which nothing is
-    # left, None
+    # the cell's stages without the product, by direction and stage; None for a backward stage without results
     stages: Mapping[tuple[str, str], Stage | None]
 
 
 def with_known(bound: Bound) -> tuple[Bound, list[KernelCode], Products]:
-    """Return the routines of a phase with their codes, and what gives batches launches of known products.
+    """Return the routines of a phase, the codes of all kernels, and the products that batches may know.
 
     The kernels of known products follow those of the model; the last of them have no routine.
     """
@@ -460,7 +461,7 @@ _code_of = remembered(encode)
 
 
 def find_sites(model: Model, precision: str, *, training: bool) -> Iterator[Site]:
-    """Yield the products of a phase's cells of which batches may know rows."""
+    """Yield the products of a phase's cells whose rows batches may know before the recursion."""
     for k, cell in enumerate(model.cells):
         phase = cell.phase(training=training)
         product = find_product(phase.graph, cell.ends)
@@ -484,7 +485,7 @@ def find_sites(model: Model, precision: str, *, training: bool) -> Iterator[Site
 
 
 def _derivative(product: KnownProduct, phase: Phase) -> Derivative | None:
-    """Return what is made of a product backward, if the step leaves its cotangent to the stage after."""
+    """Return a product's derivative, if the step stores its cotangent for the stage after; else None."""
     results = list(chain.from_iterable(stage.results for stage in phase.backward.values()))
     derivative = product.derivative(results)
     step, after = phase.backward.get("step"), phase.backward.get("after")
@@ -498,15 +499,16 @@ def _derivative(product: KnownProduct, phase: Phase) -> Derivative | None:
 def _plan_product(
     bound: Bound, site: Site, codes: list[KernelCode], fields: list[Ints], read: dict[int, tuple[int, slice]]
 ) -> tuple[Bound, ProductPlan]:
-    """Append the codes of a site that have no routine; return the routines with the site's buffers.
+    """Return the routines with a site's buffers, and the plan of its product.
 
-    Its fields are appended, too. What reads them is told by kernel: how many bindings come before.
+    Appended are, to `codes`, the codes of the site that have no routine, and, to `fields`, its fields. `read`
+    gets the kernels that read these: how many bindings a kernel has before them, and which fields.
     """
     form, k, model, facts = site.form, site.cell, bound.model, bound.facts
     arena, operand = model.signatures[k].operands[site.product.operand].arena, site.product.operand
     bases = np.full((form.bindings, FIELDS), -1, np.int64)
     site_fields = slice(len(fields), len(fields) + len(bases))
-    fields += [*bases]  # rows of it, which are written below
+    fields += [*bases]  # views of `bases`, which is filled below
     bases[:, FIRST], bases[:, WIDTH], bases[:, STORES] = 0, 1, 0
     bases[known_code.VALUES, BASE] = bound.buffers["values", arena]
     bases[known_code.WEIGHT, BASE] = bound.buffers["parameter", site.product.parameter]
@@ -531,7 +533,7 @@ def _plan_product(
         bases[known_code.GRADIENT, BASE] = bound.buffers["gradient", site.product.parameter]
         kept = model.cells[k].training.backward["step"].kept[site.derivative.cotangent]
         bases[[known_code.PRODUCTS, known_code.BEHIND], BASE] = bound.buffers["kept", k, kept]
-        bases[known_code.PRODUCTS, FIRST] = -1  # rows are told by the index
+        bases[known_code.PRODUCTS, FIRST] = -1  # the index has the rows
         types.append(TensorType((form.size, form.width * form.height), form.dtype))
         back, changed = (bound.numbers[KernelKey(k, *BACKWARD_STEP, name)] for name in ("", VARIANT))
         read[changed] = own_bindings(bound.routines[changed]), site_fields
@@ -549,7 +551,7 @@ def _plan_product(
 
 
 def _places(bound: Bound, kernels: int, read: Mapping[int, tuple[int, slice]]) -> Ints:
-    """Return the places of all kernels: fields of products follow the other numbers of a batch."""
+    """Return the places of all kernels' launch numbers; fields of products follow a batch's other numbers."""
     behind, wide = len(bound.facts) + len(bound.fixed), bound.places.shape[1]
     wide = max(
         [
@@ -560,7 +562,9 @@ def _places(bound: Bound, kernels: int, read: Mapping[int, tuple[int, slice]]) -
             ),
         ]
     )
-    places = np.full((kernels, wide), bound.places[0, 0], np.int64)  # that of -1, where nothing is read
+    places = np.full(
+        (kernels, wide), bound.places[0, 0], np.int64
+    )  # the place of a -1, for bindings that a kernel does not read
     places[: len(bound.places), : bound.places.shape[1]] = bound.places
     for kernel, (first, site_fields) in read.items():
         start = HEAD + FIELDS * first

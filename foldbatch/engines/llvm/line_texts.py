@@ -1,7 +1,7 @@
 """Functions that go along lines: of an axis, for each of the others, and of the elements of sequences.
 
-What they do stands in the bodies of ops. Their loops are rows and two axes, and inside these along a line.
-For elements that lie side by side LLVM makes another loop by itself, of vectors.
+They are written from the bodies of ops. Their loops are rows and two axes, and inside these along a line. For
+contiguous elements LLVM adds a loop of vectors by itself.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from foldbatch.static.ops.rows import REPEATED
 
 LINE_AXES = 2
 
-# Where the greatest number is, or NaN if there is one: the last such place, or the first; in vectors.
+# The place of the greatest number, or of NaN if there is one: the last such place, or the first; in vectors.
 _PLACE = "place = {least}(place, i4(k) if (x == {top}) | (x != x) else i4({none}))"
 
-# Adds up what {term} is of the elements along a line: vectors of terms, and then four of these at a time.
+# Adds up {term} of the elements along a line: vectors of terms, and then four of these at a time.
 _TOTAL = """\
 {total}, left, terms = f8(0), u8(0), accumulators()
 while left < length:
@@ -83,9 +83,9 @@ def _spelled(body: str, kinds: Mapping[str, str], start: str) -> list[str]:
 def along_lines(body: str, kinds: Mapping[str, str]) -> str:
     """Return the text of a function along lines of an axis.
 
-    Its whole numbers `s` are the extents of two axes and of the line; then for each place its strides along
-    rows, both axes, and the line, which is 1 for a place that has no such axis. `kinds` are those of the
-    places ``x``, ``y`` and ``label``, as far as the body names them.
+    Its statics `s` are the extents of two axes and of the line; then for each place its strides along rows,
+    both axes, and the line, which is 1 for a place that has no such axis. `kinds` are the kinds of the places
+    ``x``, ``y`` and ``label``, as far as the body names them.
     """
     lines = [
         f"# {' '.join(kinds.values())}",
@@ -122,7 +122,7 @@ for e in range(inner):
     a = moved(xs, {first} * p + j * u8(s[3]) + e * u8(s[4]))
     b = moved(ys, {other} * q + j * u8(s[6]) + e * u8(s[7]))
 """
-# Where there is no more to do than one of these, all lines are gone along together, as they lie side by side.
+# A body that is one of these goes along all lines together, as they lie side by side.
 _ROWS = "a, b = moved(xs, j * u8(s[3])), moved(ys, j * u8(s[6]))\n"
 _REPEAT = """\
 for r in range(lower, upper):

@@ -1,8 +1,8 @@
 """Products of a call's row with the elements of its sequence, compiled: see `static.ops.lists`.
 
-An operand that nothing else reads is read where it lies, by index: one list may be given to many calls.
-Sums of products are of some numbers side by side, which are added up last; sums over elements, of a few
-elements, which are added in float64.
+An operand that only products read is read in place, by index: many calls may have the same list. A dot
+product sums several numbers side by side, and adds these up last; a sum over elements adds a few elements at
+a time in their own dtype, and these sums in float64.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from foldbatch.static.op import CALL
 from foldbatch.static.places import merged
 from foldbatch.static.statements import Routine, Statement
 
-PLAIN_SUM_ELEMENTS = 32  # elements whose sum is of their own dtype
+PLAIN_SUM_ELEMENTS = 32  # elements that are summed in their own dtype
 
 # s: the last axis; the extent of one axis before it; for each place, strides along rows and that axis.
 _HEAD = """\
@@ -84,10 +84,14 @@ BY_INDEX = {"segment_dot": 0, "segment_mix": 1}  # which operand may be read by 
 
 
 def text(kind: str, cut: Blocks | None, *, op: str, steps: Sequence[int], by_index: bool) -> str:
-    """Return the text of an op, given how far elements of the last axis lie apart in each place.
+    """Return the text of an op, as `compiling.native` takes it.
 
-    Dots are in tiles where there is a `cut`, and the last axis has no gaps. Where it is `by_index`, the
-    launch tells which rows elements are.
+    Args:
+        kind: of the numbers.
+        cut: the tiles of dot products, which are used if the last axis has no gaps; None for plain loops.
+        op: the op's name.
+        steps: the stride of the last axis in each place.
+        by_index: whether the launch has the rows of the elements, in `entries` and `fields`.
     """
     count, tiled = len(steps) - 1, op == "segment_dot" and {*steps[:2]} == {1} and cut is not None
     names, rows = [*(f"x{i}" for i in range(count)), "y"], ["(e + r)" if tiled else "r"] * (count + 1)
@@ -112,7 +116,7 @@ def text(kind: str, cut: Blocks | None, *, op: str, steps: Sequence[int], by_ind
 
 
 def read_by_index(routine: Routine) -> Collection[int]:
-    """Return the slots of elements that products alone read: nobody need copy their rows together."""
+    """Return the slots of elements that only products read, so that their rows need not be gathered."""
     slots = routine.slots
     slots_read = {n for n, slot in enumerate(slots) if slot.binding.kind == "operand" and slot.axis.rank == 2}
     for statement in routine.statements:

@@ -1,8 +1,9 @@
-"""Numbers of loops while they are translated: values of LLVM with their kind, and what is computed of them.
+"""Numbers of loops while these are translated: LLVM's values with their kind, and operations on them.
 
-Nothing is converted unasked: operands of one operation are of one kind, but for plain Python numbers, which
-take the kind of the other operand. Whole numbers wrap around; ``u8`` and ``u1`` are unsigned, and so are
-truths. Sums and products of floats may be contracted to one instruction; else each rounds as it is written.
+There are no implicit conversions: operands of one operation are of one kind, but for plain Python numbers,
+which take the kind of the other operand. Whole numbers wrap around; ``u8`` and ``u1`` are unsigned, and so
+are truths. Sums and products of floats may be contracted to one instruction; else each rounds as it is
+written.
 
 Importing this needs llvmlite.
 """
@@ -28,14 +29,14 @@ TYPES: dict[str, Any] = {
     "b1": ir.IntType(1),
 }
 NUMBERS = I64.as_pointer()
-EXACT = ("contract",)  # what may be done to floats: no more than to round a sum of a product once
+EXACT = ("contract",)  # the only freedom for floats: a product and a sum may be rounded once, together
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What an expression is."""
+    """The value of an expression."""
 
-    kind: str  # one of `TYPES`; of a pointer, ``*`` and the kind of what it points to
+    kind: str  # one of `TYPES`; of a pointer, ``*`` and the kind of its numbers
     at: Any  # the value in LLVM
 
 
@@ -44,13 +45,14 @@ Operand = Typed | bool | int | float  # a plain number has no kind yet
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What a text may call, as instructions."""
+    """A function that a text may call, and that writes instructions in place of a call."""
 
-    # from a builder of LLVM and the arguments to the result, if there is one
+    # it takes LLVM's builder and the arguments, and returns the result, if there is one
     write: Callable[..., Typed | None]
 
 
 def convert(builder: Any, operand: Operand, kind: str) -> Typed:
+    """Return an operand, converted to a kind; a plain number becomes a constant of it."""
     if not isinstance(operand, Typed):
         return Typed(kind, _constant(operand, kind))
     source, at, type_ = operand.kind, operand.at, TYPES[kind]
@@ -75,13 +77,14 @@ def convert(builder: Any, operand: Operand, kind: str) -> Typed:
 
 
 def _to_integer(builder: Any, at: Any, type_: Any) -> Any:
-    """Return a float as a signed whole number, as `ops.elementwise.cast_into`."""
+    """Return a float as a signed integer, as `ops.elementwise.cast_into` does."""
     signature = ir.FunctionType(type_, [at.type])
     function = builder.module.declare_intrinsic("llvm.fptosi.sat", [type_, at.type], signature)
     return builder.call(function, [at])
 
 
 def _constant(number: float, kind: str) -> Any:
+    """Return LLVM's constant of a plain number; an integer wraps around."""
     if is_float(kind):
         return ir.Constant(TYPES[kind], float(number))
     if kind == "b1":
@@ -89,7 +92,7 @@ def _constant(number: float, kind: str) -> Any:
     if isinstance(number, float):
         raise TypeError(f"expected a whole number for {kind}, found {number}")
     width = TYPES[kind].width
-    integer = int(number) % 2**width  # LLVM takes the greater half as negative
+    integer = int(number) % 2**width  # LLVM reads the upper half as negative
     return ir.Constant(TYPES[kind], integer - 2**width * (integer >= 2 ** (width - 1)))
 
 
@@ -98,7 +101,7 @@ def is_float(kind: str) -> bool:
 
 
 def alike(builder: Any, *operands: Operand) -> list[Typed]:
-    """Return operands of one kind.
+    """Return operands converted to their common kind; only plain numbers are converted.
 
     Raises:
         TypeError: when their kinds differ, or all of them are plain numbers.
@@ -152,6 +155,11 @@ PLAIN: dict[type, Callable[[Any, Any], Any]] = {
 
 
 def arithmetic(builder: Any, sign: ast.operator, lhs: Operand, rhs: Operand) -> Operand:
+    """Return the result of a binary operator; of two plain numbers it is a plain number.
+
+    Raises:
+        TypeError: when the kinds of the operands differ, or have no such operator.
+    """
     if not isinstance(lhs, Typed) and not isinstance(rhs, Typed):
         result: Operand = PLAIN[type(sign)](lhs, rhs)
         return result
@@ -167,7 +175,7 @@ def arithmetic(builder: Any, sign: ast.operator, lhs: Operand, rhs: Operand) -> 
 
 
 def _divided(builder: Any, writer: str, a: Typed, b: Typed) -> Typed:
-    """Return a quotient or what is left of it, both 0 where the divisor is: processors would stop there."""
+    """Return a quotient or a remainder; both are 0 if the divisor is 0, where processors would trap."""
     by_zero = compare(builder, "==", b, 0).at
     divisor = builder.select(by_zero, b.at.type(1), b.at)
     return Typed(a.kind, builder.select(by_zero, a.at.type(0), getattr(builder, writer)(a.at, divisor)))
@@ -182,6 +190,7 @@ def negative(builder: Any, operand: Operand) -> Operand:
 
 
 def absolute(builder: Any, operand: Typed) -> Typed:
+    """Return the absolute value of a number."""
     if is_float(operand.kind):
         return intrinsic(builder, "llvm.fabs", operand)
     if operand.kind[0] != "i":
@@ -191,7 +200,7 @@ def absolute(builder: Any, operand: Typed) -> Typed:
 
 
 def intrinsic(builder: Any, name: str, *operands: Typed) -> Typed:
-    """Return what a function that LLVM knows makes of numbers of one kind, which it returns, too."""
+    """Return the result of one of LLVM's intrinsic functions, whose operands and result are of one kind."""
     type_ = operands[0].at.type
     signature = ir.FunctionType(type_, [type_] * len(operands))
     function = builder.module.declare_intrinsic(name, [type_], signature)
@@ -199,13 +208,13 @@ def intrinsic(builder: Any, name: str, *operands: Typed) -> Typed:
 
 
 def further(builder: Any, pointer: Typed, elements: Typed | int) -> Typed:
-    """Return a pointer, some elements further."""
+    """Return the pointer to an element that comes so many elements later."""
     at = elements.at if isinstance(elements, Typed) else I64(elements)
     return Typed(pointer.kind, builder.gep(pointer.at, [at]))
 
 
 def extreme(symbol: str) -> Instruction:
-    """Return what chooses the whole number for which a comparison with the other one holds."""
+    """Return the function that chooses the lesser (``<``) or greater (``>``) of two integers."""
 
     def write(builder: Any, lhs: Operand, rhs: Operand) -> Typed:
         a, b = alike(builder, lhs, rhs)

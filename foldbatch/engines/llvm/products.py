@@ -1,10 +1,10 @@
 """Matrix products as tiles of registers: fast for few rows, as levels of trees have.
 
-A BLAS copies both factors into a layout of its own at each call, which pays for large squares; a level
-of a batch has a few dozen rows, and the weights it multiplies lie in the cache from the level before. So
-the factors are read where they lie, row by row where they are not neighbours, and cut into the blocks of
-`tiles`. Where the second factor is a transposed matrix, its columns are read as dots. If there are many rows,
-a panel of its columns, transposed or not, is copied to the stack first.
+A BLAS copies both factors into its own layout at each call, which pays for large squares; a level of a batch
+has a few dozen rows, and its weights are in the cache since the level before. So the factors are read in
+place, row by row if they are not neighbours, and cut into the blocks of `tiles`. If the second factor is a
+transposed matrix, its columns are read as dots. For many rows, a panel of its columns, transposed or not, is
+copied to the stack first.
 
 ================  ===============================================
 `native_text`     c (+)= a @ b, one after the other
@@ -15,7 +15,7 @@ a panel of its columns, transposed or not, is copied to the stack first.
 
 All have two axes; columns of ``c`` are neighbours in memory. In bfloat16, too, the factors are float32 in
 memory: the first one becomes words block by block, the second one for each tile's width, or in registers
-where few rows read it. So nobody need know when a weight changes. Importing this needs llvmlite.
+if few rows read it. So a weight may change at any time. Importing this needs llvmlite.
 """
 
 from __future__ import annotations
@@ -39,26 +39,21 @@ Stacks = tuple[tuple[str, int], ...]  # names and sizes
 # Rows of the first factor, and steps of the inner dimension, that stay in cache while columns pass by.
 ROW_BLOCK, INNER_BLOCK = 320, 512
 DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
-PACKED = 98_304  # numbers of the same where panels are copied, which is done again for each block of rows
-CACHED_FACTOR = (
-    65_536  # numbers of a second factor that stays in cache: sums of outer products go row by row then
-)
-SWAPPED = 8192  # numbers of a product that is made transposed first
-STARTS = 4096  # rows whose beginnings are known at a time; a panel is copied again for more
-DEPTH, COLUMN_BLOCK = 128, 16  # of what outer products copy: steps of the inner dimension, tiles' widths
+PACKED = 98_304  # numbers of a row block if panels are copied, which is done again for each row block
+# numbers of a second factor that stays in cache: up to that size, sums of outer products go row by row
+CACHED_FACTOR = 65_536
+SWAPPED = 8192  # numbers of a product that is computed transposed first
+STARTS = 4096  # rows whose offsets are computed at a time; for more rows a panel is copied again
+DEPTH, COLUMN_BLOCK = 128, 16  # of the copies of outer products: steps of the inner dimension, tiles' widths
 BEHIND = 16  # words that may be written behind others
-PANEL_ROWS = (
-    32  # rows from which a panel is worth copying, though its columns or rows could be read where they are
-)
-WORD_BLOCK = 160  # of bfloat16, words of the inner dimension in place of INNER_BLOCK and DEPTH
-REGISTER_ROWS, PANEL_ROWS_OF_WORDS = (
-    16,
-    48,
-)  # rows up to which words are made in registers, and the same as MANY
+PANEL_ROWS = 32  # rows from which a panel is worth copying, though its numbers could be read in place
+WORD_BLOCK = 160  # of bfloat16: words of the inner dimension in place of INNER_BLOCK and DEPTH
+# of bfloat16: rows up to which words are computed in registers, and rows as PANEL_ROWS
+REGISTER_ROWS, PANEL_ROWS_OF_WORDS = 16, 48
 
 
 def functions(kind: str, cut: Blocks, stacks: Stacks) -> dict[str, Any]:
-    """Return what the texts of products call, by name."""
+    """Return the functions that the texts of products call, by name."""
     width = cut.vectors * cut.bits // BITS[kind]
     depth, panel = (DEPTH, INNER_BLOCK) if cut.per_word == 1 else (WORD_BLOCK, WORD_BLOCK)
     return tiles.functions(kind, cut) | {
@@ -73,14 +68,14 @@ def functions(kind: str, cut: Blocks, stacks: Stacks) -> dict[str, Any]:
 
 
 def cut_of(kind: str, precision: str) -> Blocks | None:
-    """Return how products of an element type are cut for this processor, in a precision."""
+    """Return the tiles of products of an element type in a precision; None if the processor has none."""
     return PAIRS if precision == "bf16" and kind == "f4" else tiles.blocks()
 
 
 def compiled(text: Text, kind: str, cut: Blocks | None, stacks: Stacks = ()) -> Native:
-    """Return the function of a product's text, whose tiles are then in memory; no cut is plain loops.
+    """Return the compiled function of a product's text, and load its tiles; without a cut it is plain loops.
 
-    `own` is what the text calls besides: memory for whole numbers, see `vector_functions.stack`.
+    `stacks` are names and sizes of memory for integers that the text uses, see `vector_functions.stack`.
     """
     if cut is None:
         return native(text(kind, None))
@@ -89,7 +84,7 @@ def compiled(text: Text, kind: str, cut: Blocks | None, stacks: Stacks = ()) -> 
 
 @cache
 def _link_tiles(kind: str, cut: Blocks, stacks: Stacks) -> tuple[Callable[[], dict[str, Any]], str]:
-    """Bring tiles to memory; return what makes `functions`, and the text that decides it."""
+    """Load tiles; return a function that returns `functions`, and the text that keys it in the cache."""
     library_cut = next(
         candidate
         for candidate in (PAIRS, WIDE, NARROW)
@@ -103,10 +98,10 @@ def _link_tiles(kind: str, cut: Blocks, stacks: Stacks) -> tuple[Callable[[], di
 def rows_text(kind: str, cut: Blocks) -> str:
     """Return the text of ``c[c_rows] (+)= a[a_rows] @ b``, as `compiling.native` takes it.
 
-    Rows of `a`, and elements of a row of `c`, follow each other. Its whole numbers are k and n; strides of
-    rows of `a`, of `b` (both), and of rows of `c`; whether it adds in any case, to rows that are distinct.
-    Else the launch's `fields` of the result tell: it adds unless they say that it stores; and where their
-    FIRST is -1 rows of `c` may repeat, and are made one after the other.
+    Elements of a row of `a`, and of `c`, are contiguous. Its statics are k and n; strides of rows of `a`, of
+    `b` (both), and of rows of `c`; whether it adds in any case, to rows that are distinct. Else it adds
+    unless the result's `fields` of the launch say that it stores; and if their FIRST is -1, rows of `c` may
+    repeat, and are computed one after the other.
     """
     at = "u8(a_rows[first + r]) * a_row", "u8(c_rows[first + r]) * c_row"
     body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
@@ -129,8 +124,8 @@ def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, told):
 def outer_text(kind: str, cut: Blocks) -> str:
     """Return the text of ``c (+)= a[a_rows].T @ b[b_rows]``, as `compiling.native` takes it.
 
-    Elements of a row follow each other. Its whole numbers are the columns of `a` and of `b`, and strides of
-    rows of `a`, `b` and `c`. It adds unless the launch's `fields` of the result say that it stores.
+    Elements of a row are contiguous. Its statics are the columns of `a` and of `b`, and strides of rows of
+    `a`, `b` and `c`. It adds unless the result's `fields` of the launch say that it stores.
     """
     return f"""\
 # {kind} i8 {kind} i8 {kind} i8
@@ -143,7 +138,7 @@ def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, told):
 
 
 def empty_product_lines(kind: str, rows: str, at: str, spaces: int) -> str:
-    """Return the lines that begin a product: of no terms it is zero, or nothing is added."""
+    """Return the lines for a product without terms, which is zero, or adds nothing."""
     lines = f"""\
 if k == u8(0):
     for i in range({rows} if more == u8(0) else u8(0)):
@@ -156,9 +151,9 @@ if k == u8(0):
 def native_text(kind: str, cut: Blocks | None) -> str:
     """Return the text of products c = a @ b one after the other, as `compiling.native` takes it.
 
-    Without a cut they are plain loops. Its whole numbers are the extents of the outer loop, m, k and n; which
-    of the first three (1, 2 or 3) is multiplied by the number of rows; strides of a, of b, and of c's rows;
-    of a, b and c along the outer loop; and what is added to what is there: 0 nothing, 1 each turn of the
+    Without a cut they are plain loops. Its statics are the extents of the outer loop, m, k and n; which of
+    the first three (1, 2 or 3) is multiplied by the number of rows; strides of a, of b, and of c's rows; of
+    a, b and c along the outer loop; and which products are added to c: 0 none, 1 those of all turns of the
     outer loop but the first, 2 all.
     """
     outer = """\
@@ -203,10 +198,10 @@ def loop(n_rows, a_all, b_all, c_all, told):
 
 
 def sum_outer_text(kind: str, cut: Blocks) -> str:
-    """Return the text of c (+)= a.T @ b one after the other, of rows that follow each other.
+    """Return the text of products c (+)= a.T @ b one after the other, of consecutive rows.
 
-    Elements of a row do, too. Its whole numbers are those of `native_text`, for a product a.T @ b. Few
-    columns of b take the place of a, and the result is made transposed.
+    Elements of a row are contiguous, too. Its statics are those of `native_text`, for a product a.T @ b. If b
+    has few columns, a and b are swapped, and the result is computed transposed.
     """
     swap = "a0, b0, m, n, a_row, b_row = b0, a0, n, m, b_row, a_row"
     lines = outer_lines(cut, cut.bits // BITS[kind], "(first + r) * c_row", "({})")
@@ -235,7 +230,10 @@ def loop(n_rows, a_all, b_all, c_all, told):
 
 
 def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
-    """Return the lines of c (+)= a @ b behind `empty_product_lines`; rows first + r of a and c begin at `at`."""
+    """Return the lines of c (+)= a @ b, behind `empty_product_lines`.
+
+    `at` has the expressions of the offsets of row first + r in a and c.
+    """
     if cut.per_word > 1:
         return _word_lines(cut, lanes, at)
     width = lanes * cut.vectors
@@ -310,10 +308,10 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
 
 
 def outer_lines(cut: Blocks, lanes: int, at: str, row_of: str = "u8({factor}_rows[{}])") -> str:
-    """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `empty_product_lines`, as `product_lines` does.
+    """Return the lines of c (+)= a[a_rows].T @ b[b_rows], behind `empty_product_lines`.
 
-    Row first + r of c begins at `at`, and `told` is what tells the rows of a factor. Columns of a are copied
-    so that those of a tile follow each other.
+    Row first + r of c begins at `at`, and `row_of` is the expression of a factor's row. Columns of a are
+    copied so that those of a tile are contiguous.
     """
     width, group, tile = lanes * cut.vectors, cut.per_word, f"u8({cut.rows})"
     begins = (f"r // {tile} * {tile} * depth + r % {tile}", tile) if group == 1 else ("r", "rows")
@@ -361,7 +359,7 @@ def outer_lines(cut: Blocks, lanes: int, at: str, row_of: str = "u8({factor}_row
 
 
 def _row_of(factor: str, cut: Blocks, row_of: str, spaces: int) -> str:
-    """Return the lines that say where row s of a factor begins, or rows 2s and 2s + 1, if there are both."""
+    """Return the lines that compute the offset of row s of a factor, or of rows 2s and 2s + 1."""
     if cut.per_word == 1:
         return " " * spaces + f"row = {row_of.format('start + s', factor=factor)} * {factor}_row"
     places = "start + u8(2) * s", "min(start + u8(2) * s + u8(1), k - u8(1))"
@@ -374,7 +372,7 @@ other = {second} * {factor}_row"""
 
 
 def _copy(factor: str, cut: Blocks, first: str, to: str, count: str, spaces: int) -> str:
-    """Return the lines that copy so many numbers of this row, or words of both, from number `first` on."""
+    """Return the lines that copy `count` numbers of a row, or words of two rows, from number `first` on."""
     row, second = (f"moved({factor}0, {begin} + {first})" for begin in ("row", "other"))
     lines = f"source, target = {row}, {to}\nfor i in range({count}):\n    target[i] = source[i]"
     return indent(
@@ -383,7 +381,7 @@ def _copy(factor: str, cut: Blocks, first: str, to: str, count: str, spaces: int
 
 
 def _columns_of_tiles(cut: Blocks, spaces: int) -> str:
-    """Return the lines that copy a row of a, a tile's columns apart from others. Words are side by side."""
+    """Return the lines that copy a row of a, tile by tile; words are copied side by side."""
     if cut.per_word > 1:
         return _copy("a", cut, "first", "moved(left, s * rows)", "rows", spaces)
     tile, copies = f"u8({cut.rows})", "        target[i] = source[i]"
@@ -399,7 +397,7 @@ for i in range(rows % {tile}):
 
 
 def _word_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
-    """Return `product_lines` in bfloat16: of `numbers` of the inner dimension, `depth` words."""
+    """Return `product_lines` in bfloat16, where `numbers` of the inner dimension are `depth` words."""
     width = lanes * cut.vectors
     b = "moved(b0, start * b_row + j), b_row"
     return f"""\
@@ -472,13 +470,14 @@ def _tiles(cut: Blocks, lanes: int, factors: str, indent: int, name: str = "tile
     for vectors in range(cut.vectors, 0, -1):
         covered = f"u8({(vectors - 1) * lanes})"
         lines.append(f"{' ' * indent}{'if' if vectors == cut.vectors else 'elif'} columns > {covered}:")
-        call = f"{name}_{{}}_{vectors}({factors}, moved(c0, j), starts_c, depth, columns - {covered}, start + more)"
+        arguments = f"{factors}, moved(c0, j), starts_c, depth, columns - {covered}, start + more"
+        call = f"{name}_{{}}_{vectors}({arguments})"
         lines.append(rows_lines(cut.rows, call, indent + 4))
     return "\n".join(lines)
 
 
 def _few_rows(cut: Blocks, lanes: int, factors: str, name: str = "tile") -> str:
-    """Return the lines that compute all columns of few rows that fill wide tiles; j is the first one left."""
+    """Return the lines for few rows, whose columns fill wide tiles; j is the first column that remains."""
     lines = []
     for rows, vectors in enumerate(cut.wide_vectors, 1):
         width = f"u8({vectors * lanes})"
@@ -494,7 +493,7 @@ def _few_rows(cut: Blocks, lanes: int, factors: str, name: str = "tile") -> str:
 
 
 def rows_lines(rows: int, call: str, indent: int) -> str:
-    """Return the lines that make `call` for as many rows at once as there are, up to `rows`."""
+    """Return the lines that make `call` for `rows` rows at a time, and then for the rows that remain."""
     lines = ["i = first", f"while i + u8({rows}) <= last:", *_call(rows, call), f"    i += u8({rows})"]
     for count in range(1, rows):
         lines += [f"{'if' if count == 1 else 'elif'} last - i == u8({count}):", *_call(count, call)]
@@ -502,12 +501,12 @@ def rows_lines(rows: int, call: str, indent: int) -> str:
 
 
 def _begins(at: tuple[str, str], indent: int) -> str:
-    """Return the lines that say where the rows of a block begin."""
+    """Return the lines that compute the offsets of the rows of a block."""
     lines = ["for r in range(last - first):", f"    a_at[r], c_at[r] = {at[0]}, {at[1]}"]
     return "\n".join(" " * indent + line for line in lines)
 
 
 def _call(rows: int, call: str) -> list[str]:
-    """Return the lines that make a call for so many rows from row i on."""
+    """Return the lines that make a call for `rows` rows from row i on."""
     starts = "starts_a, starts_c = moved(a_at, i - first), moved(c_at, i - first)"
     return [f"    {starts}", f"    {call.format(rows)}"]

@@ -1,12 +1,12 @@
 """A round in two calls of compiled code: from the lists to which cells append, to values in the store.
 
-`plan` reads the lists and computes the launches; `compute` copies data and values of earlier rounds to buffers,
-launches the kernels, and leaves the results in the store. A small batch of blocks is planned and computed by
-the same two calls: it reads nothing of earlier rounds, its values stay in the arenas, and its calls may be
-packed already. Both functions take the runner's table, see `RUNNER`. Lists, integers and floats are read in the
-memory of CPython's objects (`PyListObject`, `arrayobject`, `PyLongObject`, `PyFloatObject`), while the walk
-that changes them waits. `number_for_model` mirrors `functions.rounds.Rounds._looked_at`. Importing this needs
-llvmlite.
+`plan` reads the lists and computes the launches; `compute` copies data and values of earlier rounds to
+buffers, launches the kernels, and leaves the results in the store. A small batch of blocks is planned and
+computed by the same two calls: it reads nothing of earlier rounds, its values stay in the arenas, and its
+calls may be packed already. Both functions take the runner's table, see `RUNNER`. Lists, integers and floats
+are read in the memory of CPython's objects (`PyListObject`, `arrayobject`, `PyLongObject`, `PyFloatObject`),
+while the walk that changes them waits. `number_for_model` mirrors `functions.rounds.Rounds._looked_at`.
+Importing this needs llvmlite.
 """
 
 from __future__ import annotations
@@ -41,37 +41,37 @@ f4 = f8 = float  # compiled: conversions
 i4 = int
 
 # The header of a round: its first value number, and the number of values, outputs of all cells, cells, import
-# cells, arenas, noted integers, and sections of the packed trace. Behind it come the records of import cells, of
-# arenas, and of cells.
+# cells, arenas, noted integers, and sections of the packed trace. Behind it come the records of import cells,
+# of arenas, and of cells.
 FIRST, NUMBERS, OUTPUTS, CELLS, IMPORTS, ARENAS, NOTED, SECTIONS, HEADER = range(9)
 # The record of an import cell: its section, the number of its class of values, and the buffer of its arena.
 OF_CLASS, OF_ARENA, IMPORT = 1, 2, 3
 # The record of an arena: its number, the number of the class of values that it has, and its buffer.
 KIND, BUFFER, ARENA = 1, 2, 3
-# The record of a cell: the number of calls, the integers of a row, the number of outputs of a call, the number of
-# the first output, the section, the number of lists and of feeds that the model reads; Python's array of rows,
-# the integers of a row as it was noted, and the offset of its pattern. Behind it: a record for each list, and
-# one for each feed.
+# The record of a cell: the number of calls, the integers of a row, the number of outputs of a call, the
+# number of the first output, the section, the number of lists and of feeds that the model reads; Python's
+# array of rows, the integers of a row as it was noted, and the offset of its pattern. Behind it: a record for
+# each list, and one for each feed.
 CALLS, WIDTH, RESULTS, OUTPUT, SECTION, LISTS, FEEDS, ROW_ARRAY, RAW, PATTERN, CELL = range(11)
-# The record of a list: the offset of its length in a row, the members of an element, the section, and Python's
-# array of elements.
+# The record of a list: the offset of its length in a row, the members of an element, the section, and
+# Python's array of elements.
 COLUMN, MEMBERS, SECTION_OF_LIST, ELEMENTS, LIST = range(5)
-# The record of a feed: Python's list of data, the type that these get, the greatest integer that is allowed, the
-# buffer, and the address of memory for the converted data.
+# The record of a feed: Python's list of data, the type that these get, the greatest integer that is allowed,
+# the buffer, and the address of memory for the converted data.
 ITEMS_OF, KIND_OF_FEED, GREATEST, BUFFER_OF_FEED, MEMORY_OF_FEED, FEED = range(6)
 READ = 3  # The record of a read: the offset of the value's number, the offset of its call, and the slot.
-# The record of a section of a small batch, which stands in the place of patterns: its list, the integers of a row,
-# how many of these are value numbers, and whether the list has the rows integer by integer.
+# The record of a section of a small batch, which stands in the place of patterns: its list, the integers of a
+# row, how many of these are value numbers, and whether the list has the rows integer by integer.
 OF_LIST, LONG, VALUED, SPREAD, OF_SECTION = range(5)
-# The runner's table: the addresses of the arrays that `plan` reads and writes; of the kernels' codes and their
-# offsets; of the addresses of buffers, and of how many rows each has; and of memory for the walker. Then the
-# size of that memory, and the limit of noted integers. Of CPython: the types of integers and floats, by how many
-# bits an integer's number of digits is shifted, and the mask of its sign. Lists: the owner (example) of the
-# values up to each end, these ends, and the values that are requested. The first value number of the batch, and
-# memory for the requested values. The words that are shared with a helper, see `team`, or 0, and the number of
-# instructions that were worth sharing. Of a small batch: CPython's type of tuples, which is 0 in rounds, and
-# whether its trace is packed already; its owners are lists of the rows of each section, by example, and its
-# ends are the first value number of each example.
+# The runner's table: the addresses of the arrays that `plan` reads and writes; of the kernels' codes and
+# their offsets; of the addresses of buffers, and of how many rows each has; and of memory for the walker.
+# Then the size of that memory, and the limit of noted integers. Of CPython: the types of integers and floats,
+# by how many bits an integer's number of digits is shifted, and the mask of its sign. Lists: the owner
+# (example) of the values up to each end, these ends, and the values that are requested. The first value
+# number of the batch, and memory for the requested values. The words that are shared with a helper, see
+# `team`, or 0, and the number of instructions that were worth sharing. Of a small batch: CPython's type of
+# tuples, which is 0 in rounds, and whether its trace is packed already; its owners are lists of the rows of
+# each section, by example, and its ends are the first value number of each example.
 FLAT, HEADER_AT, PATTERNS, WIRES, KINDS, ARENAS_OF, EXAMPLE, CLASSES, PLACES, STORED = range(10)
 MEMORY, RENUMBERED, ROWS, FIXED, BATCH, TABLES, BOUND, NUMBERS_AT, LAUNCHES = range(10, 19)
 CODES, STARTS, ADDRESSES, CAPACITY, WORK, WORK_ROOM, MAX_NOTED, WHOLE_TYPE, REAL_TYPE = range(19, 28)
@@ -80,8 +80,8 @@ TUPLE_TYPE, PACKED, RUNNER = range(37, 40)
 # types of data: an array that Python brings, four types of numbers, or integers that the packed trace has
 BROUGHT, I8, I4, F8, F4, IN_TRACE = range(6)
 HIGHEST = 3.4e38  # no smaller float64 is infinite as float32
-# Offsets in an object of CPython, in words: its type; a list's size, and the address of its items; an integer's
-# number of digits, and its first two digits of 30 bits; and a float's number.
+# Offsets in an object of CPython, in words: its type; a list's size, and the address of its items; an
+# integer's number of digits, and its first two digits of 30 bits; and a float's number.
 TYPE = objects.TYPE // 8
 SIZE = TAG = REAL = objects.DATA // 8
 ITEMS = DIGITS = SIZE + 1
@@ -143,7 +143,7 @@ def number_for_model(runner: Any, header: Any, memory: Any, read_count: int) -> 
 def pack_sections(
     header: Index, counts: Index, sizes: Index, renumbered: Ints, rows: Ints, count: int
 ) -> None:
-    """Write the packed trace of the integers that `number_for_model` has written, `count` of them imported."""
+    """Write the packed trace of the integers of `number_for_model`, after `count` imported values."""
     for i in range(header[IMPORTS]):
         section = header[HEADER + IMPORT * i]
         sizes[section], rows[1 + section] = counts[i], i4(counts[i])
@@ -205,8 +205,8 @@ def import_places(header: Any, memory: Any) -> Any:
 def flatten_notes(runner: Any, header: Any, memory: Any, rows: Any) -> int:
     """Copy the recorded calls of a round into flat arrays.
 
-    Written are the noted integers, the owner example and the producing output of each value, a record for each
-    value that is read, and the sizes of sections.
+    Written are the noted integers, the owner example and the producing output of each value, a record for
+    each value that is read, and the sizes of sections.
 
     Return the number of records of reads; -1 if there are no calls, too many, or a number that is not valid.
     """
@@ -417,7 +417,7 @@ def plan(table: Index) -> int:
 
 
 def bring_data(runner: Any, feed: Any, ranks: Any, count: int) -> bool:
-    """Convert the data of a feed to memory, in rank order; return False if one is no plain number that fits."""
+    """Convert the data of a feed, in rank order; return False if one of them is no plain number that fits."""
     items, kind, memory = items_of(feed[ITEMS_OF]), feed[KIND_OF_FEED], feed[MEMORY_OF_FEED]
     for r in range(count):
         item = at(items[ranks[r]])
@@ -461,8 +461,8 @@ def copy_requested(runner: Any, stored: Any) -> int:
 def compute(table: Index) -> int:
     """Compute a round that `plan` has planned.
 
-    Return -1 if an id is out of range; the offset of a feed's record if Python must bring its data; else 0, or
-    -2 minus the number of their class if all requested values are of one class.
+    Return -1 if an id is out of range; the offset of a feed's record if Python must bring its data; else 0,
+    or -2 minus the number of their class if all requested values are of one class.
     """
     runner = moved(table, 0)
     header, tables, addresses = at(runner[HEADER_AT]), at(runner[TABLES]), at(runner[ADDRESSES])

@@ -162,7 +162,7 @@ class RoundRunner:
         self._plan, self._compute = _compiled()
 
     def begin(self, owners: list[Any], ends: list[int], asked: list[int], start: int) -> None:
-        """Begin a batch: set its lists, see `round_loops.OWNERS`, and its first value number; bring parameters."""
+        """Begin a batch: set its lists, see `round_loops.OWNERS`, and its first number; bring parameters."""
         self._table[calls.OWNERS : calls.READ_AT] = id(owners), id(ends), id(asked), start
         for parameter, number in self._routines.brought["parameter"]:
             bring_value(self._memory, number, parameter)
@@ -188,7 +188,7 @@ class RoundRunner:
         return self.run(0, lambda _: None, data) != FAILED
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
-        """Return values of the small batch by their numbers, which count from the first value of the batch."""
+        """Return values of the small batch by their numbers, which count from the batch's first value."""
         tables = self._arrays[5]
         row_of = tables[tables[table_loops.ROW_OF] :]
 

@@ -24,22 +24,23 @@ def moved(array: Numbers, count: int) -> Numbers:
     return array[count:]
 
 
-# The header of the model: the number of cells, operands, sequences, arenas and facts, a flag (rows are numbered
-# by consumer), and the number of phases; then the offsets of columns, outputs, priority, phases, members and
-# sizes. Behind it: the records of cells, operands and sequences, which are copied to the memory; columns, the
-# arguments that operands read as offsets in a call's row; the arena of each output; the cells in the order in
-# which they choose rows; the records of phases; the members of phases; and the sizes of the parts of the
-# memory, three integers each: how many it has at least, and how many more for each value and for each call.
+# The header of the model: the number of cells, operands, sequences, arenas and facts, a flag (rows are
+# numbered by consumer), and the number of phases; then the offsets of columns, outputs, priority, phases,
+# members and sizes. Behind it: the records of cells, operands and sequences, which are copied to the memory;
+# columns, the arguments that operands read as offsets in a call's row; the arena of each output; the cells in
+# the order in which they choose rows; the records of phases; the members of phases; and the sizes of the
+# parts of the memory, three integers each: how many it has at least, and how many more for each value and for
+# each call.
 KINDS, SPANS, LISTS, ARENAS, FACTS, BY_CONSUMER, PHASES = range(7)
 COLUMNS_AT, OUTPUTS_AT, PRIORITY_AT, PHASES_AT, MEMBERS_AT, SIZES_AT, MODEL_HEADER = range(7, 14)
 # The header of the batch: the offsets of turns and of shares, and the size of shares. Behind it: a record for
-# each cell, which is the fields from `GROUPS` up to `CALLS` of its record in the memory; the turns of cells that
-# call each other, two integers each (cell, group); and for each cell that shares calls, as in
-# `scheduler.sharing.Sharing`: the calls rank by rank, the bounds of ranks in them, the calls that are left out,
-# and the calls that stand for these.
+# each cell, which is the fields from `GROUPS` up to `CALLS` of its record in the memory; the turns of cells
+# that call each other, two integers each (cell, group); and for each cell that shares calls, as in
+# `scheduler.sharing.Sharing`: the calls rank by rank, the bounds of ranks in them, the calls that are left
+# out, and the calls that stand for these.
 TURNS_AT, SHARES_AT, SHARED, BATCH_HEADER = range(4)
-# The header of the memory: the number of steps, the size of the index, and offsets of its parts: the records of
-# cells, operands and sequences; the row of each value; the calls of each cell in rank order; the bounds of
+# The header of the memory: the number of steps, the size of the index, and offsets of its parts: the records
+# of cells, operands and sequences; the row of each value; the calls of each cell in rank order; the bounds of
 # groups; the steps, four integers each (cell, stage, first rank, last rank); facts; the rows that start at
 # zero; the end of these for each arena; the first row of each arena; shares; scratch; and the index, which is
 # the last part. FEEDS_AT is the offset of the feeds in the packed trace.
@@ -49,8 +50,8 @@ ZEROS, ENDS, BASES, SHARES, WORK, INDEX, FEEDS_AT, MEMORY_HEADER = range(10, 18)
 # number of outputs, its first output; the number of operands, its first operand; whether it is recursive; and
 # the number of feeds that the packed trace has. Fields of the batch (`BATCH_FIELDS` of them): the number of
 # groups; the offset of its shares, or UNSHARED; the number of ranks, of calls that have one of these, and of
-# calls that are left out. Fields that are computed: the number of calls, the first of its ranks, the offset of
-# its rows in the packed trace, and the offsets of its group bounds and of its facts.
+# calls that are left out. Fields that are computed: the number of calls, the first of its ranks, the offset
+# of its rows in the packed trace, and the offsets of its group bounds and of its facts.
 ARGUMENTS, SEQUENCES, SEQUENCE, OUTPUTS, OUTPUT, OPERANDS, OPERAND, RECURSIVE, FEEDS = range(9)
 GROUPS, SHARE, DISTINCT, RUNNING, DROPPED, CALLS = range(9, 15)
 FIRST, ROWS, GROUP_BOUNDS, FACT, CELL = range(15, 20)
@@ -59,10 +60,10 @@ UNSHARED, FIND = (
     -1,
     -2,
 )  # in place of shares: there are none; of groups or shares: `find_groups` computes them
-# The record of an operand. Fields of the model: its arena, the offset of its columns, the number of columns, its
-# sequence or -1, its member of the sequence's elements, and whether it is differentiable. Fields of the span of
-# rows that it reads: the first row, or -1; the number of rows; the offset of its index array, or -1; whether a
-# row repeats; whether it stores cotangents; and the offset of its facts.
+# The record of an operand. Fields of the model: its arena, the offset of its columns, the number of columns,
+# its sequence or -1, its member of the sequence's elements, and whether it is differentiable. Fields of the
+# span of rows that it reads: the first row, or -1; the number of rows; the offset of its index array, or -1;
+# whether a row repeats; whether it stores cotangents; and the offset of its facts.
 ARENA, COLUMN, COLUMNS, RAGGED, MEMBER, DIFFERENTIABLE = range(6)
 START, SIZE, PLACE, REPEATS, STORES, SPAN_FACT, SPAN = range(6, 13)
 # The record of a sequence: the integers of an element, the offset of its elements in the packed trace, the
@@ -76,7 +77,7 @@ DIGITS = 256  # values of a digit of a sort
 
 
 def layout_memory(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
-    """Write the memory's header, and the fields of its records that the model, the batch and the counts decide.
+    """Write the memory's header, and the fields of records that follow from model, batch and counts.
 
     Return the offset in the packed trace at which the group of each call stands.
     """
@@ -621,11 +622,11 @@ def write_tables(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
     return True
 
 
-# The header of a model's routines: the number of cells, parameters, uses of buffers, buffers and constants, the
-# integers of a launch, a flag (training), and the offsets of the tables behind it: the kernel of each stage of
-# each cell, forward and then backward, or -1; the bounds of each kernel's gradients, and the end; the parameters
-# of these; the uses, four columns (buffer, two facts and a factor, whose product is the rows it needs); for
-# each kernel the place of each number of its launches among all numbers; and the constants.
+# The header of a model's routines: the number of cells, parameters, uses of buffers, buffers and constants,
+# the integers of a launch, a flag (training), and the offsets of the tables behind it: the kernel of each
+# stage of each cell, forward and then backward, or -1; the bounds of each kernel's gradients, and the end;
+# the parameters of these; the uses, four columns (buffer, two facts and a factor, whose product is the rows
+# it needs); for each kernel the place of each number of its launches among all numbers; and the constants.
 CELLS, PARAMETERS, USES, BUFFERS, NUMBERS, LENGTH, TRAINING = range(7)
 KERNELS_AT, YIELDING_AT, GRADIENTS_AT, USES_AT, PLACES_AT, NUMBERS_AT, ROUTINE_HEADER = range(7, 14)
 # The header of the memory for launches: the number of launches forward and backward, and the offsets of: the

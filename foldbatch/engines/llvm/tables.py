@@ -1,7 +1,7 @@
 """A batch's schedule and launches by the compiled loops of `table_loops`.
 
-The functions here have the form of `scheduler.tables.build` and `bindings.launch_tables`, and results that are
-equal to the last bit.
+The functions here have the form of `scheduler.tables.build` and `bindings.launch_tables`, and results that
+are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -269,6 +269,7 @@ def _schedule(
 def _schedule_part(
     cells: tuple[CellSignature, ...], counts: Sequence[Index] | Index, arenas: int, flat: Flat, name: str
 ) -> Any:
+    """Return an attribute of a `Schedule`, read from the memory of `table_loops.write_tables`."""
     memory, header = flat.memory, flat.header
     match name:
         case "arena_rows":
@@ -287,6 +288,7 @@ def _schedule_part(
 
 
 def _cell_tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
+    """Return the control table of each cell, read from that memory."""
     memory, header = flat.memory, flat.header
     facts = iter(memory[header[loops.FACTS_AT] : header[loops.ZEROS]].tolist())
     index = memory[header[loops.INDEX] :]

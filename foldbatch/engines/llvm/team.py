@@ -39,7 +39,8 @@ LINE_WORDS = (
 )
 (
     STATE,  # the number of the job, its first free part, and the one after its last free part
-    # its function, the number of its pointers, the address of the first part's arguments, words to the next part
+    # its function, the number of its pointers, the address of the first part's arguments, words to the next
+    # part
     JOB,
     COMPLETED,  # how many parts the helper has done
     AWAKE,  # whether the helper is there

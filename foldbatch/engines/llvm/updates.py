@@ -33,9 +33,9 @@ def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any)
     """Run jobs one after the other, large ones together with a helper.
 
     Args:
-        jobs: address of the records of jobs. A record has the job's function, the number of its arrays, units,
-            parts, work, and an integer for the function; then the addresses of the arrays' objects, and the
-            bytes of a unit in each array.
+        jobs: address of the records of jobs. A record has the job's function, the number of its arrays, of
+            units and of parts, the work, and an integer for the function; then the addresses of the arrays'
+            objects, and the bytes of a unit in each array.
         count: number of jobs.
         words: address of the words that are shared with a helper, see `team`; 0 without a helper.
         room: address of memory for the arguments of all parts of a job.
@@ -203,7 +203,7 @@ class Compiled(Updates):
     def apply(
         self, changes: Sequence[Change], look: Callable[[Sequence[Change]], None] | None
     ) -> list[Change]:
-        """Apply all changes that compiled code can make, after checks; return the changes that it cannot make.
+        """Apply the changes that compiled code can make, after checks; return the other changes.
 
         `look` raises for gradients that are not finite; it gets the changes that are not compiled, and all
         others if a compiled check has found a fault.

@@ -1,4 +1,4 @@
-"""What loops call: functions of one number as straight arithmetic, which LLVM can vectorise.
+"""Functions that loops call: of one number, as straight arithmetic, which LLVM can vectorise.
 
 They are in the language of `translation`. The library functions behind ``math.tanh`` take one number at a
 time, some 25 ns each; these take half a nanosecond. Fused multiply-add is allowed, so the last bit depends on
@@ -40,7 +40,7 @@ two_to: Any = Instruction(_two_to)  # 2 ** k, where k stands in the lowest bits 
 
 
 def _intrinsic(name: str) -> Instruction:
-    """Return a function of one float that LLVM knows."""
+    """Return one of LLVM's intrinsic functions of one float."""
     return Instruction(lambda builder, x: intrinsic(builder, f"llvm.{name}", x))
 
 
@@ -208,7 +208,7 @@ ACCUMULATORS = 1024  # sums of columns that are under way at once
 
 
 def stack(kind: str, size: int) -> Instruction:
-    """Return ``stack()``: memory for `size` numbers, until the function returns."""
+    """Return the writer of ``stack()``: memory for `size` numbers, until the function returns."""
 
     def write(builder: Any) -> Typed:
         with builder.goto_entry_block():

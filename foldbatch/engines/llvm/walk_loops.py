@@ -61,15 +61,15 @@ from foldbatch.model.calls import (
 INCREASE, DECREASE, APPEND, AS_INT64, NEW_INT, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, THREAD = range(10)
 NONE_OBJECT, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(10, 21)
 ARGUMENT_WORDS, FUNCTION_WORDS = SPACE + 1, SPACE + 3  # room for two arguments of a vectorcall
-# Behind it, for `call`: the array of counters, the object that stands for unknown numbers of a value, the offsets
-# in a value of its number and of that object, in words; then the code of the cell, see `model.calls`.
+# Behind it, for `call`: the array of counters, the object that stands for unknown numbers of a value, the
+# offsets in a value of its number and of that object, in words; then the code of the cell, see `model.calls`.
 COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, OF_CELL = range(FUNCTION_WORDS, FUNCTION_WORDS + 5)
 # Behind it, for `nodes`: their class, the dtype of parents, and the offsets of a node's parts, in words.
 NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(
     FUNCTION_WORDS, FUNCTION_WORDS + 8
 )
-# Offsets in an object, in words: its type, its number of items; the address of the items of a list or an array,
-# and for how many there is room; the first item of a tuple.
+# Offsets in an object, in words: its type, its number of items; the address of the items of a list or an
+# array, and for how many there is room; the first item of a tuple.
 TYPE, COUNT = objects.TYPE // 8, objects.DATA // 8
 ITEMS = COUNT + 1
 FIRST = tuple.__basicsize__ // 8
@@ -246,7 +246,7 @@ def make_result(python: Any, look: Any, arguments: Any, number: int) -> int:
 
 
 def call(closure: int, arguments: int, count: int) -> int:
-    """Call the cell whose code the closure has; return a new reference to its results, or 0 after an error."""
+    """Call the closure's cell; return a new reference to its results, or 0 after an error."""
     python = at(at(at(closure)[FIRST])[COUNT])
     cell, args = moved(python, OF_CELL), at(arguments)
     for s in range(cell[SIGNATURES]):

@@ -1,8 +1,8 @@
 """A batch's direction in one compiled call: its launches, their levels, and the instructions of each.
 
-`coder` has the layout of a kernel's code. For each launch, the walker computes the address of row 0 of each cell
-and the bytes from a row to the next; for each level, the address of the level's first row; then it calls one
-function after the other. Importing this needs llvmlite.
+`coder` has the layout of a kernel's code. For each launch, the walker computes the address of row 0 of each
+cell and the bytes from a row to the next; for each level, the address of the level's first row; then it calls
+one function after the other. Importing this needs llvmlite.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def walk(
 
 
 class Walker:
-    """Runs launch tables of some kernels, which the tables name by number; threads may run tables side by side."""
+    """Runs launch tables, which name kernels by number; several threads may run tables side by side."""
 
     def __init__(self, codes: Sequence[KernelCode]) -> None:
         self._codes = tuple(codes)  # kept alive: they own the functions

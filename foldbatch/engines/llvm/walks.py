@@ -82,14 +82,14 @@ def readable() -> bool:
 
 
 def places_of(obj: Any, parts: Sequence[Any]) -> list[int] | None:
-    """Return the offsets of a struct's parts, in words; None if it has more than these, or one is ambiguous."""
+    """Return the offsets of a struct's parts, in words; None if it has more parts, or one is ambiguous."""
     words = _words(obj, type(obj).__basicsize__ // 8)
     places = [words.index(id(part)) for part in parts if words.count(id(part)) == 1]
     return places if len(places) == len(parts) == len(words) - 2 else None
 
 
 def _header(*extra: int) -> list[int]:
-    """Return the header of a closure's array: addresses of CPython's functions and objects, then more words."""
+    """Return a closure's words: addresses of CPython's functions and objects, then those in `extra`."""
     api = {k: ctypes.cast(getattr(pythonapi, name), ctypes.c_void_p).value or 0 for k, name in API.items()}
     addresses = api | {place: id(obj) for place, obj in OBJECTS.items()}
     return [*(addresses[place] for place in range(loops.ARGUMENT_WORDS)), 0, 0, *extra]

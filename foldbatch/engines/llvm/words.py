@@ -1,4 +1,4 @@
-"""Words of memory in loops: pointers from addresses, calls of what lies at an address, and atomics.
+"""Words of memory in loops: pointers from addresses, calls of functions by address, and atomics.
 
 Atomics read, write and count words that threads share so that all of them see one order. Importing this needs
 llvmlite.
@@ -17,7 +17,7 @@ from foldbatch.engines.llvm.numbers import I64, NUMBERS, TYPES, Instruction, Typ
 WORD_BYTES = 8  # bytes
 PAUSES = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}  # by machine
 
-i8 = u8 = int  # what texts convert with
+i8 = u8 = int  # compiled: conversions
 
 
 def _at(builder: Any, address: Typed, kind: str = "i8") -> Typed:
@@ -41,6 +41,7 @@ def _call(builder: Any, address: Typed, numbers: Typed, statics: Typed) -> None:
 
 
 def _ask(builder: Any, address: Typed, *arguments: Typed, kind: str = "i8") -> Typed:
+    """Return the result of a function of C at an address, which takes words."""
     type_ = ir.FunctionType(TYPES[kind], [I64] * len(arguments))
     return Typed(
         kind,
@@ -87,13 +88,15 @@ at_f4: Any = Instruction(partial(_at, kind="f4"))
 at_f8: Any = Instruction(partial(_at, kind="f8"))
 copy: Any = Instruction(_copy)  # ``copy(to, given, size)``: bytes, from one address to another
 address: Any = Instruction(_address)  # and the address of a pointer
-call: Any = Instruction(_call)  # ``call(address, numbers, s)``: what `compiling.native` compiled
-ask: Any = Instruction(_ask)  # ``ask(address, ...)``: what a function of C returns, given words
-ask_i4: Any = Instruction(partial(_ask, kind="i4"))  # and what one returns that is half a word
-load: Any = Instruction(_load)  # ``load(address)``: what was stored there, and all that was written before
-store: Any = Instruction(_store)  # ``store(address, number)``, after all that was written before
+call: Any = Instruction(_call)  # ``call(address, numbers, s)``: a function of `compiling.native`
+ask: Any = Instruction(_ask)  # ``ask(address, ...)``: the result of a function of C, given words
+ask_i4: Any = Instruction(partial(_ask, kind="i4"))  # and the result of one that returns half a word
+load: Any = Instruction(
+    _load
+)  # ``load(address)``: the word there; writes before its `store` are visible, too
+store: Any = Instruction(_store)  # ``store(address, number)``, after all writes so far
 # ``swap(address, old, new)``: whether the old number was there; then the new one is
 swap: Any = Instruction(_swap)
-count: Any = Instruction(_count)  # ``count(address)``: one more; what was there
+count: Any = Instruction(_count)  # ``count(address)``: add 1; the number before
 pause: Any = Instruction(_pause)  # a moment in a loop that waits
 give_way: Any = Instruction(_give_way)  # ``give_way(address)`` of a function that lets other threads run

@@ -57,7 +57,7 @@ def test_a_helper_changes_no_bit(team: Any, chains: list[Any], monkeypatch: pyte
 
     alone, together = program(1), program(2)
     expected = everything(alone, chains)
-    monkeypatch.setattr(module, "REST", 0.0)
+    monkeypatch.setattr(module, "MIN_REST", 0.0)
     team._rest_seconds, end = 0.0, time.monotonic() + 20
     while team.helped < 20 and time.monotonic() < end:  # a busy machine may have no core for the helper
         for a, b in zip(everything(together, chains), expected, strict=True):
@@ -112,7 +112,7 @@ def test_after_a_stall_the_helper_is_left_alone_for_a_while(team, monkeypatch):
 
 def test_a_helper_that_is_no_help_is_left_alone(team: Any, chains: list[Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(team, "_wake", lambda: None)
-    monkeypatch.setattr(sys.modules[type(team).__module__], "LONGEST", 60.0)
+    monkeypatch.setattr(sys.modules[type(team).__module__], "MAX_REST", 60.0)
     team._rest_seconds = 60.0
     together = program(2)
     together.run(chains)
