@@ -24,16 +24,16 @@ SORTED_ROWS, BUCKETS = 4096, 256  # rows that are sorted together, and values of
 STACKS = ("ordered", SORTED_ROWS), ("counted", BUCKETS + 1)
 TILE_ROWS = 4  # of a tile: few rows of a level share an id, and larger tiles take longer to compile
 
-# Statics `told`: k, m, how many matrices, stride of ids, extent of an outer loop of each row; strides
+# Statics `statics`: k, m, how many matrices, stride of ids, extent of an outer loop of each row; strides
 # of x along rows, columns and the outer loop; of the table along matrices, rows and columns; of y (or g) as
 # of x.
 _HEAD = """\
 # {kind} {kind} {kind} i4
-def loop(n_rows, x_all, y_all, t_all, ids, told):
-    size, ids_row, outer = told[2], u8(told[3]), u8(told[4])
-    x_row, x_column, x_outer = u8(told[5]), u8(told[6]), u8(told[7])
-    t_matrix, t_row, t_column = u8(told[8]), u8(told[9]), u8(told[10])
-    y_row, y_column, y_outer = u8(told[11]), u8(told[12]), u8(told[13])
+def loop(n_rows, x_all, y_all, t_all, ids, statics):
+    size, ids_row, outer = statics[2], u8(statics[3]), u8(statics[4])
+    x_row, x_column, x_outer = u8(statics[5]), u8(statics[6]), u8(statics[7])
+    t_matrix, t_row, t_column = u8(statics[8]), u8(statics[9]), u8(statics[10])
+    y_row, y_column, y_outer = u8(statics[11]), u8(statics[12]), u8(statics[13])
 """
 _ID = "u8(min(max(i8(ids[({r}) * ids_row]), i8(0)), size - 1))"
 _RUNS = f"""\
@@ -72,7 +72,7 @@ def linear_text(kind: str, cut: Blocks | None) -> str:
     head = _HEAD.format(kind=kind)
     if cut is None:
         return f"""\
-{head}    k, m = u8(told[0]), u8(told[1])
+{head}    k, m = u8(statics[0]), u8(statics[1])
     for r in range(n_rows):
         table = moved(t_all, {_ID.format(r="r")} * t_matrix)
         for turn in range(outer):
@@ -87,7 +87,7 @@ def linear_text(kind: str, cut: Blocks | None) -> str:
     at = "a_rows[first + r] * a_row", "a_rows[first + r] * c_row"
     body = f"""\
 a0, b0, c0 = moved(x_all, turn * x_outer), moved(t_all, id * t_matrix), moved(y_all, turn * y_outer)
-m, k, n, more, start = upper - lower, u8(told[0]), u8(told[1]), u8(0), u8(0)
+m, k, n, more, start = upper - lower, u8(statics[0]), u8(statics[1]), u8(0), u8(0)
 a_row, a_column, b_row, b_column, c_row = x_row, x_column, t_row, t_column, y_row
 {empty_product_lines(kind, "m", "a_rows[i] * c_row", 0)}
 """
@@ -103,7 +103,7 @@ def sums_text(kind: str, cut: Blocks | None) -> str:
     head = _HEAD.format(kind=kind)
     if cut is None:
         return f"""\
-{head}    k, m = u8(told[0]), u8(told[1])
+{head}    k, m = u8(statics[0]), u8(statics[1])
     for r in range(n_rows):
         table = moved(t_all, {_ID.format(r="r")} * t_matrix)
         for turn in range(outer):
@@ -115,7 +115,7 @@ def sums_text(kind: str, cut: Blocks | None) -> str:
 """
     body = f"""\
 a0, b0, c0 = moved(x_all, turn * x_outer), moved(y_all, turn * y_outer), moved(t_all, id * t_matrix)
-m, k, n, more, start = u8(told[0]), upper - lower, u8(told[1]), u8(1), u8(0)
+m, k, n, more, start = u8(statics[0]), upper - lower, u8(statics[1]), u8(1), u8(0)
 a_row, b_row, c_row, b_rows = x_row, y_row, t_row, a_rows
 {empty_product_lines(kind, "m", "i * c_row", 0)}
 """

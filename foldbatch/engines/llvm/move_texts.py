@@ -51,12 +51,12 @@ VALUE, COTANGENT, STORE = range(3)  # kinds of results of `GIVE`
 GIVE = f"""\
 # {{k}} {{k}} i8 i8 i8
 def loop(n, values, arena, entries, copies, fields, s):
-    what, stores, width = s[0], fields[{STORES}] != 0, u8(fields[{WIDTH}])
+    result, stores, width = s[0], fields[{STORES}] != 0, u8(fields[{WIDTH}])
     size = u8(s[1]) // width
     one, two, inner = u8(s[4]), u8(s[5]), u8(s[6])
-    if (what == {STORE}) & stores:
+    if (result == {STORE}) & stores:
         return
-    adds = (what != {VALUE}) & (not stores)
+    adds = (result != {VALUE}) & (not stores)
     rows = n * width if fields[{COPIES}] < 0 else u8(copies[n]) * width
     for r in range(n):
         first, last = r, r + u8(1)

@@ -107,12 +107,14 @@ def rows_text(kind: str, cut: Blocks) -> str:
     body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
     return f"""\
 # {kind} i8 {kind} {kind} i8 i8
-def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, told):
-    k, n, a_row, b_row, b_column = u8(told[0]), u8(told[1]), u8(told[2]), u8(told[3]), u8(told[4])
-    a_column, c_row, more = u8(1), u8(told[5]), u8((told[6] != 0) | (fields[{STORES}] == 0))
+def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, statics):
+    k, n, a_row, b_row, b_column = (
+        u8(statics[0]), u8(statics[1]), u8(statics[2]), u8(statics[3]), u8(statics[4])
+    )
+    a_column, c_row, more = u8(1), u8(statics[5]), u8((statics[6] != 0) | (fields[{STORES}] == 0))
     a_at, c_at, o = starts(), starts(), u8(0)
     while o < n_rows:
-        m = n_rows if (fields[{FIRST}] >= 0) | (told[6] != 0) else u8(1)
+        m = n_rows if (fields[{FIRST}] >= 0) | (statics[6] != 0) else u8(1)
         a_rows, c_rows = moved(all_a_rows, o), moved(all_c_rows, o)
         start = u8(0)
 {empty_product_lines(kind, "m", "u8(c_rows[i]) * c_row", 8)}
@@ -129,8 +131,10 @@ def outer_text(kind: str, cut: Blocks) -> str:
     """
     return f"""\
 # {kind} i8 {kind} i8 {kind} i8
-def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, told):
-    m, k, n, a_row, b_row, c_row = u8(told[0]), n_rows, u8(told[1]), u8(told[2]), u8(told[3]), u8(told[4])
+def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, statics):
+    m, k, n, a_row, b_row, c_row = (
+        u8(statics[0]), n_rows, u8(statics[1]), u8(statics[2]), u8(statics[3]), u8(statics[4])
+    )
     a_at, c_at, more = starts(), starts(), u8(fields[{STORES}] == 0)
     start = u8(0)
 {empty_product_lines(kind, "m", "i * c_row", 4)}
@@ -157,17 +161,19 @@ def native_text(kind: str, cut: Blocks | None) -> str:
     outer loop but the first, 2 all.
     """
     outer = """\
-def loop(n_rows, a_all, b_all, c_all, told):
-    outer, m, k, n = u8(told[0]), u8(told[1]), u8(told[2]), u8(told[3])
-    if told[4] == 1:
+def loop(n_rows, a_all, b_all, c_all, statics):
+    outer, m, k, n = u8(statics[0]), u8(statics[1]), u8(statics[2]), u8(statics[3])
+    if statics[4] == 1:
         outer *= n_rows
-    elif told[4] == 2:
+    elif statics[4] == 2:
         m *= n_rows
-    elif told[4] == 3:
+    elif statics[4] == 3:
         k *= n_rows
-    a_row, a_column, b_row, b_column, c_row = u8(told[5]), u8(told[6]), u8(told[7]), u8(told[8]), u8(told[9])
+    a_row, a_column, b_row, b_column, c_row = (
+        u8(statics[5]), u8(statics[6]), u8(statics[7]), u8(statics[8]), u8(statics[9])
+    )
 """
-    turn = ", ".join(f"moved({x}_all, o * u8(told[{at}]))" for x, at in (("a", 10), ("b", 11), ("c", 12)))
+    turn = ", ".join(f"moved({x}_all, o * u8(statics[{at}]))" for x, at in (("a", 10), ("b", 11), ("c", 12)))
     turn = f"a0, b0, c0 = {turn}"
     if cut is None:
         return f"""\
@@ -175,7 +181,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
 {outer}    for o in range(outer):
         {turn}
         for i in range(m):
-            if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))):
+            if (statics[13] == 0) | ((statics[13] == 1) & (o == u8(0))):
                 for j in range(n):
                     c0[i * c_row + j] = {kind}(0)
             for p in range(k):
@@ -190,7 +196,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
 {outer}    a_at, c_at = starts(), starts()
     for o in range(outer):
         {turn}
-        more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
+        more = u8(0) if (statics[13] == 0) | ((statics[13] == 1) & (o == u8(0))) else u8(1)
         start = u8(0)
 {empty_product_lines(kind, "m", "i * c_row", 8)}
 {body}
@@ -207,14 +213,16 @@ def sum_outer_text(kind: str, cut: Blocks) -> str:
     lines = outer_lines(cut, cut.bits // BITS[kind], "(first + r) * c_row", "({})")
     return f"""\
 # {kind} {kind} {kind}
-def loop(n_rows, a_all, b_all, c_all, told):
-    k, m, n, a_row, b_row = u8(told[2]) * n_rows, u8(told[1]), u8(told[3]), u8(told[6]), u8(told[7])
+def loop(n_rows, a_all, b_all, c_all, statics):
+    k, m, n, a_row, b_row = (
+        u8(statics[2]) * n_rows, u8(statics[1]), u8(statics[3]), u8(statics[6]), u8(statics[7])
+    )
     a_at, c_at = starts(), starts()
     few = (n <= u8({cut.rows})) & (m > n) & (m * n <= u8({SWAPPED}))
-    for o in range(u8(told[0])):
-        a0, b0 = moved(a_all, o * u8(told[10])), moved(b_all, o * u8(told[11]))
-        out, adds, start = moved(c_all, o * u8(told[12])), u8((told[13] == 2) | (o > u8(0))), u8(0)
-        c0, c_row, more = out, u8(told[9]), adds
+    for o in range(u8(statics[0])):
+        a0, b0 = moved(a_all, o * u8(statics[10])), moved(b_all, o * u8(statics[11]))
+        out, adds, start = moved(c_all, o * u8(statics[12])), u8((statics[13] == 2) | (o > u8(0))), u8(0)
+        c0, c_row, more = out, u8(statics[9]), adds
         if few:
             {swap}
             c0, c_row, more = swapped(), n, u8(0)
@@ -224,7 +232,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
             {swap}
             for i in range(m):
                 for j in range(n):
-                    place = moved(out, i * u8(told[9]) + j)
+                    place = moved(out, i * u8(statics[9]) + j)
                     place[0] = c0[j * m + i] if adds == u8(0) else place[0] + c0[j * m + i]
 """
 
