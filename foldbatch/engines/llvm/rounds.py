@@ -106,7 +106,9 @@ class RoundRunner:
             integers: for small batches, which feeds are packed, see `scheduler.trace.Form`; None for rounds.
                 Small batches share calls if the planner can find equal ones.
         """
-        model, self._memory, self._lists = self._routines.model, memory, None
+        model = self._routines.model
+        self._memory = memory
+        self._lists = None
         self._integers = ((),) * len(model.cells) if integers is None else integers
         for share in (nothing,) if integers is None else (leaves, nothing):
             arguments = model.signatures, len(model.arenas), layout, share, self._integers
@@ -130,35 +132,30 @@ class RoundRunner:
         self._header = np.array(header, np.int64)
         fed = [at for at in data if header[at + BUFFER_OF_FEED] >= 0]
         self._array_feeds = [at for at in fed if header[at + KIND_OF_FEED] == calls.BROUGHT]
-        arrays_in_order: list[Any] = [
+        arrays_in_order: list[Any] = [  # as `round_loops.FLAT` and following
             self._flat,
             self._header,
             *learnt,
-            *[self._flat] * 4,
+            *[self._flat] * 4,  # until `set_store`
             *arrays,
             *codes.places,
+            memory.addresses,
+            memory.capacity,
+            self._work,
         ]
-        arrays_in_order += memory.addresses, memory.capacity, self._work
         self._learnt = learnt  # kept alive: the table has their addresses only
-        table = [array if isinstance(array, int) else address_of(array) for array in arrays_in_order]
-        table += (
-            codes.room,
-            MAX_NUMBERS,
-            id(int),
-            id(float),
-            SHIFT,
-            SIGNS,
-            0,
-            0,
-            0,
-            0,
-            address_of(self.read),
-            0,
-            walker.MIN_LARGE,
-            0,
-            0,
-        )
-        self._table = np.array(table, np.int64)
+        addresses = [array if isinstance(array, int) else address_of(array) for array in arrays_in_order]
+        table = np.zeros(calls.RUNNER, np.int64)
+        table[: calls.WORK_ROOM] = addresses
+        table[calls.WORK_ROOM] = codes.room
+        table[calls.MAX_NOTED] = MAX_NUMBERS
+        table[calls.WHOLE_TYPE] = id(int)
+        table[calls.REAL_TYPE] = id(float)
+        table[calls.SHIFT] = SHIFT
+        table[calls.SIGNS] = SIGNS
+        table[calls.READ_AT] = address_of(self.read)
+        table[calls.LARGE] = walker.MIN_LARGE
+        self._table = table
         self._plan, self._compute = _compiled()
 
     def begin(self, owners: list[Any], ends: list[int], asked: list[int], start: int) -> None:
@@ -193,9 +190,8 @@ class RoundRunner:
         row_of = tables[tables[table_loops.ROW_OF] :]
 
         def take(arena: int, values: Index) -> Array:
-            taken: Array = self._memory.arrays[self.buffers["values", arena]].take(
-                row_of.take(values), axis=0
-            )
+            arena_rows: Array = self._memory.arrays[self.buffers["values", arena]]
+            taken: Array = arena_rows.take(row_of.take(values), axis=0)
             return taken
 
         return fetched(numbers, self._routines.model.results, self._value_arenas, take)
@@ -272,9 +268,8 @@ class RoundRunner:
         """Call `round_loops.compute`, with the helper if the batch before had work for it."""
         table, helper = self._table, team.team()
         # as in `Walker.run`: the next round is like the one before
-        table[calls.TEAM] = (
-            helper.take() if self._memory.helped and table[calls.LARGE] >= walker.MIN_LARGE else 0
-        )
+        has_work = self._memory.helped and table[calls.LARGE] >= walker.MIN_LARGE
+        table[calls.TEAM] = helper.take() if has_work else 0
         try:
             return self._compute(table)
         finally:
