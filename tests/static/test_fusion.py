@@ -34,7 +34,7 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> None:
 def _units(*results: Node, inputs: tuple[Node, ...]) -> list[Unit]:
     graph = Graph(inputs, results)
     nodes = [node for node in graph.nodes if node.op not in SOURCES]
-    whole_of = {part: section.whole for part, section in sections_of(nodes, results).items()}
+    whole_of = {part: section.concat for part, section in sections_of(nodes, results).items()}
     return groups(nodes, results, whole_of, FUSED.takes)
 
 

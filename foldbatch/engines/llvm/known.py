@@ -57,7 +57,7 @@ from foldbatch.static.cell import Phase
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import PARAMETER, Node, reachable
 from foldbatch.static.op import CALL
-from foldbatch.static.routines import Stage, What, routine_of
+from foldbatch.static.routines import ResultKey, Stage, routine_of
 from foldbatch.system.remembering import remembered
 from foldbatch.types import TensorType
 
@@ -332,7 +332,7 @@ FORWARD_STEP, BACKWARD_STEP = ("forward", "step"), ("backward", "step")
 BACKWARD_AFTER = ("backward", "after")
 SMALLEST = 64  # numbers of a row: to store and add up the products of shorter rows costs what it saves
 
-Results = Sequence[tuple[What, Node]]  # the results of a stage or a direction: names and nodes
+Results = Sequence[tuple[ResultKey, Node]]  # the results of a stage or a direction: names and nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,12 +379,12 @@ class KnownProduct:
 class Derivative:
     """The gradients that follow from a product."""
 
-    operand: What  # the name of the backward result that is the operand's cotangent
-    gradient: What  # the name of the result that is the weight's gradient
+    operand: ResultKey  # the name of the backward result that is the operand's cotangent
+    gradient: ResultKey  # the name of the result that is the weight's gradient
     cotangent: Node  # the product's cotangent, from which both follow
     addend: Node | None  # the node that is added to the operand's cotangent, or None
 
-    def without(self, results: Results) -> tuple[tuple[What, Node], ...]:
+    def without(self, results: Results) -> tuple[tuple[ResultKey, Node], ...]:
         """Return a stage's results without those that follow from the product's cotangent."""
         remaining = [pair for pair in results if pair[0] not in (self.operand, self.gradient)]
         if self.addend is not None and any(name == self.operand for name, _ in results):
@@ -473,8 +473,8 @@ def find_sites(model: Model, precision: str, *, training: bool) -> Iterator[Site
         operand = model.signatures[k].operands[product.operand]
         width, numbers = len(operand.columns) or 1, prod(product.rows.shape)
         form = ProductForm(width, numbers // width, product.node.shape[0], product.node.dtype, precision)
-        inputs = {**step.given, product.node: known_code.PRODUCT_SLOT}
-        stages: dict[tuple[str, str], Stage | None] = {FORWARD_STEP: replace(step, given=inputs)}
+        inputs = {**step.inputs, product.node: known_code.PRODUCT_SLOT}
+        stages: dict[tuple[str, str], Stage | None] = {FORWARD_STEP: replace(step, inputs=inputs)}
         derivative = _derivative(product, phase)
         if derivative is not None:
             for name in ("step", "after"):

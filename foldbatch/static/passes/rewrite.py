@@ -39,10 +39,10 @@ def sealed(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
     if not interior:
         return transform(graph)
     mask = {x: input_node(x.type, x.axis, f"given {x.op.name}") for x in interior}
-    given = {mask_: x for x, mask_ in mask.items()}
+    unmasked = {mask_: x for x, mask_ in mask.items()}
     inputs = tuple(mask.get(x, x) for x in graph.inputs)
     outputs = transform(Graph(inputs, tuple(substitute(graph.outputs, mask)))).outputs
-    outputs = tuple(substitute(outputs, given))
+    outputs = tuple(substitute(outputs, unmasked))
     return graph if outputs == graph.outputs else Graph(graph.inputs, outputs)
 
 
