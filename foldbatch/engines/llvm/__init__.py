@@ -27,7 +27,9 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     """Return the LLVM engine for a model."""
     from foldbatch.engines.llvm.updates import Compiled, sum_copies  # noqa: PLC0415 - it needs llvmlite
 
-    updates, debug, target = Compiled(), settings.debug, TARGETS[settings.precision]
+    updates = Compiled()
+    debug = settings.debug
+    target = TARGETS[settings.precision]
     return ArrayEngine(
         "llvm", model, target, _make_kernels, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug
     )
@@ -41,7 +43,8 @@ def _make_kernels(bound: Bound) -> Kernels:
     from foldbatch.engines.llvm.walker import Walker  # noqa: PLC0415 - and it
 
     bound, codes, products = with_known(bound)
-    walker, launched = Walker(codes), launch_writer(compiled(), bound)
+    walker = Walker(codes)
+    launched = launch_writer(compiled(), bound)
 
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
         walker.run(table, memory.addresses, team.team() if memory.helped else None)

@@ -49,7 +49,8 @@ def llvm() -> None:
 
 def timed(make: Callable[[], C]) -> C:
     """Call `make`, which compiles; after half a second of compiling, show a message at a terminal."""
-    start, shown = time.perf_counter(), sum(_spent) > QUIET_SECONDS and sys.stderr is not None
+    start = time.perf_counter()
+    shown = sum(_spent) > QUIET_SECONDS and sys.stderr is not None
     shown = shown and sys.stderr.isatty()
     if shown:
         storage = "not kept on disk" if cache_directory() is None else "once a machine"
@@ -78,7 +79,8 @@ def compiled_function(
     llvm()
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
-    key, define = _cache_key(function, modules), partial(translation.definition_of, function)
+    key = _cache_key(function, modules)
+    define = partial(translation.definition_of, function)
     return _callable(define, function.__globals__, signature, key)
 
 
@@ -134,7 +136,8 @@ def _callable(
     kinds = signature.split()
     address = _code_address("function", f"{objects.DATA} {signature}\n{key}", translate)
     types = [ctypes.py_object if kind.endswith("]") else ctypes.c_int64 for kind in kinds]
-    foreign, array = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, *types)(address), np.ndarray
+    foreign = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, *types)(address)
+    array = np.ndarray
 
     def run(*arguments: Any) -> int:
         """Call the function; arrays of subclasses of NumPy's, such as those of files, are converted first."""

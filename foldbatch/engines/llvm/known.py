@@ -242,7 +242,8 @@ class Products(NamedTuple):
 
     def adapt(self, tables: Directions) -> Directions:
         """Return a batch's launches, some of them replaced by those of known products if that pays."""
-        numbers, index = tables.numbers, tables.forward.index
+        numbers = tables.numbers
+        index = tables.forward.index
         worthwhile = [plan for plan in self.plans if numbers.item(plan.header.item(CALLS)) >= FEWEST]
         if not worthwhile:
             return tables
@@ -296,7 +297,8 @@ def _replacements(
         plan.step: [(plan.known_rows, (calls, calls + 1)), (plan.forward_step, None)]
     }
     if plan.backward is not None:
-        products, back = fields[known_code.PRODUCTS, BASE], plan.backward
+        products = fields[known_code.PRODUCTS, BASE]
+        back = plan.backward
         heights[products] = max(heights[products], calls + size)
         fields[known_code.COTANGENTS, STORES] = int(numbers[plan.stores] and not back.adds)
         fields[known_code.COTANGENTS, FIRST] = -1 if repeats else 0
@@ -471,7 +473,8 @@ def find_sites(model: Model, precision: str, *, training: bool) -> Iterator[Site
         if not known_code.can_multiply(product.node.dtype):
             continue
         operand = model.signatures[k].operands[product.operand]
-        width, numbers = len(operand.columns) or 1, prod(product.rows.shape)
+        width = len(operand.columns) or 1
+        numbers = prod(product.rows.shape)
         form = ProductForm(width, numbers // width, product.node.shape[0], product.node.dtype, precision)
         inputs = {**step.inputs, product.node: known_code.PRODUCT_SLOT}
         stages: dict[tuple[str, str], Stage | None] = {FORWARD_STEP: replace(step, inputs=inputs)}
@@ -504,8 +507,12 @@ def _plan_product(
     Appended are, to `codes`, the codes of the site that have no routine, and, to `fields`, its fields. `read`
     gets the kernels that read these: how many bindings a kernel has before them, and which fields.
     """
-    form, k, model, facts = site.form, site.cell, bound.model, bound.facts
-    arena, operand = model.signatures[k].operands[site.product.operand].arena, site.product.operand
+    form = site.form
+    k = site.cell
+    model = bound.model
+    facts = bound.facts
+    arena = model.signatures[k].operands[site.product.operand].arena
+    operand = site.product.operand
     bases = np.full((form.bindings, FIELDS), -1, np.int64)
     site_fields = slice(len(fields), len(fields) + len(bases))
     fields += [*bases]  # views of `bases`, which is filled below
@@ -526,7 +533,8 @@ def _plan_product(
     ]
     where = facts["all", k], facts["first", k, operand], facts["rows", k, operand], facts["arena", arena]
     header = np.array([*where, *chain.from_iterable(outputs)], np.int64)
-    first, backward = len(codes) - 1, None
+    first = len(codes) - 1
+    backward = None
     if site.derivative is not None:
         bases[known_code.COTANGENTS, BASE] = bound.buffers["cotangents", arena]
         bases[known_code.BACK, BASE] = len(bound.types) + 1
@@ -543,7 +551,8 @@ def _plan_product(
         read |= dict.fromkeys((prepared, *later), (0, site_fields))
         codes += [known_code.prepared(form), known_code.summed(form)]
         codes += [known_code.returned(form), known_code.gradient(form)]
-        stores, adds = facts["stores", site.product.parameter], site.derivative.addend is not None
+        stores = facts["stores", site.product.parameter]
+        adds = site.derivative.addend is not None
         backward = Backward(back, after, stores, (prepared, changed, *later), after_variant, adds)
     numbers = facts["copies", k], facts["stores", k, operand]
     plan = ProductPlan(step, first, variant, backward, form.width, header, *numbers, site_fields)
@@ -552,7 +561,8 @@ def _plan_product(
 
 def _places(bound: Bound, kernels: int, read: Mapping[int, tuple[int, slice]]) -> Ints:
     """Return the places of all kernels' launch numbers; fields of products follow a batch's other numbers."""
-    behind, wide = len(bound.facts) + len(bound.fixed), bound.places.shape[1]
+    behind = len(bound.facts) + len(bound.fixed)
+    wide = bound.places.shape[1]
     wide = max(
         [
             wide,

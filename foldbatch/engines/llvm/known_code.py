@@ -254,7 +254,8 @@ def _multiply(coder: Coder, form: ProductForm, at: int, out: int, *, adds: bool)
 
 def _multiply_back(coder: Coder, *, form: ProductForm, at: int, adds: bool) -> None:
     """Append products of a level's cotangents by the transposed weight, stored in or added to the arena."""
-    function, breadth = _function(form, products.rows_text), form.width * form.height
+    function = _function(form, products.rows_text)
+    breadth = form.width * form.height
     for column, axis in enumerate(form.axes):
         pointers = [
             (coder.cell(at + PRODUCTS, FROM_BASE), 0),

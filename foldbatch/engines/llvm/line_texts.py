@@ -53,7 +53,8 @@ def _spelled(body: str, kinds: Mapping[str, str], start: str) -> list[str]:
 
     for line in lines_of(body):
         assert isinstance(line, ast.Assign), f"{body} has a line that is no assignment"
-        value, target = renamed(ast.unparse(line.value), elements), ast.unparse(line.targets[0])
+        value = renamed(ast.unparse(line.value), elements)
+        target = ast.unparse(line.targets[0])
         match line.value, target:
             case ast.Call(func=ast.Name(id="greatest" | "first" as name), args=[x]), _:
                 *at, top = target.strip("()").split(", ")

@@ -93,8 +93,10 @@ def text(kind: str, cut: Blocks | None, *, op: str, steps: Sequence[int], by_ind
         steps: the stride of the last axis in each place.
         by_index: whether the launch has the rows of the elements, in `entries` and `fields`.
     """
-    count, tiled = len(steps) - 1, op == "segment_dot" and {*steps[:2]} == {1} and cut is not None
-    names, rows = [*(f"x{i}" for i in range(count)), "y"], ["(e + r)" if tiled else "r"] * (count + 1)
+    count = len(steps) - 1
+    tiled = op == "segment_dot" and {*steps[:2]} == {1} and cut is not None
+    names = [*(f"x{i}" for i in range(count)), "y"]
+    rows = ["(e + r)" if tiled else "r"] * (count + 1)
     for i in {"segment_dot": [1], "segment_mix": [2]}.get(op, range(1, count, 2)):
         rows[i] = "o"
     if by_index:
@@ -130,7 +132,9 @@ def read_by_index(routine: Routine) -> Collection[int]:
 def append(coder: Coder, statement: Statement) -> None:
     """Append a product with the elements of sequences."""
     *reads, segments = statement.reads
-    places, shape, kind = [*reads, statement.result], reads[1].shape, MEMORY[coder.dtype(reads[1])]
+    places = [*reads, statement.result]
+    shape = reads[1].shape
+    kind = MEMORY[coder.dtype(reads[1])]
     steps = tuple([place.strides[-1] if len(place.shape) == len(shape) else 0 for place in places])
     number = BY_INDEX.get(statement.op, -1)
     slot = places[number].slot
@@ -142,7 +146,8 @@ def append(coder: Coder, statement: Statement) -> None:
         apart = [s for place, (along,) in zip(places, part.strides, strict=True) for s in (place.row, along)]
         pointers = [coder.at(place, offset) for place, offset in zip(places, part.offsets, strict=True)]
         if by_index:
-            type_, axis = coder.routine.slots[slot].type, reads[number].axis
+            type_ = coder.routine.slots[slot].type
+            axis = reads[number].axis
             cell = coder.cell(slot, TARGET, axis, type_.size * np.dtype(type_.dtype).itemsize)
             pointers[number] = cell, pointers[number][1]
             pointers += [(coder.cell(slot, ENTRIES, axis), 0), (coder.cell(slot, FIELDS_OF), 0)]

@@ -61,7 +61,8 @@ def optimized(text: str) -> Any:
     """Return the module of LLVM's text, optimized for this processor."""
     target = _target()
     module = binding.parse_assembly(text)
-    module.triple, module.data_layout = binding.get_process_triple(), str(target.target_data)
+    module.triple = binding.get_process_triple()
+    module.data_layout = str(target.target_data)
     options = binding.create_pipeline_tuning_options(TEXT_LEVEL)
     options.loop_vectorization, options.slp_vectorization = True, False
     options.loop_unrolling = False  # it takes a third of the time of compiling, and nothing gets faster

@@ -55,7 +55,9 @@ def convert(builder: Any, operand: Operand, kind: str) -> Typed:
     """Return an operand, converted to a kind; a plain number becomes a constant of it."""
     if not isinstance(operand, Typed):
         return Typed(kind, _constant(operand, kind))
-    source, at, type_ = operand.kind, operand.at, TYPES[kind]
+    source = operand.kind
+    at = operand.at
+    type_ = TYPES[kind]
     if source.startswith("*"):
         raise TypeError(f"expected a number, found a pointer to convert to {kind}")
     if source == kind:
@@ -227,7 +229,8 @@ def extreme(symbol: str) -> Instruction:
 
 def _fetch(builder: Any, pointer: Typed) -> None:
     place = builder.bitcast(pointer.at, ir.IntType(8).as_pointer())
-    name, wanted = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
+    name = "llvm.prefetch.p0"
+    wanted = ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
     function = builder.module.globals.get(name) or ir.Function(builder.module, wanted, name=name)
     builder.call(function, [place, I32(0), I32(3), I32(1)])  # to read, to keep, data
 

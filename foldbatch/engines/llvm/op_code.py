@@ -57,7 +57,8 @@ OF_BYTES = {"bool": "u1", "int32": "i4", "float32": "i4", "int64": "i8", "float6
 
 def elementwise(op: Op, operands: Sequence[str], dtype: str) -> str:
     """Return the text of an elementwise op on operands of these dtypes; attributes come after the strides."""
-    kinds, kind = [MEMORY[operand] for operand in operands], KINDS[dtype]
+    kinds = [MEMORY[operand] for operand in operands]
+    kind = KINDS[dtype]
     lines, value = computed(op, dtype, [f"t{i}" for i in range(len(operands))], "")
     at = 1 + VISIT_AXES + (len(kinds) + 1) * (VISIT_AXES + 1)
     before = [f"{name} = {kind}(as_f8(s[{at + i}]))" for i, name in enumerate(numbers_of(op))]
@@ -192,7 +193,9 @@ def _copy(coder: Coder, statement: Statement) -> None:
 
 def _sum(coder: Coder, statement: Statement) -> None:
     """Append a sum over axes; the innermost loop is over the axis whose elements are nearest in memory."""
-    (read,), write, axes = statement.reads, statement.result, statement.attrs["axes"]
+    (read,) = statement.reads
+    write = statement.result
+    axes = statement.attrs["axes"]
     summed = merged([read.shape[i] for i in axes], [[read.strides[i] for i in axes]])
     kept_strides = [stride for i, stride in enumerate(read.strides) if i not in axes]
     kept = merged(write.shape, [kept_strides, write.strides])
@@ -285,7 +288,8 @@ def _sum_rows(coder: Coder, statement: Statement) -> None:
 def _segments(coder: Coder, statement: Statement) -> None:
     """Append an op along the elements of sequences."""
     read, segments = statement.reads
-    write, body = statement.result, OPS[statement.op].body
+    write = statement.result
+    body = OPS[statement.op].body
     dtype = coder.dtype(write)
     kind = OF_BYTES[dtype] if body == REPEATED else MEMORY[dtype]
     read_as = kind if body == REPEATED else MEMORY[coder.dtype(read)]
@@ -313,7 +317,8 @@ def _random(coder: Coder, statement: Statement) -> None:
 def _order(coder: Coder, statement: Statement) -> None:
     """Append the order of the elements of an axis, of the first so many of them."""
     (read,), write = statement.reads, statement.result
-    side_by_side, before = read.strides[-1] == 1, row_texts.BEFORE[statement.attrs["descending"]]
+    side_by_side = read.strides[-1] == 1
+    before = row_texts.BEFORE[statement.attrs["descending"]]
     words = {"x": KINDS[coder.dtype(read)], "before": f"({before})", "p": "u8(1)" if side_by_side else "p"}
     text = native(row_texts.ORDER.format(**words))
     for part in parts(merged(read.shape[:-1], [read.strides[:-1], write.strides[:-1]]), 2, 2):
@@ -456,7 +461,8 @@ def _take(coder: Coder, number: int, slot: Slot) -> None:
 
 def _give(coder: Coder, number: int, binding: Binding, place: Place) -> None:
     """Append the move that stores a place in an arena, or adds it to cotangents there."""
-    dtype, axis = coder.dtype(place), place.axis if place.axis.rank else CALL
+    dtype = coder.dtype(place)
+    axis = place.axis if place.axis.rank else CALL
     function = native(move_texts.GIVE.format(k=MEMORY[dtype]))
     size = prod(place.shape)
     row_bytes = size * np.dtype(dtype).itemsize

@@ -321,7 +321,9 @@ def outer_lines(cut: Blocks, lanes: int, at: str, row_of: str = "u8({factor}_row
     Row first + r of c begins at `at`, and `row_of` is the expression of a factor's row. Columns of a are
     copied so that those of a tile are contiguous.
     """
-    width, group, tile = lanes * cut.vectors, cut.per_word, f"u8({cut.rows})"
+    width = lanes * cut.vectors
+    group = cut.per_word
+    tile = f"u8({cut.rows})"
     begins = (f"r // {tile} * {tile} * depth + r % {tile}", tile) if group == 1 else ("r", "rows")
     max_step = DEPTH if group == 1 else group * WORD_BLOCK
     ahead = row_of.format(f"min(start + s * u8({group}) + u8({AHEAD}), k - u8(1))", factor="b")

@@ -83,8 +83,11 @@ class RoundRunner:
             number: the feed's number in the cell.
             is_list: whether `items` is a list of plain numbers; else Python brings the data as an array.
         """
-        type_, dtype, largest = feed.type, feed.declared or feed.type.dtype, 0
-        buffer, kind = self.buffers.get(("feed", cell, number), -1), PLAIN.get(type_.dtype, calls.BROUGHT)
+        type_ = feed.type
+        dtype = feed.declared or feed.type.dtype
+        largest = 0
+        buffer = self.buffers.get(("feed", cell, number), -1)
+        kind = PLAIN.get(type_.dtype, calls.BROUGHT)
         if dtype.startswith(("int", "uint")):
             largest = min(limits(dtype)[1], 2**62 if bound is None else bound - 1)
         if any(self._integers[cell]) and self._integers[cell][number]:
@@ -128,7 +131,9 @@ class RoundRunner:
             data: the offsets of the feeds' records in the header.
             learnt: patterns, wires, kinds and arenas, see `round_loops.plan`.
         """
-        arrays, memory, codes = self._allocate(header, imports), self._memory, self._walker
+        arrays = self._allocate(header, imports)
+        memory = self._memory
+        codes = self._walker
         self._header = np.array(header, np.int64)
         fed = [at for at in data if header[at + BUFFER_OF_FEED] >= 0]
         self._array_feeds = [at for at in fed if header[at + KIND_OF_FEED] == calls.BROUGHT]
@@ -170,7 +175,8 @@ class RoundRunner:
             return False
         if self._lists is None or self._lists is not batch.lists:
             self._bind_small_batch(batch)
-        rows, packed = self._arrays[2], batch.packed
+        rows = self._arrays[2]
+        packed = batch.packed
         if packed is not None:
             if len(packed) > MAX_NUMBERS:
                 return False
@@ -198,8 +204,10 @@ class RoundRunner:
 
     def _value_arenas(self) -> Index:
         """Return the arena of each value of the small batch."""
-        rows, cells = self._arrays[2], self._routines.model.signatures
-        arenas, start = np.full(rows[0], -1, np.int64), int(1 + self._header[SECTIONS])
+        rows = self._arrays[2]
+        cells = self._routines.model.signatures
+        arenas = np.full(rows[0], -1, np.int64)
+        start = int(1 + self._header[SECTIONS])
         for count, cell in zip(rows[1 : 1 + len(cells)].tolist(), cells, strict=True):
             width = 1 + cell.arguments + len(cell.sequences)
             start, first_values = start + count * width, rows[start : start + count * width : width]
@@ -212,7 +220,9 @@ class RoundRunner:
         model, lists = self._routines.model, batch.lists
         widths = [w for cell in model.signatures for w in cell.sequences]
         header = [0, 0, 0, len(model.cells), 0, 0, 0, len(model.cells) + len(widths)]
-        sections, self._lists, self._places = list[int](), None, {}
+        sections = list[int]()
+        self._lists = None
+        self._places = {}
         for k, (cell, feeds) in enumerate(zip(model.signatures, model.feeds, strict=True)):
             if lists:
                 valued = 1 + cell.arguments
@@ -246,7 +256,9 @@ class RoundRunner:
             data: returns the cell and the data of the feed whose record has this offset, in the order of
                 calls; None if the cell has no calls.
         """
-        header, table, memory = self._header, self._table, self._memory
+        header = self._header
+        table = self._table
+        memory = self._memory
         header[FIRST] = first
         small = self._plan(table)
         if small < 0:
@@ -266,7 +278,8 @@ class RoundRunner:
 
     def _launch(self) -> int:
         """Call `round_loops.compute`, with the helper if the batch before had work for it."""
-        table, helper = self._table, team.team()
+        table = self._table
+        helper = team.team()
         # as in `Walker.run`: the next round is like the one before
         has_work = self._memory.helped and table[calls.LARGE] >= walker.MIN_LARGE
         table[calls.TEAM] = helper.take() if has_work else 0
@@ -279,7 +292,8 @@ class RoundRunner:
     def _bring(self, place: int, data: tuple[int, Array] | None) -> None:
         """Bring a feed's data as an array in rank order; `place` is the offset of its record."""
         if data is not None:
-            (cell, column), tables = data, self._arrays[5]
+            (cell, column) = data
+            tables = self._arrays[5]
             record = tables[table_loops.CELLS_AT] + cell * table_loops.CELL
             ranks = tables[tables[table_loops.RANKS] + tables[record + table_loops.FIRST] :][: len(column)]
             array = np.ascontiguousarray(column.take(ranks, axis=0))
@@ -302,7 +316,8 @@ class RoundRunner:
             np.empty(n, np.int64)
             for n in (head_size + 5 * MAX_NUMBERS, fixed.base + 2 * MAX_NUMBERS * of_call)
         )
-        renumbered, rows = np.empty(MAX_NUMBERS, np.int32), np.empty(head_size + 4 * MAX_NUMBERS, np.int32)
+        renumbered = np.empty(MAX_NUMBERS, np.int32)
+        rows = np.empty(head_size + 4 * MAX_NUMBERS, np.int32)
         launches = bound, np.empty(size, np.int64), np.empty(steps * table_loops.STAGES * width, np.int64)
         arrays = [memory, renumbered, rows, fixed.table, self._batch, tables, *launches]
         flat, work = (np.empty(n, np.int64) for n in (MAX_NUMBERS, coder.ERROR_WORDS + 6 * self._walker.room))

@@ -91,8 +91,10 @@ def _model_constants(
     for group in of_phases:
         phases += (len(members), len(members) + len(group), is_recursion(cells, group))
         members += group
-    facts, kinds = sum(1 for _ in fact_names(cells, arenas)), len(cells)
-    ends, bounds = (arenas + 1, 0, 0), 2 * kinds
+    facts = sum(1 for _ in fact_names(cells, arenas))
+    kinds = len(cells)
+    ends = (arenas + 1, 0, 0)
+    bounds = 2 * kinds
     sizes = [(len(table), 0, 0) for table in (shapes, spans, lists)]
     sizes += [(0, 1, 0), (0, 0, 1), (bounds, 0, 1)]
     sizes += [(16 * kinds, 0, 4), (facts, 0, 0), (0, 1, 1), ends, ends, (kinds, 0, 2)]
@@ -146,13 +148,16 @@ def build_schedule(
 
     One compiled call makes it where `planner_inputs` has a header; else groups and shares are planned first.
     """
-    trace, integers, batch = merged.trace, merged.trace.form.integers, None
+    trace = merged.trace
+    integers = merged.trace.form.integers
+    batch = None
     if policy.alone is not None:
         fixed, batch = planner_inputs(cells, arenas, layout, share, integers)
     if batch is not None:
         if trace.form.packed and trace.packed is not None and not fixed.per_element:
             feeds: Sequence[Sequence[Any]] = integers  # all that is read of them is packed
-            rows, memory = trace.packed.copy(), _allocate(fixed, trace.values, trace.counts, 0)
+            rows = trace.packed.copy()
+            memory = _allocate(fixed, trace.values, trace.counts, 0)
         else:
             feeds = trace.feeds
             data = [
@@ -166,7 +171,9 @@ def build_schedule(
         plan, shared = planned(trace, cells, policy, share, arithmetic)
     if sum(plan.sizes) > trace.size:  # more groups than calls: some are empty
         return placed(merged, cells, plan, shared, layout, arenas)
-    records, shares, end = list[int](), list[Index](), 0
+    records = list[int]()
+    shares = list[Index]()
+    end = 0
     for size, sharing in zip(plan.sizes, shared, strict=True):
         if sharing is None:
             records += (size, loops.UNSHARED, 0, 0, 0)
@@ -177,7 +184,8 @@ def build_schedule(
     turns = [
         number for members, turns in plan.phases if len(members) > 1 for turn in turns for number in turn
     ]
-    begin, integers = loops.BATCH_HEADER + len(records), ((),) * len(cells)
+    begin = loops.BATCH_HEADER + len(records)
+    integers = ((),) * len(cells)
     head = np.array([begin, begin + len(turns), end, *records, *turns], np.int64)
     fixed = _model_constants(cells, arenas, layout, tuple([members for members, _ in plan.phases]), integers)
     rows, memory = _pack_sections(fixed, trace.values, trace.calls, trace.elements, plan.groups)
@@ -194,7 +202,8 @@ def levels(
     values: int,
 ) -> list[Ints]:
     """Return the level of each call of each cell, as `levels_in` does."""
-    counts, (fixed, batch) = [*map(len, calls)], _level_inputs(cells, scopes)
+    counts = [*map(len, calls)]
+    (fixed, batch) = _level_inputs(cells, scopes)
     rows, memory = _pack_sections(fixed, values, calls, elements, [np.zeros(sum(counts), np.int32)])
     if not functions["levels"](fixed.table, batch, rows, memory):
         return levels_in(cells, scopes, calls, elements, values)
@@ -222,7 +231,8 @@ def _pack_sections(
 
     The sections stand where a packed trace has levels and feeds.
     """
-    counts, parts = [*map(len, calls)], [part for cell_elements in elements for part in cell_elements]
+    counts = [*map(len, calls)]
+    parts = [part for cell_elements in elements for part in cell_elements]
     head = np.array([values, *counts, *map(len, parts)], np.int32)
     rows = np.concatenate([head, *calls, *parts, *sections], axis=None)
     return rows, _allocate(fixed, values, counts, sum([part.size for part in parts]))
@@ -247,7 +257,8 @@ def _schedule(
 
     `rows` is the packed trace, which ends in the ordered integer feeds; `data_columns` are all feeds.
     """
-    trace, header = merged.trace, memory[: loops.MEMORY_HEADER].tolist()
+    trace = merged.trace
+    header = memory[: loops.MEMORY_HEADER].tolist()
     orders: list[Index] = []
     feeds: list[tuple[NDArray[Any], ...]] = []
     first, end = header[loops.RANKS], header[loops.FEEDS_AT]
@@ -330,7 +341,8 @@ def launch_inputs(bound: Bound) -> tuple[Index, int, int]:
         parameters[parameter] for kernel_gradients in bound.gradients for parameter in kernel_gradients
     ]
     stages = np.concatenate([bound.stages["forward"], bound.stages["backward"]], axis=None)
-    yielding, width = np.cumsum([0, *map(len, bound.gradients)]), bound.places.shape[1]
+    yielding = np.cumsum([0, *map(len, bound.gradients)])
+    width = bound.places.shape[1]
     yielded = np.array(gradients, np.int64)
     tables = [stages, yielding, yielded, bound.uses.ravel(), bound.places.ravel(), bound.fixed]
     starts = accumulate(map(len, tables[:-1]), initial=loops.ROUTINE_HEADER)
@@ -349,15 +361,18 @@ def launch_writer(functions: Functions, bound: Bound) -> Callable[[Schedule], Di
         flat = schedule.flat
         if flat is None:
             return launch_tables(bound, schedule)
-        header, directions = flat.header, 1 + bound.training
-        levels, facts = header[loops.STEPS], header[loops.ZEROS] - header[loops.FACTS_AT]
+        header = flat.header
+        directions = 1 + bound.training
+        levels = header[loops.STEPS]
+        facts = header[loops.ZEROS] - header[loops.FACTS_AT]
         memory = np.empty(base_size + facts + 2 * levels * directions, np.int64)
         launches = np.empty(levels * directions * loops.STAGES * width, np.int64)  # an upper bound
         functions["write_launches"](fixed, flat.memory, memory, launches)
         ahead, back, facts, yields, heights, bounds, mirror = memory[: loops.LAUNCH_HEADER].tolist()
         rows = launches[: width * (ahead + back)].copy().reshape(-1, width)
         index = flat.memory[header[loops.INDEX] : header[loops.INDEX] + header[loops.INDEX_END]]
-        needed, backward = memory[heights:bounds], None
+        needed = memory[heights:bounds]
+        backward = None
         forward = LaunchTable(rows[:ahead], memory[bounds:mirror].reshape(-1, 2), index, needed)
         if bound.training:
             backward = LaunchTable(rows[ahead:], memory[mirror:].reshape(-1, 2), index, needed)

@@ -165,7 +165,8 @@ class Team:
         """
         now = time.monotonic()
         if now >= self._counted + RARE:  # cores may come and go; to count them takes 4 us
-            self._alone, self._counted = available_cores() == 1, now
+            self._alone = available_cores() == 1
+            self._counted = now
         if self._alone or now < self._until or not self._lock.acquire(blocking=False):
             return 0
         words: int = self._words.ctypes.data
@@ -187,13 +188,15 @@ class Team:
             thread = threading.Thread(target=_serve, args=arguments, name="foldbatch-helper", daemon=True)
             thread.start()
             self._thread = thread
-        self._words[AWAKE], self._woken = 1, time.monotonic()
+        self._words[AWAKE] = 1
+        self._woken = time.monotonic()
         self._gate.release()
 
     def leave(self) -> None:
         """Release the helper; after a stall, or if it was no help, it rests before it can be taken again."""
         jobs, helped, stalls = self._before
-        now, stalled = time.monotonic(), self.stalls - stalls
+        now = time.monotonic()
+        stalled = self.stalls - stalls
         idle = self.helped == helped and self.jobs > jobs + MIN_JOBS and now > self._woken + WAKING
         if idle or stalled:
             rare = not idle and now - self._until >= RARE * stalled

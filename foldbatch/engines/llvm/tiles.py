@@ -74,7 +74,8 @@ def _named(kind: str, cut: Blocks, name: str) -> str:
 
 def library(name: str, kind: str, cut: Blocks) -> str:
     """Return LLVM's text of a module of all tiles and dots; its function `name` does nothing."""
-    module, void = ir.Module(name), ir.VoidType()
+    module = ir.Module(name)
+    void = ir.VoidType()
     ir.IRBuilder(ir.Function(module, ir.FunctionType(void, []), name).append_basic_block()).ret_void()
     words = {"*": TYPES[kind].as_pointer(), "^": I64.as_pointer(), "i": I64}
     for function_name, (arguments, write) in _written(kind, cut).items():
@@ -202,7 +203,8 @@ class _VectorWriter:
 
     def paired(self, low: Any, high: Any) -> Any:
         """Return words of the numbers of two vectors."""
-        words, order = self._rounded(low, high), ir.VectorType(I32, 2 * self.lanes)
+        words = self._rounded(low, high)
+        order = ir.VectorType(I32, 2 * self.lanes)
         places = [I32(i + half * self.lanes) for i in range(self.lanes) for half in range(2)]
         mixed = self.builder.shuffle_vector(words, words, ir.Constant(order, places))
         return self.builder.bitcast(mixed, self.type)
@@ -228,7 +230,9 @@ class _VectorWriter:
 
         Half of each vector is added to the other half, two vectors at a time; then quarters, and so on.
         """
-        room, width, parts = 1 << (columns - 1).bit_length(), self.lanes, list[Any]()
+        room = 1 << (columns - 1).bit_length()
+        width = self.lanes
+        parts = list[Any]()
         for first in range(0, len(vectors), columns):
             parts += [*vectors[first : first + columns], *[self.zero] * (room - columns)]
         places = range(0, len(parts), room)
@@ -346,7 +350,8 @@ def dots(kind: str, cut: Blocks, rows: int, columns: int) -> Instruction:
 
         def step(turn: Any, sums: list[Any], remaining: Any = None) -> list[Any]:
             """Return the sums with a vector of products added, of the `remaining` numbers if given."""
-            at, word = builder.mul(turn, width), builder.mul(turn, I64(write.lanes))
+            at = builder.mul(turn, width)
+            word = builder.mul(turn, I64(write.lanes))
             ys = [write.numbers(b, builder.add(start, at), remaining) for start in b_rows]
             mask = None if remaining is None else write.first(write.words(remaining))
             totals = []
@@ -358,7 +363,8 @@ def dots(kind: str, cut: Blocks, rows: int, columns: int) -> Instruction:
         with _loop(builder, turns, [write.zero] * (rows * columns)) as (turn, sums, end):
             end.extend(step(turn, sums))
         keeps = builder.icmp_unsigned("!=", adds, I64(0))
-        totals, mask = write.sums(step(turns, end, remaining), columns), write.first(I64(columns))
+        totals = write.sums(step(turns, end, remaining), columns)
+        mask = write.first(I64(columns))
         for start, total in zip(c_rows, totals, strict=True):
             place = write.pointer(c, start)
             # not a product of 0 and what was there, which may be NaN
@@ -379,7 +385,8 @@ def turned(kind: str, cut: Blocks) -> Instruction:
         """Write the transposition, a square of a vector's lanes at a time."""
         b, b_step, out, k, columns = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
-        lanes, last = write.lanes, builder.sub(columns, I64(1))
+        lanes = write.lanes
+        last = builder.sub(columns, I64(1))
         low = [i // 2 + i % 2 * lanes for i in range(lanes)]  # of two vectors, in turn
         halves = low, [i + lanes // 2 for i in low]
         with _loop(builder, builder.udiv(builder.add(last, I64(lanes)), I64(lanes)), []) as (block, _, _):
@@ -390,7 +397,8 @@ def turned(kind: str, cut: Blocks) -> Instruction:
 
             def step(turn: Any, remaining: Any = None) -> None:
                 """Transpose a square in registers, in log2(lanes) shuffles."""
-                at, mask = builder.mul(turn, I64(lanes)), remaining and write.first(remaining)
+                at = builder.mul(turn, I64(lanes))
+                mask = remaining and write.first(remaining)
                 lines = [write.load(write.pointer(b, builder.add(start, at)), mask) for start in starts]
                 for _ in range(lanes.bit_length() - 1):  # each moves the bits of (line, lane) round by one
                     pairs = list(zip(lines[: lanes // 2], lines[lanes // 2 :], strict=True))
@@ -418,7 +426,8 @@ def pair_rows(kind: str, cut: Blocks) -> Instruction:
         y = builder.select(reads, y, x)
 
         def step(turn: Any, remaining: Any = None) -> None:
-            at, mask = builder.mul(turn, I64(write.lanes)), remaining and write.first(remaining)
+            at = builder.mul(turn, I64(write.lanes))
+            mask = remaining and write.first(remaining)
             low, high = (write.load(write.pointer(row, at), mask) for row in (x, y))
             high = builder.select(reads, high, write.zero)
             write.store(write.paired(low, high), write.pointer(out, at))

@@ -66,13 +66,15 @@ def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
         TypeError: when the text converts numbers without saying so, or is not of the language.
     """
     kinds = text.split("\n", 1)[0].removeprefix("#").split()
-    definition, module = definition_in(text), ir.Module(name)
+    definition = definition_in(text)
+    module = ir.Module(name)
     inner = _function(module, "loop", definition, scope, ["u8", *(f"*{k}" for k in kinds), "*i8"], "")
     inner.attributes.add("alwaysinline")
     for argument in inner.args[1:]:
         argument.add_attribute("noalias")
     outer = ir.Function(module, ir.FunctionType(ir.VoidType(), [NUMBERS, NUMBERS]), name)
-    builder, (numbers, statics) = ir.IRBuilder(outer.append_basic_block()), outer.args
+    builder = ir.IRBuilder(outer.append_basic_block())
+    (numbers, statics) = outer.args
     rows, *words = (builder.load(builder.gep(numbers, [I64(i)])) for i in range(len(inner.args) - 1))
     types = [argument.type for argument in inner.args[1:-1]]
     builder.call(inner, [rows, *map(builder.inttoptr, words, types), statics])
@@ -100,7 +102,8 @@ def translate_function(
     object. It returns an integer; it does nothing and returns `MISFIT` if an argument that should be an array
     is another object, or an array of another dtype, of other axes, or with gaps.
     """
-    module, kinds = ir.Module(name), signature.split()
+    module = ir.Module(name)
+    kinds = signature.split()
     inner = _function(module, "function", definition, scope, kinds, returned := _returned(definition))
     inner.attributes.add("alwaysinline")
     outer = ir.Function(module, ir.FunctionType(I64, [I64] * (1 + len(kinds))), name)
@@ -157,7 +160,8 @@ def _array(builder: Any, kind: str, at: Any, array_type: Any, misfit: Any) -> li
     look(builder.icmp_signed("==", word(at, objects.AXES, 32), I32(len(extents))))
     plain = I32(objects.PLAIN)
     look(builder.icmp_signed("==", builder.and_(word(at, objects.FLAGS, 32), plain), plain))
-    dtype, byte = word(at, objects.DTYPE), ir.IntType(8)
+    dtype = word(at, objects.DTYPE)
+    byte = ir.IntType(8)
     letter = word(dtype, objects.LETTER, 8)
     letters = [ir.Constant(byte, ord(code)) for code in objects.letters(element)]
     look(reduce(builder.or_, [builder.icmp_signed("==", letter, code) for code in letters]))
@@ -475,7 +479,8 @@ class _FunctionBody:
 
     def select(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Typed:
         """Return one of two values; only this one is computed if they read memory or call functions."""
-        build, condition = self.builder, self.truth(test)
+        build = self.builder
+        condition = self.truth(test)
         if not any(isinstance(part, ast.Subscript | ast.Call) for part in _parts(body, otherwise)):
             a, b = _of_one_kind(build, self.value(body), self.value(otherwise))
             return Typed(a.kind, build.select(condition, a.at, b.at))
@@ -497,7 +502,8 @@ class _FunctionBody:
         """Return the result of a call: of an instruction, or of a function, written in place or called."""
         if not isinstance(node.func, ast.Name):
             raise TypeError(f"expected the name of a function, found {ast.unparse(node.func)}")
-        name, arguments = node.func.id, [self.value(argument) for argument in node.args]
+        name = node.func.id
+        arguments = [self.value(argument) for argument in node.args]
         function = BUILT_IN.get(name) or self.scope[name]
         if isinstance(function, Mapping):  # by the kind of what it takes
             function = function[_kind(arguments[0])]
@@ -524,8 +530,10 @@ class _FunctionBody:
             operand if isinstance(operand, Typed) else convert(self.builder, operand, "i8")
             for operand in arguments
         ]
-        kinds, returned = [operand.kind for operand in operands], _returned(definition)
-        name, module = " ".join([definition.name, *kinds]), self.builder.module
+        kinds = [operand.kind for operand in operands]
+        returned = _returned(definition)
+        name = " ".join([definition.name, *kinds])
+        module = self.builder.module
         callee = module.globals.get(name)
         if callee is None:
             callee = _function(module, name, definition, function.__globals__, kinds, returned)

@@ -83,10 +83,8 @@ class Jobs:
         static: int = 0,  # the integer
     ) -> None:
         """Append a job; a job of much work is cut into parts, which a helper may take."""
-        parts, count = (
-            max(1, min(work // PART_WORK, units, MAX_JOB_PARTS)) if work > PART_WORK else 1,
-            len(arrays),
-        )
+        parts = max(1, min(work // PART_WORK, units, MAX_JOB_PARTS)) if work > PART_WORK else 1
+        count = len(arrays)
         self._numbers += (function.address, count, units, parts, work, static, *map(id, arrays), *steps)
         self._arrays += arrays
         self._count += 1
@@ -101,7 +99,8 @@ class Jobs:
         """Run the jobs, large ones together with an idle helper; return whether all have run."""
         run = compiled_function(_run, "i8 i8 i8 i8 i8 i8", sys.modules[__name__], team)
         # an array of NumPy's would take thrice as long to make
-        numbers, room = array("q", self._numbers), np.empty(self._room, np.int64)
+        numbers = array("q", self._numbers)
+        room = np.empty(self._room, np.int64)
         words = helper.take() if helper is not None and self._work >= WORTH else 0
         arguments = numbers.buffer_info()[0], self._count, words, address_of(room)
         try:
@@ -287,7 +286,9 @@ def _add_step(
     if not sparse:
         jobs.add(step, p.size, (p, gradient, *moments, numbers_array), strides, p.size)
     else:
-        rows, values, width = gradient.rows, gradient.values, p.size // max(1, len(p))
+        rows = gradient.rows
+        values = gradient.values
+        width = p.size // max(1, len(p))
         arrays, steps = (
             (p, values, *moments, numbers_array, rows),
             (0, size * width, *((0,) * len(moments)), 0, 8),
