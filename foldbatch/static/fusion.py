@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from foldbatch.static.graph import Node, is_view
 from foldbatch.static.places import access
 
-LIMIT = 100  # ops in one loop: compilers of loops take more than linear time
+MAX_LOOP_OPS = 100  # ops in one loop: compilers of loops take more than linear time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +117,7 @@ class _Grouping:
     def _fit(self, node: Node, near: Sequence[int]) -> bool:
         """Whether node and groups can be one: nothing they read depends on any of them."""
         inside = {node, *(x for g in near for x in self.members[g])}
-        if len(inside) > LIMIT:
+        if len(inside) > MAX_LOOP_OPS:
             return False
         seen: set[Node] = set()
         stack = [x for member in inside for x in _roots(member) if x not in inside]

@@ -20,7 +20,7 @@ from foldbatch.static.op import UNBATCHED
 from foldbatch.static.passes.rewrite import rebuilt, rewrite_knowing, sealed
 
 VIEWS = ("reshape", "slice")
-WIDE = 8  # columns from which a product is dearer than that of all columns of what it is made of
+MIN_HEAD_COLUMNS = 8  # columns of a head: with fewer, a product with all columns of its weight costs less
 
 
 def attend(graph: Graph) -> Graph:
@@ -137,7 +137,7 @@ def _affine(x: Node) -> tuple[list[tuple[Node, Node]], list[Node]] | None:
 def _heads(x: Node) -> list[Node]:
     """Return the vectors of which elements are made that have several, if they are worth it."""
     (vector,) = x.inputs if x.op.name == "reshape" else (x,)
-    if x.ndim != 2 or vector.ndim != 1 or x.shape[1] < WIDE or _affine(vector) is None:
+    if x.ndim != 2 or vector.ndim != 1 or x.shape[1] < MIN_HEAD_COLUMNS or _affine(vector) is None:
         return []
     return [slice_of(vector, 0, i, i + x.shape[1]) for i in range(0, vector.shape[0], x.shape[1])]
 

@@ -266,7 +266,7 @@ RULES: dict[str, tuple[Simplification, ...]] = {
 
 # Every rule makes a graph smaller or an op cheaper, so these bounds are never met; they turn a
 # mistake in a rule into a poor graph rather than a hang.
-_ROUNDS = 100
+_MAX_ROUNDS = 100
 _STEPS = 100
 
 
@@ -281,7 +281,7 @@ def simplify(graph: Graph) -> Graph:
 
 def _simplified(graph: Graph) -> Graph:
     """Return the graph after rounds of all rules, until nothing changes."""
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         simpler = rewrite(flatten_sums(graph), simplify_node)
         if simpler.outputs == graph.outputs:
             break

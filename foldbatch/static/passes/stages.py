@@ -81,7 +81,7 @@ def _part(x: Node, members: Sequence[Node], node: Node) -> Node:
     return apply("slice", product, axis=product.ndim - 1, start=start, stop=start + node.shape[-1])
 
 
-_ROUNDS = 20  # a gate is a few ops deep
+_WIDENING_ROUNDS = 20  # a gate is a few ops deep
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def widen(graph: Graph, stage_of: StageOf) -> Graph:
     a and b are the same for the whole batch. Only ops of one stage are joined.
     """
     stages = {node: stage_of(node) for node in graph.nodes}
-    for _ in range(_ROUNDS):
+    for _ in range(_WIDENING_ROUNDS):
         runs = [run for members in _alike(graph, stages).values() for run in _runs(members)]
         if not runs:
             break
