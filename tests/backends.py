@@ -113,6 +113,6 @@ def always_known() -> Iterator[None]:
     """Let the LLVM engine multiply known rows before a recursion, however few there are."""
     from foldbatch.engines.llvm import known  # noqa: PLC0415 - they need llvmlite
 
-    always = mock.patch.multiple(known, FEWEST=1, LEAST=0.0)
+    always = mock.patch.multiple(known, FEWEST=1, MIN_SHARE=0.0)
     with always, mock.patch.object(known, "SMALLEST", 1):
         yield

@@ -20,7 +20,7 @@ from foldbatch.engines.results import walk
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, lengths_of
-from foldbatch.static.cell import Cell, What, cotangents
+from foldbatch.static.cell import Cell, ResultKey, cotangents
 from foldbatch.static.evaluate import Value, evaluate
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
 
@@ -92,7 +92,7 @@ class Reading:
         return inputs, read
 
     def terms(
-        self, k: int, target: What, value: Value, read: Sequence[Sequence[int]]
+        self, k: int, target: ResultKey, value: Value, read: Sequence[Sequence[int]]
     ) -> list[tuple[Parameter | int, Array]]:
         """Return the terms that a result of a cell's backward graph adds to a gradient, or to cotangents."""
         _, key = target
@@ -118,7 +118,7 @@ class Directions:
     forward: Graph
     nodes: frozenset[Node]
     seeds: Mapping[int, Node]
-    targets: Sequence[tuple[What, Node]]
+    targets: Sequence[tuple[ResultKey, Node]]
     backward: Graph
 
 

@@ -157,7 +157,7 @@ class Runner:
         """Return the results of few examples in inference, as they were noted; None where that cannot be."""
         if self._few is None:
             self._few = self._ready_for_few()
-        if not self._few or not self._few.few(noted):
+        if not self._few or not self._few.run_small_batch(noted):
             return None
         return Results(decode(self.model.result, noted.results, noted.offsets[:-1], self._few.fetch))
 

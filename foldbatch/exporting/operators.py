@@ -98,7 +98,7 @@ class OnnxScope:
 
 
 def first_axis(node: Node) -> int:
-    """Return which axis of a tensor is the first instance axis: 1 where it has rows, else 0."""
+    """Return the number of a tensor's first instance axis: 1 if it has rows, else 0."""
     return int(node.axis is not UNBATCHED)
 
 
@@ -112,7 +112,8 @@ def translation(function: Translation) -> Translation:
     return function
 
 
-def _same(name: str) -> Translation:
+def _by_name(name: str) -> Translation:
+    """Return the translation of an op that ONNX has under another name."""
     return lambda at, node, *xs: at.add(name, *xs)
 
 
@@ -121,7 +122,7 @@ def onnx_type(dtype: str) -> int:
     return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-SAME = {
+BY_NAME = {
     "subtract": "Sub",
     "multiply": "Mul",
     "divide": "Div",
@@ -143,7 +144,7 @@ SAME = {
     "minimum": "Min",
     "equal": "Equal",
 }
-TRANSLATIONS |= {ours: _same(theirs) for ours, theirs in SAME.items()}
+TRANSLATIONS |= {op: _by_name(onnx_name) for op, onnx_name in BY_NAME.items()}
 
 
 @translation
@@ -161,10 +162,10 @@ def _softplus(at: OnnxScope, node: Node, x: str) -> str:
 
 
 def _floored(at: OnnxScope, node: Node, x: str, y: str) -> tuple[str, str]:
-    """Return what truncated division leaves, and whether floored division leaves `y` more."""
-    zero, rest = at.constant(0, node.dtype), at.add("Mod", x, y, fmod=1)
-    apart = at.add("Xor", at.add("Less", rest, zero), at.add("Less", y, zero))
-    return rest, at.add("And", at.add("Not", at.add("Equal", rest, zero)), apart)
+    """Return the remainder of truncated division, and whether floored division adds `y` to it."""
+    zero, remainder = at.constant(0, node.dtype), at.add("Mod", x, y, fmod=1)
+    apart = at.add("Xor", at.add("Less", remainder, zero), at.add("Less", y, zero))
+    return remainder, at.add("And", at.add("Not", at.add("Equal", remainder, zero)), apart)
 
 
 def _zero_like(at: OnnxScope, node: Node, sign: str) -> str:
@@ -174,25 +175,26 @@ def _zero_like(at: OnnxScope, node: Node, sign: str) -> str:
 
 @translation
 def _mod(at: OnnxScope, node: Node, x: str, y: str) -> str:
-    rest, more = _floored(at, node, x, y)
-    whole = at.add("Equal", rest, at.constant(0, node.dtype))
-    floored = at.add("Where", more, at.add("Add", rest, y), rest)
-    return at.add("Where", whole, _zero_like(at, node, y), floored)
+    remainder, adds = _floored(at, node, x, y)
+    exact = at.add("Equal", remainder, at.constant(0, node.dtype))
+    floored = at.add("Where", adds, at.add("Add", remainder, y), remainder)
+    return at.add("Where", exact, _zero_like(at, node, y), floored)
 
 
 @translation
 def _floor_divide(at: OnnxScope, node: Node, x: str, y: str) -> str:
-    zero, one = at.constant(0, node.dtype), at.constant(1, node.dtype)
-    rest, more = _floored(at, node, x, y)
-    near = at.add("Div", at.add("Sub", x, rest), y)
-    near = at.add("Where", more, at.add("Sub", near, one), near)
-    whole = at.add("Floor", near)
-    above = at.add("Greater", at.add("Sub", near, whole), at.constant(0.5, node.dtype))
-    whole = at.add("Where", above, at.add("Add", whole, one), whole)
+    """Write floored division as NumPy's, from the remainder, with its signs of zeros."""
+    zero, unit = at.constant(0, node.dtype), at.constant(1, node.dtype)
+    remainder, subtracts = _floored(at, node, x, y)
+    near = at.add("Div", at.add("Sub", x, remainder), y)
+    near = at.add("Where", subtracts, at.add("Sub", near, unit), near)
+    floor = at.add("Floor", near)
+    above = at.add("Greater", at.add("Sub", near, floor), at.constant(0.5, node.dtype))
+    floor = at.add("Where", above, at.add("Add", floor, unit), floor)
     quotient = at.add("Div", x, y)
     small = at.add("Mul", quotient, zero)  # the zero that the exact quotient is rounded down to
-    whole = at.add("Where", at.add("Equal", near, zero), small, whole)
-    return at.add("Where", at.add("Equal", y, zero), quotient, whole)
+    floor = at.add("Where", at.add("Equal", near, zero), small, floor)
+    return at.add("Where", at.add("Equal", y, zero), quotient, floor)
 
 
 @translation
@@ -204,6 +206,8 @@ def _where(at: OnnxScope, node: Node, condition: str, a: str, b: str) -> str:
 
 
 def _compared(name: str) -> Translation:
+    """Return the translation of a comparison, which casts bools first, as ONNX takes none."""
+
     def compared(at: OnnxScope, node: Node, a: str, b: str) -> str:
         if node.inputs[0].dtype == "bool":  # which these do not take
             a, b = (at.add("Cast", x, to=onnx_type("int32")) for x in (a, b))
@@ -217,14 +221,15 @@ TRANSLATIONS |= {"less": _compared("Less"), "less_equal": _compared("LessOrEqual
 
 @translation
 def _cast(at: OnnxScope, node: Node, x: str) -> str:
-    given, to = node.inputs[0].dtype, onnx_type(node.dtype)
-    if not given.startswith("float") or not node.dtype.startswith("int"):
+    """Write a cast; from floats to integers it saturates, and NaN becomes 0."""
+    source, to = node.inputs[0].dtype, onnx_type(node.dtype)
+    if not source.startswith("float") or not node.dtype.startswith("int"):
         return at.add("Cast", x, to=to)
     limits = np.iinfo(node.dtype)  # beyond these a runtime may do as it likes
-    high = np.nextafter(np.array(-float(limits.min), given), np.array(0, given))
-    number = at.add("Where", at.add("IsNaN", x), at.constant(0, given), x)
-    inside = at.add("Clip", number, at.constant(limits.min, given), at.constant(high))
-    above = at.add("GreaterOrEqual", number, at.constant(-float(limits.min), given))
+    high = np.nextafter(np.array(-float(limits.min), source), np.array(0, source))
+    number = at.add("Where", at.add("IsNaN", x), at.constant(0, source), x)
+    inside = at.add("Clip", number, at.constant(limits.min, source), at.constant(high))
+    above = at.add("GreaterOrEqual", number, at.constant(-float(limits.min), source))
     return at.add("Where", above, at.constant(limits.max, node.dtype), at.add("Cast", inside, to=to))
 
 
@@ -300,8 +305,8 @@ def _top_and_rest(at: OnnxScope, node: Node, x: str, place: int) -> tuple[str, s
 
 
 def _log_chances(at: OnnxScope, node: Node, x: str, place: int) -> str:
-    top, rest = _top_and_rest(at, node, x, place)
-    return at.add("Sub", at.add("Sub", x, top), rest)
+    top, below = _top_and_rest(at, node, x, place)
+    return at.add("Sub", at.add("Sub", x, top), below)
 
 
 @translation
@@ -316,7 +321,7 @@ def _pick(at: OnnxScope, node: Node, lines: str, label: str) -> str:
 
 
 def _picked(at: OnnxScope, node: Node, rows: str, label: str) -> str:
-    """Return the element of each line that a label tells, the second operand of a node."""
+    """Return the element of each line that a label chooses; labels are the second operand of a node."""
     last, labels = at.constant([-1], "int64"), at.along(label, node.inputs[1], node.axis)
     place = at.add("Unsqueeze", at.add("Cast", labels, to=onnx_type("int64")), last)
     return at.add("Squeeze", at.add("GatherElements", rows, place, axis=-1), last)
@@ -367,27 +372,29 @@ def _least(dtype: str) -> Any:
 
 
 def _lengths(at: OnnxScope, source: Node) -> str:
-    ones = at.add("Expand", at.constant(1, "int64"), at.counts[source.axis])
+    units = at.add("Expand", at.constant(1, "int64"), at.counts[source.axis])
     none = at.add("Expand", at.constant(0, "int64"), at.counts[CALL])
     places = at.add("Unsqueeze", at.owners[source.axis], at.constant([1], "int64"))
-    return at.add("ScatterND", none, places, ones, reduction="add")
+    return at.add("ScatterND", none, places, units, reduction="add")
 
 
 def _positions(at: OnnxScope, source: Node) -> str:
     owners, zero = at.owners[source.axis], at.constant(0, "int64")
     starts = at.add("CumSum", _lengths(at, source), zero, exclusive=1)
-    ones = at.add("Expand", at.constant(1, "int64"), at.counts[source.axis])
-    return at.add("Sub", at.add("CumSum", ones, zero, exclusive=1), at.add("Gather", starts, owners, axis=0))
+    units = at.add("Expand", at.constant(1, "int64"), at.counts[source.axis])
+    return at.add("Sub", at.add("CumSum", units, zero, exclusive=1), at.add("Gather", starts, owners, axis=0))
 
 
 @translation
 def _segment_max(at: OnnxScope, node: Node, x: str) -> str:
+    """Write the maximum of each call's elements; of no elements it is 0."""
     source, least = node.inputs[0], _least(node.dtype)
     return _or_zero(at, source, _scattered(at, source, x, least, "max"))
 
 
 @translation
 def _segment_is_max(at: OnnxScope, node: Node, x: str) -> str:
+    """Write, for each element, whether it is the first that is its call's maximum."""
     source = node.inputs[0]
     position = at.reshape(_positions(at, source), (1,) * source.ndim, source.axis)
     top = _of_call(at, source, _scattered(at, source, x, _least(source.dtype), "max"))

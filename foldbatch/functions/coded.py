@@ -141,7 +141,7 @@ def _guards(
                 for extent in shape:
                     yield from (calls.EXACT, extent, 0, *NOWHERE)
             case StaticSpec(None):
-                yield from (calls.SAME, id(None), 0, *place)
+                yield from (calls.IDENTICAL, id(None), 0, *place)
             case StaticSpec(value) if path in static and found_by_value(value):
                 yield from (calls.EXACT, id(type(value)), 0, *place)
             case NestSpec(kind, _, items) if issubclass(kind, tuple):
@@ -182,4 +182,4 @@ def _results(of: Signature, places: Mapping[Path, list[int]]) -> Iterator[int]:
         elif leaf == "None":
             yield from (calls.NONE, 0, 0, *NOWHERE)
         else:
-            yield from (calls.GIVEN, 0, 0, *places[leaf])
+            yield from (calls.PASSED, 0, 0, *places[leaf])

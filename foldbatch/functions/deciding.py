@@ -49,7 +49,7 @@ from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value, by_hand, refuse_made
-from foldbatch.model.rounds import FEW
+from foldbatch.model.rounds import SMALL_BATCH_VALUES
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
 from foldbatch.types import Type
@@ -168,7 +168,7 @@ def few(
 
     What is new in their notes is learnt. None where they are no few: they noted much.
     """
-    if COUNTERS[0] - notes.start > FEW:
+    if COUNTERS[0] - notes.start > SMALL_BATCH_VALUES:
         return None
     rounds.read(tracer.learnt.replacements)
     rounds.store.clear()

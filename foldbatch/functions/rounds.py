@@ -41,7 +41,7 @@ from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
 from foldbatch.model.replacing import Replacements
-from foldbatch.model.rounds import FAILED, LEFT_OUT, LENGTH, NUMBER
+from foldbatch.model.rounds import CALL_NUMBER, FAILED, LEFT_OUT, LENGTH
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.types import TensorType
 
@@ -231,7 +231,7 @@ class Rounds:
         if own.runner is None or taken != last - given.first or any([lists.rows for lists in own.fresh]):  # noqa: C419 - in half the time
             return None
         if store.reach(last):
-            own.runner.point(store.example, store.kind, store.place, store.table)
+            own.runner.set_store(store.example, store.kind, store.place, store.table)
 
         def data(place: int) -> tuple[int, NDArray[Any]] | None:
             reader, number = own.data[place]
@@ -264,7 +264,7 @@ class Rounds:
             own = _Bound(notes, linked, lists, runner, fresh, taken, data, read)
         if runner is not None:
             runner.begin(given.whose, given.ends, given.asked, notes.start)
-            runner.point(store.example, store.kind, store.place, store.table)
+            runner.set_store(store.example, store.kind, store.place, store.table)
         return own._replace(notes=notes)
 
     def _told(self, linked: Linked, runner: Any, notes: Notes) -> dict[int, tuple[_Reader, int]]:
@@ -292,7 +292,7 @@ class Rounds:
             for place, (i, feed) in enumerate(zip(reader.feeds, feeds, strict=True)):
                 data[len(told)] = reader, place
                 bound, plain = self._bounds[reader.number][place], bool(signature.feeds[i][0])
-                told += runner.feed(lists.feeds[i], feed, bound, reader.number, place, plain=plain)
+                told += runner.feed(lists.feeds[i], feed, bound, reader.number, place, is_list=plain)
         learnt = np.array(patterns, np.int64), self._wires.ravel(), self._kinds, self._arenas
         runner.bind(told, self._imports.values(), data, *learnt)
         return data
@@ -411,7 +411,7 @@ class Rounds:
     def _reader(self, number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
         operands, sequences = len(signature.operands), len(signature.sequences)
         lists = [i - operands for i in kept.arguments if i >= operands]
-        rows = [NUMBER] * (1 + operands) + [LENGTH] * sequences
+        rows = [CALL_NUMBER] * (1 + operands) + [LENGTH] * sequences
         for i in kept.arguments:
             if i < operands:
                 rows[1 + i] = self._slots[signature, i, -1]

@@ -20,13 +20,13 @@ ELEMENTS, MEMBERS, IN_TUPLES = range(3)
 LIST = 3 + PLACE
 COLUMN, HOW = range(2)
 DATUM = 2 + PLACE
-CLASS, NUMBER = 1, 2
+CLASS, OUTPUT_NUMBER = 1, 2
 RESULT = 3 + PLACE
 # kinds of guards: of this class; a tuple of this class and size; this object; a plain number; a list, of
 # elements that the guards behind it are for: one for the element, or, of a tuple, one for each item; a list
 # that may be empty; and an array of this dtype and so many axes, of the extents that guards behind it expect
-EXACT, SIZED, SAME, PLAIN, OF, MAY_BE_EMPTY, ARRAY = range(7)
+EXACT, SIZED, IDENTICAL, PLAIN, OF, MAY_BE_EMPTY, ARRAY = range(7)
 # how a datum is noted: it is the number of the call, it is there, or it is an array as it is now
 COUNTED, THERE, COPIED = range(3)
 # kinds of results
-NONE, OUTPUT, GIVEN = range(3)
+NONE, OUTPUT, PASSED = range(3)

@@ -2,12 +2,12 @@
 
 # what stands in the pattern of a call's row, beside slots that read: its own number, the length of a list,
 # and what the model does not read
-NUMBER, LENGTH, LEFT_OUT = -1, -2, -3
+CALL_NUMBER, LENGTH, LEFT_OUT = -1, -2, -3
 # what is told of a class of values that are kept: how many there are, and may be; bytes of one; their address
 USED, ROOM, BYTES, VALUES, CLASS = range(5)
 # what comes of a round that is run at once: it was not; or the number of the class of all that is asked for,
 # if that is one
-FAILED, SEVERAL = -1, -2
+FAILED, MIXED = -1, -2
 # values that few examples make at most: from there on plans of whole batches are better, which take products
 # of words alone out of recursions
-FEW = 2_048
+SMALL_BATCH_VALUES = 2_048

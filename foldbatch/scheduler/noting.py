@@ -30,7 +30,7 @@ CALLED, PARTS, OUTPUTS, IN_RESULTS, KEPT, KEPT_LISTS, CELLS = range(7)
 OPERANDS, LISTS, YIELDS, PART, OUTPUT, WIRES, LIST, WIDTH, PLACES, CELL = range(10)
 # The record of a cell of the model: its number, the arguments that it has, how many of these are operands,
 # and the offset of their numbers.
-NUMBER, ARGUMENTS, NUMBERED, ARGUMENT, LEFT = range(5)
+NUMBER, ARGUMENTS, NUMBERED, ARGUMENT, MODEL_CELL = range(5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Noting:
 
     def __init__(self, called: Sequence[CalledCell], kept: Sequence[int], results: Sequence[int]) -> None:
         table, tail = list[int](), list[int]()
-        head = CELLS + CELL * len(called) + LEFT * len(kept)
+        head = CELLS + CELL * len(called) + MODEL_CELL * len(kept)
 
         def append(numbers: Iterable[int]) -> int:
             """Append numbers behind the records; return their offset."""

@@ -86,7 +86,7 @@ class Flat(NamedTuple):
     """A schedule in one array, as launches are made of it."""
 
     memory: Index  # ``[*] int64``: the array; its header has the offsets of its parts
-    told: Sequence[int]  # the header
+    header: Sequence[int]
     orders: tuple[Index, ...]  # per cell, `CellTable.order`
     feeds: tuple[tuple[NDArray[Any], ...], ...]  # per cell and feed, the data in these orders
 

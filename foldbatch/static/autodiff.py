@@ -97,6 +97,6 @@ def jvp(outputs: Sequence[Node], wrt: Sequence[Node], tangents: Sequence[Node]) 
     What reverse mode makes of cotangents is linear in them; forward mode is the transpose of that.
     """
     seeds = [input_node(y.type, y.axis) for y in outputs]
-    found = vjp(outputs, seeds, wrt)
-    pairs = [(g, tangent) for g, tangent in zip(found, tangents, strict=True) if g is not None]
+    derivatives = vjp(outputs, seeds, wrt)
+    pairs = [(g, tangent) for g, tangent in zip(derivatives, tangents, strict=True) if g is not None]
     return vjp([g for g, _ in pairs], [tangent for _, tangent in pairs], seeds)

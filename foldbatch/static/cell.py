@@ -24,7 +24,7 @@ from foldbatch.static.passes.simplify import in_phase
 from foldbatch.static.routines import Stage
 from foldbatch.static.statements import Binding
 
-What = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("gradient", parameter), ...
+ResultKey = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("gradient", parameter), ...
 Key = tuple[int, str]  # of a routine: the direction's number and the stage
 
 
@@ -101,9 +101,9 @@ class RowGradient(NamedTuple):
 class Side:
     """One direction of a cell: its results, and the stage of each node that it computes."""
 
-    given: tuple[Node, ...]  # the nodes that it reads and does not compute
-    results: tuple[tuple[What, Node], ...]  # its results, each with its kind and number
-    recursive_inputs: frozenset[Node]  # the given nodes that the recursion computes
+    inputs: tuple[Node, ...]  # the nodes that it reads and does not compute
+    results: tuple[tuple[ResultKey, Node], ...]  # its results, each with its kind and number
+    recursive_inputs: frozenset[Node]  # the inputs that the recursion computes
     recursive_outputs: frozenset[Node]  # the results that the recursion reads
     stage: Mapping[Node, str]  # the stage of each node that it computes
     # backward, the cotangents that it reads, by the numbers of outputs
@@ -112,7 +112,7 @@ class Side:
     rows: tuple[RowGradient, ...] = ()
 
     def stage_of(self, node: Node) -> str:
-        """Return the stage that yields a result; a given node is yielded in the first stage that has it."""
+        """Return the stage that yields a result; an input is yielded in the first stage that has it."""
         if node in self.stage:
             return self.stage[node]
         if node in self.recursive_inputs:
@@ -124,13 +124,6 @@ class Side:
         """The nodes that it computes and stores."""
         return {node for node in self.stage if not is_view(node)}
 
-    @property
-    def left(self) -> set[Node]:
-        """The nodes that it leaves for the sums of rows."""
-        return {
-            node for gradient in self.rows for node in (gradient.values, gradient.ids)
-        } & self.stage.keys()
-
 
 class Staged(NamedTuple):
     """A cell's graph, with its forward direction."""
@@ -140,6 +133,7 @@ class Staged(NamedTuple):
 
 
 def stage_cell(built: CellGraph, ends: Ends) -> Cell:
+    """Return the cell of a graph, staged: passes, stages and gradients, for training and for inference."""
     train = infer = optimized(built, ends, training=True)
     if any(node.op.name == "when_training" for node in built.nodes):
         infer = optimized(built, ends, training=False)
@@ -149,10 +143,11 @@ def stage_cell(built: CellGraph, ends: Ends) -> Cell:
     bounds = train.graph.bounds
     training, buffers = _phase(train.graph, [train.forward, backward], bounds)
     inference, _ = _phase(infer.graph, [infer.forward], bounds)
-    given = {node: Binding("feed", i) for i, node in enumerate(train.graph.feeds)}
-    given |= {node: Binding("kept", i) for node, i in buffers.items()}
+    bindings = {node: Binding("feed", i) for i, node in enumerate(train.graph.feeds)}
+    bindings |= {node: Binding("kept", i) for node, i in buffers.items()}
     sums = tuple(
-        RowSums(gradient.parameter, given[gradient.values], given[gradient.ids]) for gradient in backward.rows
+        RowSums(gradient.parameter, bindings[gradient.values], bindings[gradient.ids])
+        for gradient in backward.rows
     )
     dense = {key for (kind, key), _ in backward.results if kind == "gradient"}
     outputs = [node for _, node in backward.results] + [gradient.node for gradient in backward.rows]
@@ -161,7 +156,7 @@ def stage_cell(built: CellGraph, ends: Ends) -> Cell:
         ends,
         training,
         inference,
-        Graph(tuple(dict.fromkeys(backward.given)), tuple(outputs)),
+        Graph(tuple(dict.fromkeys(backward.inputs)), tuple(outputs)),
         Graph(built.inputs, (*train.graph.results, *infer.graph.results)).parameters,
         sums,
         frozenset(gradient.parameter for gradient in backward.rows) - dense,
@@ -206,7 +201,8 @@ def transformed(graph: CellGraph, transform: Callable[[Graph], Graph]) -> CellGr
 
 
 def forward_side(graph: CellGraph, ends: Ends) -> Side:
-    results: list[tuple[What, Node]] = []
+    """Return the forward direction of a cell's graph: its results, and the stage of each node."""
+    results: list[tuple[ResultKey, Node]] = []
     for kind, nodes in (("value", graph.outputs), ("loss", graph.losses), ("metric", graph.metrics)):
         results += [((kind, i), node) for i, node in enumerate(nodes)]
     recursive_inputs = frozenset(graph.operands[i] for i in ends.recursive_operands)
@@ -220,15 +216,14 @@ def split(
     outputs: Iterable[Node],
     recursive_inputs: Collection[Node],
     recursive_outputs: Collection[Node],
-    given: Collection[Node],
+    inputs: Collection[Node],
 ) -> dict[Node, str]:
     """Return the stage of every node behind `outputs` that must be computed.
 
-    `given` are the nodes whose values come from outside (the graph's inputs); sources have no
-    stage either.
+    `inputs` are the nodes whose values come from outside; sources have no stage either.
     """
-    outside = set(given)
-    nodes = [n for n in reachable(outputs, given) if n.op not in SOURCES and n not in outside]
+    given_nodes = set(inputs)
+    nodes = [n for n in reachable(outputs, inputs) if n.op not in SOURCES and n not in given_nodes]
     late = set(recursive_inputs)
     for node in nodes:
         if any(x in late for x in node.inputs):
@@ -245,9 +240,9 @@ def backward_side(staged: Staged, ends: Ends) -> Side:
     graph, forward = staged
     seeds, results = cotangents(graph, ends)
     stored = sorted(forward.owned, key=lambda node: node.number)
-    given = tuple(dict.fromkeys((*graph.inputs, *stored, *seeds.values())))
+    inputs = tuple(dict.fromkeys((*graph.inputs, *stored, *seeds.values())))
     nodes = [node for _, node in results]
-    nodes = list(passes.run(Graph(given, tuple(nodes))).outputs)
+    nodes = list(passes.run(Graph(inputs, tuple(nodes))).outputs)
     results = [(key, node) for (key, _), node in zip(results, nodes, strict=True)]
     recursive_inputs = frozenset(seeds[i] for i in ends.recursive_outputs if i in seeds)
     recursive_outputs = frozenset(
@@ -257,12 +252,12 @@ def backward_side(staged: Staged, ends: Ends) -> Side:
     outputs = [node for _, node in results] + [
         x for gradient in rows for x in (gradient.values, gradient.ids)
     ]
-    stage = split(outputs, recursive_inputs, recursive_outputs, given)
-    stage = postpone(stage, set(outputs), set(given))
-    return Side(given, tuple(results), recursive_inputs, recursive_outputs, stage, seeds, tuple(rows))
+    stage = split(outputs, recursive_inputs, recursive_outputs, inputs)
+    stage = postpone(stage, set(outputs), set(inputs))
+    return Side(inputs, tuple(results), recursive_inputs, recursive_outputs, stage, seeds, tuple(rows))
 
 
-def cotangents(graph: CellGraph, ends: Ends) -> tuple[dict[int, Node], list[tuple[What, Node]]]:
+def cotangents(graph: CellGraph, ends: Ends) -> tuple[dict[int, Node], list[tuple[ResultKey, Node]]]:
     """Return the cotangent inputs by output number, and the results of the backward graph."""
     seeds = {i: cotangent_node(graph.outputs[i], i) for i in sorted(ends.active_outputs)}
     losses = graph.losses if ends.losses else ()
@@ -272,7 +267,7 @@ def cotangents(graph: CellGraph, ends: Ends) -> tuple[dict[int, Node], list[tupl
     inputs = [("cotangent", i, graph.operands[i]) for i in sorted(ends.active_operands)]
     inputs += [("feed", i, graph.feeds[i]) for i in sorted(ends.active_feeds)]
     gradients = iter(vjp(outputs, gs, [x for _, _, x in inputs] + weights))
-    results: list[tuple[What, Node]] = []
+    results: list[tuple[ResultKey, Node]] = []
     for kind, i, x in inputs:
         g = next(gradients)
         if g is not None:
@@ -285,10 +280,10 @@ def cotangents(graph: CellGraph, ends: Ends) -> tuple[dict[int, Node], list[tupl
 
 
 def _rows_apart(
-    results: Iterable[tuple[What, Node]], feeds: Collection[Node]
-) -> tuple[list[tuple[What, Node]], list[RowGradient]]:
-    """Part the gradients that are sums of rows from the other results: they stay sparse."""
-    others: list[tuple[What, Node]] = []
+    results: Iterable[tuple[ResultKey, Node]], feeds: Collection[Node]
+) -> tuple[list[tuple[ResultKey, Node]], list[RowGradient]]:
+    """Divide results: dense ones, and gradients that are sums of rows, which stay sparse."""
+    dense: list[tuple[ResultKey, Node]] = []
     rows: list[RowGradient] = []
     for key, node in results:
         terms: tuple[Node, ...] = (node,)
@@ -300,8 +295,8 @@ def _rows_apart(
                 values, ids = (_lasting(x, feeds) for x in term.inputs)
                 rows.append(RowGradient(parameter, term, values, ids))
             else:
-                others.append((key, term))
-    return others, rows
+                dense.append((key, term))
+    return dense, rows
 
 
 def _lasting(node: Node, feeds: Collection[Node]) -> Node:
@@ -312,7 +307,7 @@ def _lasting(node: Node, feeds: Collection[Node]) -> Node:
 
 
 def postpone(
-    stages: Mapping[Node, str], outputs: Collection[Node], given: Collection[Node]
+    stages: Mapping[Node, str], outputs: Collection[Node], inputs: Collection[Node]
 ) -> dict[Node, str]:
     """Return the stages of a backward graph with the derivatives of gates moved to where they are read.
 
@@ -331,7 +326,7 @@ def postpone(
         if (
             stage == BEFORE
             and simple
-            and all(x in given or x in cheap or x.op in SOURCES for x in node.inputs)
+            and all(x in inputs or x in cheap or x.op in SOURCES for x in node.inputs)
         ):
             cheap.add(node)
     for node in reversed(list(stages)):
@@ -370,7 +365,7 @@ def kept_between(sides: Sequence[Side]) -> dict[Node, Key]:
     They include the values and ids of sums of rows.
     """
     owner = owners(sides)
-    given = [x for side in sides for x in side.given if x.op in SOURCES]
+    sources = [x for side in sides for x in side.inputs if x.op in SOURCES]
     kept: dict[Node, Key] = {}
     for gradient in (gradient for side in sides for gradient in side.rows):
         kept |= {node: owner[node] for node in (gradient.values, gradient.ids) if node in owner}
@@ -379,7 +374,7 @@ def kept_between(sides: Sequence[Side]) -> dict[Node, Key]:
         side = sides[key[0]]
         results = [node for _, node in side.results if side.stage_of(node) == key[1]]
         kept_here = [node for node, owned_by in kept.items() if owned_by == key]
-        for node in outside([*results, *kept_here], key, owner, given):
+        for node in outside([*results, *kept_here], key, owner, sources):
             kept.setdefault(node, owner[node])
     return kept
 
@@ -394,37 +389,40 @@ def owners(sides: Sequence[Side]) -> dict[Node, Key]:
 
 
 def outside(
-    outputs: Sequence[Node], key: Key, owner: Mapping[Node, Key], given: Collection[Node]
+    outputs: Sequence[Node], key: Key, owner: Mapping[Node, Key], sources: Collection[Node]
 ) -> list[Node]:
     """Return the nodes that a routine reads but another one computes."""
     if not outputs:
         return []
     stop = [node for node, by in owner.items() if by != key]
-    return [node for node in reachable(outputs, [*stop, *given]) if node in owner and owner[node] != key]
+    return [node for node in reachable(outputs, [*stop, *sources]) if node in owner and owner[node] != key]
 
 
 def _stages(
     graph: CellGraph, sides: Sequence[Side], kept: Mapping[Node, int], checked: set[Node]
 ) -> list[dict[str, Stage]]:
-    given = {node: Binding("operand", i) for i, node in enumerate(graph.operands)}
-    given |= {node: Binding("feed", i) for i, node in enumerate(graph.feeds)}
-    given |= {node: Binding("cotangent", i) for side in sides for i, node in side.seeds.items()}
+    """Return, for each direction, its stages by name: what each reads, computes, keeps and yields."""
+    bindings = {node: Binding("operand", i) for i, node in enumerate(graph.operands)}
+    bindings |= {node: Binding("feed", i) for i, node in enumerate(graph.feeds)}
+    bindings |= {node: Binding("cotangent", i) for side in sides for i, node in side.seeds.items()}
     owner = owners(sides)
     keys = [(i, name) for i in range(len(sides)) for name in STAGES]
     stages: list[dict[str, Stage]] = [{} for _ in sides]
     for turn, key in enumerate(keys):
         i, name = key
         results = [(target, node) for target, node in sides[i].results if sides[i].stage_of(node) == name]
-        own = {node: kept[node] for node in kept if owner[node] == key}
-        if not results and not own:
+        kept_here = {node: kept[node] for node in kept if owner[node] == key}
+        if not results and not kept_here:
             continue
-        others = outside([*(node for _, node in results), *own], key, owner, given)
-        assert all(owner[node] in keys[:turn] for node in others), "a value is read before it is computed"
-        read = {**given, **{node: Binding("kept", kept[node]) for node in others if node in kept}}
+        from_outside = outside([*(node for _, node in results), *kept_here], key, owner, bindings)
+        assert all(owner[node] in keys[:turn] for node in from_outside), (
+            "a value is read before it is computed"
+        )
+        read = {**bindings, **{node: Binding("kept", kept[node]) for node in from_outside if node in kept}}
         computed = frozenset(node for node in owner if owner[node] == key and node not in kept)
         right = checked | {x for x in owner if i == 1 and x.dtype.startswith("int")}
         direction = ("forward" if len(sides) > 1 else "infer_forward") if i == 0 else "backward"
         stages[i][name] = Stage(
-            f"{direction}_{name}", tuple(results), own, read, computed, frozenset(right), graph.axes
+            f"{direction}_{name}", tuple(results), kept_here, read, computed, frozenset(right), graph.axes
         )
     return stages

@@ -94,8 +94,8 @@ class CellGraph:
         tables = {"gather": 0, "linear_by": 1}  # which operand a call reads only one row of
         read = {x for node in self.nodes for i, x in enumerate(node.inputs) if tables.get(node.op.name) != i}
         chosen = {node.inputs[1] for node in self.nodes if node.op.name == "linear_by"} - read
-        whole = sum(x.type.size for x in read if x.op is PARAMETER)
-        return whole + sum(x.type.size // x.shape[0] for x in chosen if x.op is PARAMETER)
+        full = sum(x.type.size for x in read if x.op is PARAMETER)
+        return full + sum(x.type.size // x.shape[0] for x in chosen if x.op is PARAMETER)
 
     @cached_property
     def bounds(self) -> dict[Node, int]:
@@ -130,12 +130,12 @@ def index_source(node: Node) -> Node:
     return node
 
 
-Held = tuple[Node, tuple[int, ...]]
+PackedOperand = tuple[Node, tuple[int, ...]]
 
 
 def pack(
     operands: Sequence[Node], results: Sequence[Node], recursive: Collection[int] | None = None
-) -> tuple[list[Held], list[Node]]:
+) -> tuple[list[PackedOperand], list[Node]]:
     """Return new operands, each with the numbers of the old operands in it, and the results in terms of them.
 
     Only operands with a row per call are packed, each into the first group that wants it. Operands whose
@@ -144,7 +144,7 @@ def pack(
     late = {operands[i] for i in recursive or ()}
     numbers = {node: i for i, node in enumerate(operands) if node.axis is CALL}
     replaced: dict[Node, Node] = {}
-    packed: dict[int, Held] = {}
+    packed: dict[int, PackedOperand] = {}
     for node in reachable(results, operands):
         members = tuple(x.inputs[0] if x.op.name == "reshape" else x for x in node.inputs)
         alike = len({(x.type, x.axis, x in late) for x in members}) == 1
@@ -160,9 +160,9 @@ def pack(
         replaced[node] = (
             pack_input if node.shape == pack_input.shape else apply("reshape", pack_input, shape=node.shape)
         )
-        held = tuple(numbers[x] for x in members)
-        packed[held[0]] = (pack_input, held)
-    taken = {i for _, held in packed.values() for i in held}
-    left = [(i, node) for i, node in enumerate(operands) if i in packed or i not in taken]
-    new = [packed.get(i, (node, (i,))) for i, node in left]
+        members_of_pack = tuple(numbers[x] for x in members)
+        packed[members_of_pack[0]] = (pack_input, members_of_pack)
+    taken = {i for _, members_of_pack in packed.values() for i in members_of_pack}
+    remaining = [(i, node) for i, node in enumerate(operands) if i in packed or i not in taken]
+    new = [packed.get(i, (node, (i,))) for i, node in remaining]
     return new, substitute(results, replaced)

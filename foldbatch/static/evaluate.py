@@ -68,6 +68,7 @@ def _joined(elements: list[Array], source: Node) -> Array:
 
 
 def _evaluate_node(node: Node, xs: list[Value], lengths: dict[Axis, int], dtype: str) -> Value:
+    """Return a node's value: of one instance, or a list of values along a sequence's axis."""
     attrs = node.attrs
     if str(attrs.get("dtype", "")).startswith("float"):
         attrs = {**attrs, "dtype": dtype}

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from foldbatch.static.graph import Node, is_view
 from foldbatch.static.places import access
 
-LIMIT = 100  # ops in one loop: compilers of loops take more than linear time
+MAX_LOOP_OPS = 100  # ops in one loop: compilers of loops take more than linear time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,16 +49,16 @@ Unit = Node | Group
 def groups(
     nodes: Sequence[Node],
     results: Collection[Node],
-    whole_of: Mapping[Node, Node],
+    concat_of: Mapping[Node, Node],
     takes: Callable[[Node], bool],
 ) -> list[Unit]:
     """Return the units of a kernel, in an order in which they can run, given nodes with operands first.
 
     Views that are only read inside groups are left out. Results are read after the kernel ends, or by other
-    kernels; `whole_of` tells of which concatenation a node is computed as a part; `takes`, whether a loop may
-    compute a node.
+    kernels; `concat_of` has the concatenation of each node that is computed as a part of one; `takes` says
+    whether a loop may compute a node.
     """
-    grouping = _Grouping(nodes, whole_of, takes)
+    grouping = _Grouping(nodes, concat_of, takes)
     grouping.grow()
     # a sum of several terms is worth a loop of its own: else each of them is read and written again
     members = {
@@ -67,20 +67,20 @@ def groups(
         if len(part) > 1 or (part[0].op.name == "add" and len(part[0].inputs) > 2)
     }
     group_of = {node: g for g, part in members.items() for node in part}
-    read = _read_outside(nodes, results, whole_of, group_of)
-    made = {g: _group(part, read, whole_of) for g, part in members.items()}
-    return _ordered([n for n in nodes if not is_view(n) or n in read], made, group_of)
+    read = _read_outside(nodes, results, concat_of, group_of)
+    built = {g: _group(part, read, concat_of) for g, part in members.items()}
+    return _ordered([n for n in nodes if not is_view(n) or n in read], built, group_of)
 
 
 class _Grouping:
     """Groups while they grow, one node after the other."""
 
     def __init__(
-        self, nodes: Sequence[Node], whole_of: Mapping[Node, Node], takes: Callable[[Node], bool]
+        self, nodes: Sequence[Node], concat_of: Mapping[Node, Node], takes: Callable[[Node], bool]
     ) -> None:
         self.nodes = nodes
         self.takes = takes
-        self.whole_of = whole_of
+        self.concat_of = concat_of
         self.group_of: dict[Node, int] = {}
         self.members: dict[int, list[Node]] = {}
 
@@ -106,7 +106,7 @@ class _Grouping:
             return False
         parts = _roots(node)
         return len(set(parts)) == len(parts) and all(
-            self.whole_of.get(x) is node and x in self.group_of for x in parts
+            self.concat_of.get(x) is node and x in self.group_of for x in parts
         )
 
     def _join(self, number: int, node: Node, near: Sequence[int]) -> None:
@@ -117,7 +117,7 @@ class _Grouping:
     def _fit(self, node: Node, near: Sequence[int]) -> bool:
         """Whether node and groups can be one: nothing they read depends on any of them."""
         inside = {node, *(x for g in near for x in self.members[g])}
-        if len(inside) > LIMIT:
+        if len(inside) > MAX_LOOP_OPS:
             return False
         seen: set[Node] = set()
         stack = [x for member in inside for x in _roots(member) if x not in inside]
@@ -145,7 +145,7 @@ def _is_direct(node: Node, x: Node) -> bool:
 def _read_outside(
     nodes: Iterable[Node],
     results: Iterable[Node],
-    whole_of: Mapping[Node, Node],
+    concat_of: Mapping[Node, Node],
     group_of: Mapping[Node, int],
 ) -> set[Node]:
     """Return the nodes that are read outside the group that computes them, and the views needed for that."""
@@ -163,17 +163,17 @@ def _read_outside(
             read.add(node)
             if is_view(node):
                 stack += node.inputs
-            elif node in whole_of and whole_of[node] in group_of:
-                stack.append(whole_of[node])  # a part can only last if the whole does
+            elif node in concat_of and concat_of[node] in group_of:
+                stack.append(concat_of[node])  # a part lasts only if the concatenation does
     return read
 
 
-def _group(nodes: Sequence[Node], read: Collection[Node], whole_of: Mapping[Node, Node]) -> Group:
+def _group(nodes: Sequence[Node], read: Collection[Node], concat_of: Mapping[Node, Node]) -> Group:
     """Arrange a group in sweeps: an op that reads elements in another order comes in a later sweep."""
     inside = set(nodes)
     sweeps: list[list[Node]] = []
     ready: dict[Node, int] = {}
-    passing = {x for x in nodes if whole_of.get(x) in inside or x.op.name == "concat"}
+    passing = {x for x in nodes if concat_of.get(x) in inside or x.op.name == "concat"}
     for node in nodes:
         if node.op.name == "concat":
             ready[node] = max(ready[x] for x in _roots(node))
@@ -181,8 +181,8 @@ def _group(nodes: Sequence[Node], read: Collection[Node], whole_of: Mapping[Node
         first = 0
         for x, root in zip(node.inputs, _roots(node), strict=True):
             if root in inside:
-                same = _is_direct(node, x) and root.op.name != "concat"
-                first = max(first, ready[root] + (not same))
+                direct = _is_direct(node, x) and root.op.name != "concat"
+                first = max(first, ready[root] + (not direct))
         sweep = next((i for i in range(first, len(sweeps)) if sweeps[i][0].shape == node.shape), len(sweeps))
         if sweep == len(sweeps):
             sweeps.append([])
@@ -197,10 +197,10 @@ def _group(nodes: Sequence[Node], read: Collection[Node], whole_of: Mapping[Node
     return Group(tuple(nodes), tuple(map(tuple, sweeps)), written, frozenset(passing) - written)
 
 
-def _ordered(nodes: Sequence[Node], made: Mapping[int, Group], group_of: Mapping[Node, int]) -> list[Unit]:
+def _ordered(nodes: Sequence[Node], built: Mapping[int, Group], group_of: Mapping[Node, int]) -> list[Unit]:
     """Return the units, each after the units that it reads, else in the order of last nodes."""
     place = {node: i for i, node in enumerate(nodes)}
-    unit_of = {node: made[group_of[node]] if node in group_of else node for node in nodes}
+    unit_of = {node: built[group_of[node]] if node in group_of else node for node in nodes}
     last = {unit: place[node] for node, unit in unit_of.items()}
     readers: dict[Unit, list[Unit]] = {unit: [] for unit in last}
     waits = dict.fromkeys(last, 0)

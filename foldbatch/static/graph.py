@@ -28,7 +28,7 @@ from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
 from foldbatch.types import TensorType, describe_value, is_masked
 
 
-class _Each(tuple[int, ...]):
+class _ElementShape(tuple[int, ...]):
     """The shape of each element of a list, whose first number may be taken for the list's length."""
 
     __slots__ = ()
@@ -71,9 +71,11 @@ class Node(Operators["Node"]):
     @property
     def shape(self) -> tuple[int, ...]:
         """The instance shape, without the batch axis; of a list's tensor that of each element."""
-        shape, several = self.type.shape, self.axis.rank > CALL.rank and is_symbolic()
-        asks = several and not sys._getframe(1).f_code.co_filename.startswith(PACKAGE)  # a user's function
-        return _Each(shape) if asks else shape
+        shape, of_elements = self.type.shape, self.axis.rank > CALL.rank and is_symbolic()
+        asks = of_elements and not sys._getframe(1).f_code.co_filename.startswith(
+            PACKAGE
+        )  # a user's function
+        return _ElementShape(shape) if asks else shape
 
     def __len__(self) -> int:
         self._is_no_list("len", "give the cell the list's length as a number, or use ops.segment_mean")
@@ -122,9 +124,10 @@ class Id(Node):
 
 
 def _intern(op: Op, inputs: tuple[Node, ...], attrs: Attrs, type_: TensorType, axis: Axis) -> Node:
+    """Return the node of an op on these inputs: one that exists, or a new one."""
     # a node keeps what it is made of; a key that did, too, would keep the node where a parameter has cells
-    told = tuple((name, _freeze(attrs[name])) for name in sorted(attrs))
-    key = op.name, tuple(map(id, inputs)), told, type_, axis
+    frozen = tuple((name, _freeze(attrs[name])) for name in sorted(attrs))
+    key = op.name, tuple(map(id, inputs)), frozen, type_, axis
     node = _interned.get(key)
     if node is None:
         node = (Node if type_.shape or type_.is_float else Id)(op, inputs, attrs, type_, axis)
@@ -286,9 +289,9 @@ def matmul(a: TensorLike, b: TensorLike) -> Node:
         return _linear_by(b, a.inputs[0].transpose(0, 2, 1), a.inputs[1])
     if max(a.ndim, b.ndim) > 2:
         fail("matmul", "at most two axes on both sides, unless the right is a weight", f"{a.type} @ {b.type}")
-    left = apply("reshape", a, shape=(1, *a.shape)) if a.ndim == 1 else a
-    right = apply("reshape", b, shape=(*b.shape, 1)) if b.ndim == 1 else b
-    product = apply("matmul", left, right)
+    lhs = apply("reshape", a, shape=(1, *a.shape)) if a.ndim == 1 else a
+    rhs = apply("reshape", b, shape=(*b.shape, 1)) if b.ndim == 1 else b
+    product = apply("matmul", lhs, rhs)
     shape = a.shape[:-1] + (b.shape[-1:] if b.ndim > 1 else ())
     return product if shape == product.shape else apply("reshape", product, shape=shape)
 
@@ -394,16 +397,16 @@ class Graph:
 
 
 def verify(graph: Graph, where: str = "graph") -> Graph:
-    """Return the graph, having checked that it is whole and well typed.
+    """Return the graph, having checked that it is complete and well typed.
 
     Raises:
         AssertionError: an input is missing or given twice, or a node's type or axis is not what
             its rule yields; the message names `where` (the pass) and prints the graph.
     """
     assert len(set(graph.inputs)) == len(graph.inputs), f"{where}: an input is given twice"
-    given = set(graph.inputs)
+    inputs = set(graph.inputs)
     for node in reachable(graph.outputs, graph.inputs):
-        if node in given:
+        if node in inputs:
             continue
         assert node.op is not INPUT, f"{where}: {node} is read but not an input of\n{_text(graph)}"
         if node.op in SOURCES:

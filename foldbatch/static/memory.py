@@ -33,9 +33,9 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class BufferSection:
-    """A value's place inside the concatenation `whole`: elements start to stop of its axis."""
+    """A value's place inside the concatenation `concat`: elements start to stop of its axis."""
 
-    whole: Node
+    concat: Node
     start: int
     stop: int
 
@@ -93,7 +93,7 @@ class _Planner:
         self.units = units
         self.kept = kept
         self.overwrites = overwrites
-        self.made = Buffers(sections=dict(sections))
+        self.buffers = Buffers(sections=dict(sections))
         self.root = _roots(nodes, sections)
         self.last_read = _last_reads(units, results, self.root)
         self.free: dict[tuple[TensorType, Axis], list[Scratch]] = {}
@@ -101,6 +101,7 @@ class _Planner:
         self.owner: dict[Scratch, Node] = {}
 
     def plan(self) -> Buffers:
+        """Return the buffers: go through the units, and free each buffer after its last reader."""
         for i, unit in enumerate(self.units):
             if isinstance(unit, Group):
                 self._place_group(unit, i)
@@ -110,9 +111,10 @@ class _Planner:
                 if self.last_read[holder] <= i:
                     del self.owner[slot]
                     self.free.setdefault((slot.type, slot.axis), []).append(slot)
-        return self.made
+        return self.buffers
 
     def _take(self, node: Node, axis: Axis) -> None:
+        """Give a node a free buffer of its type, or a new one."""
         key = (node.type, axis)
         if self.free.get(key):
             slot = self.free[key].pop()
@@ -122,25 +124,26 @@ class _Planner:
         self._give(node, slot)
 
     def _give(self, node: Node, slot: Scratch) -> None:
-        self.made.scratch[node] = slot
+        self.buffers.scratch[node] = slot
         self.owner[slot] = node
 
     def _place(self, node: Node, i: int) -> None:
-        if node in self.made.sections:
-            node = self.made.sections[node].whole
-        if access(node).root is not node or node in self.kept or node in self.made.scratch:
+        """Place a node: in the buffer of an operand that dies here, if the op allows it, else in another."""
+        if node in self.buffers.sections:
+            node = self.buffers.sections[node].concat
+        if access(node).root is not node or node in self.kept or node in self.buffers.scratch:
             return
         for operand in self.overwrites.get(node.op.name, ()):
             x = node.inputs[operand] if operand < len(node.inputs) else None
             if x is not None and self._dies(x, node, i) and not _is_read_again(node, operand, self.root):
-                self._give(node, self.made.scratch[x])
-                self.made.in_place += 1
+                self._give(node, self.buffers.scratch[x])
+                self.buffers.in_place += 1
                 return
         self._take(node, node.axis)
 
     def _dies(self, x: Node, node: Node, i: int) -> bool:
         """Whether unit `i` is the last reader of the scratch buffer of `x`, and `node` fits into it."""
-        slot = self.made.scratch.get(x)
+        slot = self.buffers.scratch.get(x)
         return (
             slot is not None
             and self.owner.get(slot) is x
@@ -157,8 +160,8 @@ class _Planner:
                 direct = self.root[x] is x and x.shape == node.shape
                 last[self.root[x]] = max(last.get(self.root[x], 0), step if direct else len(group.sweeps))
         for node in group.nodes:
-            home = self.made.sections[node].whole if node in self.made.sections else node
-            if home in self.kept or home in self.made.scratch:
+            home = self.buffers.sections[node].concat if node in self.buffers.sections else node
+            if home in self.kept or home in self.buffers.scratch:
                 continue
             if home in group.passing:
                 self._take(home, UNBATCHED)
@@ -170,8 +173,8 @@ class _Planner:
                 if place is None:
                     self._take(home, home.axis)
                 else:
-                    self._give(home, self.made.scratch[place])
-                    self.made.in_place += 1
+                    self._give(home, self.buffers.scratch[place])
+                    self.buffers.in_place += 1
 
 
 def _is_read_again(node: Node, operand: int, root: Mapping[Node, Node]) -> bool:
@@ -210,11 +213,11 @@ def _may_be_strided(node: Node) -> bool:
 
 
 def _roots(nodes: Sequence[Node], sections: Mapping[Node, BufferSection]) -> dict[Node, Node]:
-    """Return the node whose buffer holds each node: itself, a view's operand, or a section's whole."""
+    """Return the node whose buffer has each node: itself, a view's operand, or a section's concatenation."""
     root: dict[Node, Node] = {}
     for node in nodes:
         if node in sections:
-            root[node] = sections[node].whole
+            root[node] = sections[node].concat
         else:
             root[node] = root.get(node.inputs[0], node) if access(node).root is not node else node
     return root

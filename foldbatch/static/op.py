@@ -91,6 +91,8 @@ P = ParamSpec("P")
 
 
 def _entering(make: Callable[P, Op]) -> Callable[P, None]:
+    """Return a function that makes an op as `make` does, and enters it into the table of ops."""
+
     def define(*args: P.args, **options: P.kwargs) -> None:
         op = make(*args, **options)
         assert op.name not in OPS, f"op {op.name} is defined twice"
@@ -120,6 +122,6 @@ def id_of_code(code: int) -> str:
     return f"{number}{' or more' * (number == BEYOND // 2)}"
 
 
-def fail(op: str, expected: str, found: str, fix: str = "") -> NoReturn:
+def fail(op: str, expected: str, actual: str, fix: str = "") -> NoReturn:
     """Raise the error of a type rule."""
-    raise GraphError(f"ops.{op}", expected, found, fix)
+    raise GraphError(f"ops.{op}", expected, actual, fix)

@@ -80,16 +80,16 @@ def merged(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple
     >>> merged((2, 1, 3), [(3, 3, 1), (6, 0, 2)])
     [(6, (1, 2))]
     """
-    found: list[tuple[int, tuple[int, ...]]] = []
+    axes: list[tuple[int, tuple[int, ...]]] = []
     for i, extent in enumerate(shape):
         if extent == 1:
             continue
         along = tuple(place[i] for place in strides)
-        if found and all(outer == extent * s for outer, s in zip(found[-1][1], along, strict=True)):
-            found[-1] = (found[-1][0] * extent, along)
+        if axes and all(outer == extent * s for outer, s in zip(axes[-1][1], along, strict=True)):
+            axes[-1] = (axes[-1][0] * extent, along)
         else:
-            found.append((extent, along))
-    return found
+            axes.append((extent, along))
+    return axes
 
 
 @dataclass(frozen=True, slots=True)

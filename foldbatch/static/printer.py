@@ -41,17 +41,17 @@ def print_graph(graph: Graph, names: Mapping[Node, str] | None = None) -> str:
 
 def in_order_of_reading(graph: Graph) -> list[Node]:
     """Return the graph's nodes, each after its operands, from the first output to the last."""
-    done = set(graph.inputs)
+    printed = set(graph.inputs)
     nodes: list[Node] = []
     stack = list(reversed(graph.outputs))
     while stack:
         node = stack[-1]
-        waiting = [x for x in node.inputs if x not in done] if node not in done else []
+        waiting = [x for x in node.inputs if x not in printed] if node not in printed else []
         stack.extend(reversed(waiting))
         if not waiting:
             stack.pop()
-            if node not in done:
-                done.add(node)
+            if node not in printed:
+                printed.add(node)
                 nodes.append(node)
     return nodes
 
@@ -174,7 +174,7 @@ def slot_names(routine: Routine, parameters: Names | None = None) -> list[str]:
 
 
 def result_name(result: tuple[str, object], parameters: Names | None = None) -> str:
-    """Return what a result is, in words.
+    """Return a result's name in words.
 
     >>> result_name(("value", 0)), result_name(("cotangent", 1)), result_name(("loss", 0))
     ('output 0', 'cotangent of x1', 'loss 0')
@@ -196,6 +196,7 @@ _Slots = Sequence[tuple[str, Slot]]  # with their names
 
 
 def _statement(statement: Statement, slots: _Slots) -> Iterator[str]:
+    """Yield the lines of a statement."""
     if statement.loop is not None:
         yield from _loop(statement, statement.loop, slots)
         return
@@ -214,6 +215,8 @@ def _loop(statement: Statement, loop: FusedLoop, slots: _Slots) -> Iterator[str]
 
 
 def _sweep(sweep: Sweep, buffers: _Slots) -> Iterator[str]:
+    """Yield a line for each operation of a sweep, with the elements that it reads and writes."""
+
     def shown(place: Element) -> str:
         return _elements(*buffers[place.buffer], place.offset, sweep.shape, place.strides)
 
@@ -240,6 +243,7 @@ def _place(place: Place, slots: _Slots) -> str:
 
 
 def _elements(name: str, slot: Slot, offset: int, shape: Sequence[int], strides: Sequence[int]) -> str:
+    """Return the text of a place: a slot's name, and which of its elements, as `print_statements` says."""
     size = prod(shape)
     if _lie_in_order(shape, strides):
         if size != slot.type.size:

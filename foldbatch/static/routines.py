@@ -28,7 +28,7 @@ from foldbatch.static.statements import (
 from foldbatch.system.remembering import remembered
 from foldbatch.types import TensorType
 
-What = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("gradient", parameter), ...
+ResultKey = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("gradient", parameter), ...
 SEGMENTS = TensorType((), "int64")
 
 # Ops on the elements of sequences: they read the `segments` slot, where each call's elements begin.
@@ -71,9 +71,9 @@ class Stage:
     """The computation of one routine, whatever engine runs it."""
 
     name: str  # its direction and stage, such as ``forward_step``
-    results: tuple[tuple[What, Node], ...]  # its results, each with its kind and number
+    results: tuple[tuple[ResultKey, Node], ...]  # its results, each with its kind and number
     kept: Mapping[Node, int]  # the nodes that it leaves for other routines, with the numbers of their buffers
-    given: Mapping[Node, Binding]  # the nodes that it may read, with the memory that holds them
+    inputs: Mapping[Node, Binding]  # the nodes that it may read, with their memory
     computed: frozenset[Node]  # the nodes that it computes and does not keep
     checked: frozenset[Node]  # nodes of ids that are known to be in range
     axes: tuple[Axis, ...]  # the ragged axes of the cell, in order
@@ -82,7 +82,7 @@ class Stage:
     def graph(self) -> Graph:
         """The graph that it computes: results first, then what it keeps."""
         outputs = (*(node for _, node in self.results), *self.kept)
-        inputs = [node for node in self.given if node not in self.kept]
+        inputs = [node for node in self.inputs if node not in self.kept]
         needed = set(reachable(outputs, inputs))
         return Graph(tuple(node for node in inputs if node in needed), outputs)
 
@@ -122,8 +122,8 @@ def plan_stage(stage: Stage, target: Target) -> PlannedStage:
     sections = sections_of(computed, results)
     units: Sequence[Unit] = graph.nodes
     if target.fused is not None:
-        whole_of = {part: section.whole for part, section in sections.items()}
-        units = groups(computed, results, whole_of, target.takes)
+        concat_of = {part: section.concat for part, section in sections.items()}
+        units = groups(computed, results, concat_of, target.takes)
     units = tuple(unit for unit in units if isinstance(unit, Group) or unit.op not in SOURCES)
     if target.rows_apart:
         units = tuple(_with_rows(unit) if isinstance(unit, Group) else unit for unit in units)
@@ -143,45 +143,48 @@ class _RoutineBuilder:
         self.buffers = buffers
         self.stores = stage.stores
         self.slots: dict[object, int] = {}
-        self.made: list[Slot] = []
+        self.slot_list: list[Slot] = []
         self.statements: list[Statement] = []
         self.segments: dict[Axis, int] = {}
 
     def routine(self, units: Sequence[Unit], precision: str) -> Routine:
+        """Write the statements of all units in order; return the routine."""
         for unit in units:
             if isinstance(unit, Group):
                 self._loop(unit)
             elif access(unit).root is unit:
                 self._compute(unit)
-        left = [(key, node) for key, node in self.stage.results if node not in self.stores]
-        results = tuple(Result(Binding(*key), self._place(node)) for key, node in left)
+        remaining = [(key, node) for key, node in self.stage.results if node not in self.stores]
+        results = tuple(Result(Binding(*key), self._place(node)) for key, node in remaining)
         for _, place in results:
             self._segments(place.axis)
-        made = tuple(self.made), tuple(self.statements), results, self.segments
-        return Routine(self.stage.name, *made, precision)
+        parts = tuple(self.slot_list), tuple(self.statements), results, self.segments
+        return Routine(self.stage.name, *parts, precision)
 
     def _slot(self, binding: Binding, type_: TensorType, axis: Axis) -> int:
+        """Return the number of the slot of some memory; it is added at its first use."""
         value = binding.key
         key = binding.kind, id(value) if binding.kind in ("parameter", "constant") else value, type_, axis
         if key not in self.slots:
-            self.slots[key] = len(self.made)
-            self.made.append(Slot(binding, type_, axis))
+            self.slots[key] = len(self.slot_list)
+            self.slot_list.append(Slot(binding, type_, axis))
             self._segments(axis)
         return self.slots[key]
 
     def _segments(self, axis: Axis) -> None:
         """Add the `segments` slot of a ragged axis, unless the routine has it."""
         if axis.rank == 2 and axis not in self.segments:
-            self.segments[axis] = len(self.made)
-            self.made.append(Slot(Binding("segments", self.stage.axes.index(axis)), SEGMENTS, axis))
+            self.segments[axis] = len(self.slot_list)
+            self.slot_list.append(Slot(Binding("segments", self.stage.axes.index(axis)), SEGMENTS, axis))
 
     def _home(self, node: Node) -> int:
+        """Return the slot of the memory that a node's value has."""
         if node in self.stage.kept:
             binding = Binding("kept", self.stage.kept[node])
         elif node in self.stores:
             binding = Binding("store", self.stores[node])
-        elif node in self.stage.given:
-            binding = self.stage.given[node]
+        elif node in self.stage.inputs:
+            binding = self.stage.inputs[node]
         elif node.op is PARAMETER:
             binding = Binding("parameter", node.attrs["parameter"])
         elif node.op is CONSTANT:
@@ -193,14 +196,16 @@ class _RoutineBuilder:
         return self._slot(binding, node.type, node.axis)
 
     def _place(self, node: Node) -> Place:
+        """Return the place of a node's elements: a slot, an offset and strides."""
         seen = access(node)
         section = self.buffers.sections.get(seen.root)
         if section is not None:
-            seen = seen.at(section.whole, section.whole.type.size, section.start)
+            seen = seen.at(section.concat, section.concat.type.size, section.start)
         row = seen.row if node.axis.rank and seen.root.axis.rank else 0  # one row may serve all
         return Place(self._home(seen.root), node.axis, row, seen.offset, node.shape, seen.strides)
 
     def _compute(self, node: Node) -> None:
+        """Add the statements of a node: a copy, a check and an op, or what the op copies."""
         if is_view(node):  # no strides of the operand's memory give these elements: they are copied
             (x,) = node.inputs
             strides = tuple(prod(x.shape[i + 1 :]) for i in range(x.ndim))
@@ -265,6 +270,7 @@ class _LoopWriter:
         self.sweeps = tuple(self._sweep(sweep) for sweep in group.sweeps)
 
     def _sweep(self, nodes: Sequence[Node]) -> Sweep:
+        """Return a sweep of a fused loop: loads, operations and stores, by numbers of values."""
         loads: dict[Element, int] = {}
         reads = [
             (x, self._element(x, node.shape, written=False))
@@ -295,12 +301,13 @@ class _LoopWriter:
         return Sweep(nodes[0].shape, tuple(loads), tuple(operations), tuple(stores))
 
     def _element(self, x: Node, shape: Sequence[int], *, written: bool) -> Element:
+        """Return how a sweep of a shape goes through the elements of a node's buffer."""
         sections = self.builder.buffers.sections
         seen = broadcast(access(x), x.shape, shape)
         root = seen.root
         if root in sections:
             section = sections[root]
-            root = section.whole
+            root = section.concat
             seen = seen.at(root, root.type.size, section.start)
         if root in self.group.passing or root.axis.rank == 0:  # one row, the same for all
             seen = seen.at(root, 0, 0)

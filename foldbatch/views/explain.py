@@ -101,7 +101,7 @@ def name_nodes(cell: Cell, graphs: Iterable[Graph], parameters: Mapping[Paramete
     names |= {
         node: f"g{key}"
         for stage in stages
-        for node, (kind, key) in stage.given.items()
+        for node, (kind, key) in stage.inputs.items()
         if kind == "cotangent"
     }
     computed = 0
@@ -268,7 +268,7 @@ def _recursive_ends(cell: Cell, direction: str) -> tuple[Reached, Reached]:
             outputs[graph.outputs[i]].add(str(i))
         return inputs, outputs
     for stage in cell.training.backward.values():
-        for node, (kind, i) in stage.given.items():
+        for node, (kind, i) in stage.inputs.items():
             if kind == "cotangent" and i in ends.recursive_outputs:
                 inputs[node].add(f"g{i}")
         for (kind, key), node in stage.results:
@@ -328,7 +328,7 @@ def _memory(explanation: CellExplanation) -> Iterator[str]:
             over = [names[x] for x in dict.fromkeys(node.inputs) if x in nodes]
             lines.extend(f"  {names[node]} overwrites {x} in place" for x in over)
         for node, section in part.buffers.sections.items():
-            if section.whole in nodes:
+            if section.concat in nodes:
                 elements = f"elements {section.start} to {section.stop}"
                 lines.append(f"  {names[node]} is computed into {elements}")
 

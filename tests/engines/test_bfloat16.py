@@ -55,7 +55,7 @@ def test_models_of_the_zoo_are_on_llvm_what_they_are_on_numpy(name: str) -> None
     """Engines differ by less than rounding changes: by cotangents that one of them adds up before."""
     from foldbatch.engines.llvm import known  # noqa: PLC0415 - it needs llvmlite
 
-    with mock.patch.multiple(known, FEWEST=1, LEAST=0.0):  # products of rows that are known, too
+    with mock.patch.multiple(known, FEWEST=1, MIN_SHARE=0.0):  # products of rows that are known, too
         exact, right, on_llvm = (
             found(name, *way) for way in (("numpy", "fp32"), ("numpy", "bf16"), ("llvm", "bf16"))
         )

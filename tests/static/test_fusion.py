@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from foldbatch.engines.llvm.loop_texts import TARGET as FUSED
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
-from foldbatch.static.fusion import LIMIT, Group, Unit, groups
+from foldbatch.static.fusion import MAX_LOOP_OPS, Group, Unit, groups
 from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node, is_view
 from foldbatch.static.memory import sections_of
 from foldbatch.static.routines import PlannedStage, plan_stage
@@ -34,7 +34,7 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> None:
 def _units(*results: Node, inputs: tuple[Node, ...]) -> list[Unit]:
     graph = Graph(inputs, results)
     nodes = [node for node in graph.nodes if node.op not in SOURCES]
-    whole_of = {part: section.whole for part, section in sections_of(nodes, results).items()}
+    whole_of = {part: section.concat for part, section in sections_of(nodes, results).items()}
     return groups(nodes, results, whole_of, FUSED.takes)
 
 
@@ -107,9 +107,11 @@ def test_a_long_chain_is_cut() -> None:
     """Or its compilation would take minutes."""
     x = input_node(V)
     y = x
-    for _ in range(3 * LIMIT):
+    for _ in range(3 * MAX_LOOP_OPS):
         y = apply("tanh", y)
-    assert [len(unit.nodes) for unit in _units(y, inputs=(x,)) if isinstance(unit, Group)] == [LIMIT] * 3
+    assert [len(unit.nodes) for unit in _units(y, inputs=(x,)) if isinstance(unit, Group)] == [
+        MAX_LOOP_OPS
+    ] * 3
 
 
 @given(problems(smooth=False, gradients=True))

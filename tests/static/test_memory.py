@@ -40,7 +40,7 @@ class Memory:
         """Return the node's buffer and the range of it that it fills."""
         if node in self.made.sections:
             section = self.made.sections[node]
-            return self.place(section.whole)[0], slice(section.start, section.stop)
+            return self.place(section.concat)[0], slice(section.start, section.stop)
         key = node if node in self.kept else self.made.scratch[node]
         self.buffers.setdefault(key, [None] * max(node.type.size, 1))
         return key, slice(0, len(self.buffers[key]))
@@ -54,7 +54,7 @@ class Memory:
         key, at = self.place(node)
         if isinstance(key, Scratch):
             assert (key.type, key.axis) == (node.type, node.axis) or node in self.made.sections
-        mine = {part for part, section in self.made.sections.items() if section.whole is node}
+        mine = {part for part, section in self.made.sections.items() if section.concat is node}
         buffer = self.buffers[key]
         buffer[at] = [holder if holder in mine else node for holder in buffer[at]]
         self.seen[node] = buffer[at]

@@ -15,7 +15,7 @@ from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm.compiling import llvm
 from foldbatch.engines.llvm.integers import compiled as arithmetic
 from foldbatch.engines.llvm.loop_texts import TARGET, listing
-from foldbatch.engines.llvm.tables import compiled, launching
+from foldbatch.engines.llvm.tables import compiled, launch_writer
 from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
 from foldbatch.scheduler.schedule import Schedule
@@ -28,20 +28,24 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     """Return the LLVM engine for a model."""
     from foldbatch.engines.llvm.updates import Compiled, sum_copies  # noqa: PLC0415 - it needs llvmlite
 
-    updates, debug, target = Compiled(), settings.debug, TARGETS[settings.precision]
+    updates = Compiled()
+    debug = settings.debug
+    target = TARGETS[settings.precision]
     return ArrayEngine(
-        "llvm", model, target, _make, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug
+        "llvm", model, target, _make_kernels, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug
     )
 
 
-def _make(bound: Bound) -> Kernels:
+def _make_kernels(bound: Bound) -> Kernels:
+    """Return the kernels of a phase: their codes, walker and launches, and the runner of rounds."""
     from foldbatch.engines.llvm import team  # noqa: PLC0415 - and this
     from foldbatch.engines.llvm.known import with_known  # noqa: PLC0415 - it needs llvmlite
     from foldbatch.engines.llvm.rounds import RoundRunner  # noqa: PLC0415 - and this
     from foldbatch.engines.llvm.walker import Walker  # noqa: PLC0415 - and it
 
     bound, codes, products = with_known(bound)
-    walker, launched = Walker(codes), launching(compiled(), bound)
+    walker = Walker(codes)
+    launched = launch_writer(compiled(), bound)
 
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
         walker.run(table, memory.addresses, team.team() if memory.helped else None)

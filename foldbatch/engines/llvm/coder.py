@@ -1,27 +1,28 @@
-"""A kernel's code: whole numbers that `walker` goes through, and what puts them together.
+"""A kernel's code, an array of integers that `walker` runs, and the coder that builds it.
 
-A code is its head, its *cells*, the bindings of its ragged axes' segments, its instructions, and statics, to
-which instructions point. A cell is an address that follows from the launch and the level::
+A code is a header, the records of its *cells*, the bindings of its ragged axes' segments, the records of its
+instructions, and *statics*, integers to which instructions point. A cell is an address that follows from the
+launch and the level::
 
-    head           cells, ragged axes, instructions, where the statics begin
+    header         number of cells, of ragged axes, of instructions; offset of the statics
     a cell         binding, kind (see below), axis, bytes of a row
     a ragged axis  binding of its segments
-    an instruction address and number of pointers of its function; the axis whose rows it is told; where
-                   its statics begin; how it can be cut, and multiplications a row; for each pointer a cell,
-                   and bytes from there on; then its cuts, see `InstructionCut`
+    an instruction address and number of pointers of its function; the axis whose rows it goes through; offset
+                   of its statics; its cut, and multiplications a row; for each pointer a cell, and an offset
+                   in bytes; then the parts of its cut, see `InstructionCut`
 
 ====================  ========================================================================================
-``BY_LAUNCH``         rows of BASE from FIRST on, if they follow each other; else copies of them in SPARE
+``BY_LAUNCH``         rows of BASE from FIRST on, if they are consecutive; else copies of them in SPARE
 ``BY_RANK``           rows of BASE, by rank
-``WHOLE``             BASE from its beginning
-``TARGET``            rows of BASE from FIRST on, if they follow each other; else BASE from its beginning
-``STORED``            the same rows, if they are stored; else what will be added to BASE, in SPARE; so
-                      is the scratch buffer that a gradient is made in
-``ENTRIES``           the level's part of the index of the binding; all of it where there are copies
-``COPIES_OF``         the level's part of what tells how often each is copied
+``FROM_BASE``         BASE from its beginning
+``TARGET``            rows of BASE from FIRST on, if they are consecutive; else BASE from its beginning
+``STORED``            the same rows, if they are stored; else SPARE, from where they are added to BASE; so
+                      is the scratch buffer of a gradient
+``ENTRIES``           the level's part of the index of the binding; all of it if there are copies
+``COPIES_OF``         the level's part of the bounds of copies: how many calls share each row
 ``SEGMENTS_OF``       the level's segments
 ``FIELDS_OF``         the launch's numbers for the binding
-``ERRORS``            where checks tell what they find
+``ERRORS``            the record to which checks write errors
 ====================  ========================================================================================
 """
 
@@ -39,20 +40,21 @@ from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.places import Place, contiguous
 from foldbatch.static.statements import Routine, Statement
 
-HEAD, CELL, INSTRUCTION = 4, 4, 6  # numbers of each
-ONE, CALLS, RAGGED = 0, 1, 2  # numbers of axes: one value for all, calls, the first ragged one
-BY_LAUNCH, BY_RANK, WHOLE, TARGET, STORED = range(5)
+CODE_HEADER, CELL, INSTRUCTION = 4, 4, 6  # integers of the header, a cell, an instruction
+SINGLE, CALLS, RAGGED = 0, 1, 2  # numbers of axes: one value for all, calls, the first ragged one
+BY_LAUNCH, BY_RANK, FROM_BASE, TARGET, STORED = range(5)
 ENTRIES, COPIES_OF, SEGMENTS_OF, FIELDS_OF, ERRORS = range(5, 10)
-# numbers of an error: whether there is one, the row, what was found, the size; launch and first call
-FOUND = 6
+# The record of an error: whether there is one, the row, the wrong id, the size; the launch and its first
+# call.
+ERROR_WORDS = 6
 
-MOST = 4  # parts that an instruction is cut into
-BY_ROWS = -1  # how an instruction can be cut: else the number of its parts, 0 where it cannot
+MAX_PARTS = 4  # parts of an instruction
+BY_ROWS = -1  # a cut into rows; other cuts are the number of parts, or 0 for none
 
 KIND_OF = {  # of a slot's cell, by its binding
     **dict.fromkeys(("operand", "cotangent"), BY_LAUNCH),
     **dict.fromkeys(("feed", "kept"), BY_RANK),
-    **dict.fromkeys(("parameter", "constant", "scratch"), WHOLE),
+    **dict.fromkeys(("parameter", "constant", "scratch"), FROM_BASE),
     "segments": SEGMENTS_OF,
     "store": STORED,
 }
@@ -63,10 +65,10 @@ Pointers = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class InstructionCut:
-    """How an instruction can be cut into parts that yield the same side by side, in any order."""
+    """The parts of an instruction, which yield the same bits in any order, and side by side."""
 
-    work: int  # multiplications a row, about; so it is known when cutting pays
-    # of each part the pointers and whole numbers, in place of those of the whole
+    work: int  # multiplications a row, about; they decide whether cutting pays
+    # the pointers and statics of each part, in place of the instruction's
     parts: Sequence[tuple[Pointers, Sequence[int]]] = ()
     # without `parts`, a part is some rows: for each pointer, bytes from a row to the next
     rows: Sequence[int] = ()
@@ -80,13 +82,13 @@ class KernelCode:
     """A kernel's code, in the form above."""
 
     numbers: NDArray[np.int64]  # ``[*] int64``
-    functions: tuple[Native, ...]  # those whose addresses are in it
-    room: int  # the greatest of the numbers of cells, axes, and arguments of all parts of an instruction
+    functions: tuple[Native, ...]  # the functions whose addresses the code has
+    room: int  # the largest number of cells, of axes, or of arguments of all parts of an instruction
 
 
 @dataclass(slots=True)
 class Coder:
-    """A code under way: `add` appends an instruction."""
+    """Builds the code of a kernel: `add` appends an instruction, `finish` returns the code."""
 
     routine: Routine
     cells: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
@@ -95,18 +97,21 @@ class Coder:
     statics_at: list[list[int]] = field(default_factory=list)
     functions: list[Native] = field(default_factory=list)
     axes: dict[Axis, int] = field(default_factory=dict)
-    # the bindings of gradients that are the whole of a scratch slot, by slot: made where they belong
+    # by scratch slot, the binding of the gradient that fills it: it is computed right in the gradient's
+    # memory
     gradients: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         slots, results = self.routine.slots, self.routine.results
         for number, (binding, place) in enumerate(results, len(slots)):
             slot = slots[place.slot]
-            whole = place == Place(place.slot, UNBATCHED, 0, 0, slot.type.shape, contiguous(slot.type.shape))
-            whole = whole and [other.place.slot for other in results].count(place.slot) == 1
-            if binding.kind == "gradient" and slot.binding.kind == "scratch" and whole:
+            is_slot = place == Place(
+                place.slot, UNBATCHED, 0, 0, slot.type.shape, contiguous(slot.type.shape)
+            )
+            is_slot = is_slot and [result.place.slot for result in results].count(place.slot) == 1
+            if binding.kind == "gradient" and slot.binding.kind == "scratch" and is_slot:
                 self.gradients[place.slot] = number
-        self.axes |= {UNBATCHED: ONE, CALL: CALLS}
+        self.axes |= {UNBATCHED: SINGLE, CALL: CALLS}
         self.axes |= {axis: RAGGED + i for i, axis in enumerate(self.routine.segments)}
 
     def cell(self, binding: int, kind: int, axis: Axis = UNBATCHED, row_bytes: int = 0) -> int:
@@ -114,23 +119,24 @@ class Coder:
         return self.cells.setdefault(key, len(self.cells))
 
     def slot(self, number: int) -> int:
+        """Return the cell of a slot's memory."""
         slot = self.routine.slots[number]
         if number in self.gradients:
             return self.cell(self.gradients[number], STORED)
         kind = KIND_OF[slot.binding.kind]
         if slot.axis is UNBATCHED and kind == BY_RANK:
-            kind = WHOLE
-        if kind in (WHOLE, SEGMENTS_OF):
+            kind = FROM_BASE
+        if kind in (FROM_BASE, SEGMENTS_OF):
             return self.cell(number, kind, CALL if kind == SEGMENTS_OF else UNBATCHED)
         return self.cell(number, kind, slot.axis, slot.type.size * np.dtype(slot.type.dtype).itemsize)
 
     def dtype(self, place: Place) -> str:
         return self.routine.slots[place.slot].type.dtype
 
-    def at(self, place: Place, more: int = 0) -> tuple[int, int]:
-        """Return the pointer to a place's first element, or to one so many further on."""
+    def at(self, place: Place, elements: int = 0) -> tuple[int, int]:
+        """Return the pointer to an element of a place: a cell, and an offset in bytes."""
         size = np.dtype(self.dtype(place)).itemsize
-        return self.slot(place.slot), (place.offset + more) * size
+        return self.slot(place.slot), (place.offset + elements) * size
 
     def add(
         self,
@@ -140,12 +146,13 @@ class Coder:
         statics: Sequence[int] = (),
         cut: InstructionCut = NO_CUT,
     ) -> None:
+        """Append an instruction: a function that goes through the rows of an axis."""
         assert len(pointers) == function.count
-        assert len(cut.parts) <= MOST
+        assert len(cut.parts) <= MAX_PARTS
         kind = len(cut.parts) or (BY_ROWS if cut.rows else 0)
         head = [function.address, function.count, self.axes[axis], len(self.statics), kind, cut.work]
         self.statics += statics
-        places = [3]  # of the instruction's numbers that tell where statics begin
+        places = [3]  # of the offsets of statics in the instruction's record
         numbers = [*head, *chain.from_iterable(pointers), *cut.rows]
         for pointers_of_part, statics_of_part in cut.parts:
             places.append(len(numbers))
@@ -156,23 +163,24 @@ class Coder:
         self.functions.append(function)
 
     def finish(self) -> KernelCode:
+        """Return the code; offsets of statics count from its beginning now."""
         segments = list(self.routine.segments.values())
         cells = [number for cell in self.cells for number in cell]
         size = sum(map(len, self.program))
-        begin = HEAD + len(cells) + len(segments) + size
+        begin = CODE_HEADER + len(cells) + len(segments) + size
         for instruction, places in zip(self.program, self.statics_at, strict=True):
             for place in places:
                 instruction[place] += begin
         head = [len(self.cells), len(segments), len(self.program), begin]
         flat = [*head, *cells, *segments, *chain.from_iterable(self.program), *self.statics]
         widest = max([0, *(function.count for function in self.functions)])
-        room = max(len(self.cells), RAGGED + len(segments), MOST * (widest + 2))
+        room = max(len(self.cells), RAGGED + len(segments), MAX_PARTS * (widest + 2))
         return KernelCode(np.array(flat, np.int64), tuple(dict.fromkeys(self.functions)), room)
 
 
 # Each number of a product is a sum in an order that does not depend on the columns beside it. So parts yield
-# what the whole does, to the bit.
-LANES = 16  # columns of a part are a multiple of that: a vector of float32, or two of float64
+# the bits of the undivided product.
+LANES = 16  # columns of a part are a multiple of this: a vector of float32, or two of float64
 NARROW = 2 * LANES  # columns that are not worth cutting
 READ_ONLY = ("parameter", "constant")  # kinds of bindings that no statement writes to
 LOOP = 12  # multiplications that take as long as a number of a fused loop, about
@@ -181,26 +189,30 @@ LOOP = 12  # multiplications that take as long as a number of a fused loop, abou
 def by_columns(
     pointers: Pointers, statics: Sequence[int], at: int, steps: Mapping[int, int], inner: int
 ) -> InstructionCut:
-    """Return the cut of a product, given the pointers and whole numbers of the whole.
+    """Return the cut of a product into columns, given its pointers and statics.
 
-    Number `at` of these is its number of columns. `steps` tells by how many bytes pointers move from column
-    to column; `inner`, the multiplications for each column and row.
+    Args:
+        pointers: those of the undivided product.
+        statics: its integers.
+        at: which of these is the number of columns.
+        steps: by pointer, the bytes from a column to the next.
+        inner: the multiplications for each column and row.
     """
     columns = statics[at]
     if columns < NARROW:
         return NO_CUT
-    width = -(-columns // (MOST * LANES)) * LANES
+    width = -(-columns // (MAX_PARTS * LANES)) * LANES
     parts = []
     for first in range(0, columns, width):
-        moved = [(cell, more + first * steps.get(i, 0)) for i, (cell, more) in enumerate(pointers)]
+        moved = [(cell, offset + first * steps.get(i, 0)) for i, (cell, offset) in enumerate(pointers)]
         parts.append((moved, [*statics[:at], min(width, columns - first), *statics[at + 1 :]]))
     return InstructionCut(columns * inner, parts)
 
 
 def by_sweeps(coder: Coder, statement: Statement) -> InstructionCut:
-    """Return the cut of a fused loop, each row of which is made of the same rows of its slots.
+    """Return the cut of a fused loop into rows, if each row reads and writes the same row of its slots.
 
-    A loop of several sweeps keeps a row in a buffer of one row, which two cores cannot share.
+    A loop of several sweeps stores a row in a buffer of one row, which two cores cannot share.
     """
     slots = [coder.routine.slots[number] for number in statement.slots]
     shared = [slot for slot in slots if slot.axis is not statement.axis]

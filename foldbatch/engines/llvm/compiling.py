@@ -1,11 +1,11 @@
-"""Compiling, once per text and machine: in memory, and in a directory of the user.
+"""Compiling, once per text and machine: cached in memory, and in a directory of the user.
 
-`compiled_function` makes of a Python function in the language of `translation` what Python calls with arrays;
-`native` makes of a text what compiled code calls by its address.
+`compiled_function` compiles a Python function in the language of `translation`, which Python calls with
+arrays; `native` compiles a text to a function that compiled code calls by its address.
 
-The directory is that of `system.cache`. Where it cannot be used, texts are compiled in each process; what
-is damaged there is removed, and compiled anew. Compiled code stays in memory, so a text is compiled once in a
-process, and all programs share it.
+The directory is that of `system.cache`. If it cannot be used, texts are compiled in each process; damaged
+files are removed, and compiled anew. Compiled code stays in memory, so a text is compiled once in a process,
+and all programs share it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from foldbatch.errors import BackendError, install
 from foldbatch.system.cache import cache_directory, read_sealed, tidy_once, used, write_sealed
 from foldbatch.system.processes import start_in_each_process
 
-FORM = "3"  # of the compiled code, where that is not seen in the texts below
-PATIENCE = 0.5  # seconds of compiling after which a person is told
-CLEAR = "\r\x1b[K"  # to the beginning of a terminal's line, which is empty then
+FORM = "3"  # version of the compiled code, for changes that the digested texts do not show
+QUIET_SECONDS = 0.5  # seconds of compiling after which a terminal shows a message
+CLEAR = "\r\x1b[K"  # clears a terminal's line
 
 _spent: list[float] = []
 
@@ -61,13 +61,14 @@ def has_sources() -> bool:
 
 
 def timed(make: Callable[[], C]) -> C:
-    """Return what `make` compiles; a person at a terminal is told meanwhile, if all of it takes long."""
-    start, shown = time.perf_counter(), sum(_spent) > PATIENCE and sys.stderr is not None
+    """Call `make`, which compiles; after half a second of compiling, show a message at a terminal."""
+    start = time.perf_counter()
+    shown = sum(_spent) > QUIET_SECONDS and sys.stderr is not None
     shown = shown and sys.stderr.isatty()
     if shown:
-        kept = "not kept on disk" if cache_directory() is None else "once a machine"
-        told = f"{CLEAR}foldbatch: compiling kernel {len(_spent) + 1}, {kept}"
-        print(told, end="", file=sys.stderr, flush=True)
+        storage = "not kept on disk" if cache_directory() is None else "once a machine"
+        message = f"{CLEAR}foldbatch: compiling kernel {len(_spent) + 1}, {storage}"
+        print(message, end="", file=sys.stderr, flush=True)
     try:
         return make()
     finally:
@@ -80,21 +81,24 @@ def timed(make: Callable[[], C]) -> C:
 def compiled_function(
     function: Callable[..., Any], signature: str, *modules: ModuleType
 ) -> Callable[..., int]:
-    """Return a Python function of the language of `translation`, compiled: Python calls it with arrays.
+    """Compile a Python function of the language of `translation`; return the function that Python calls.
 
-    It returns a number, a truth, or nothing, which becomes 0; its signature is as of
-    `translation.translate_function`. The texts of `modules` decide what it is, and whole numbers that these
-    have from elsewhere.
+    Args:
+        function: it returns a number, a bool, or None, which becomes 0.
+        signature: the kinds of its arguments, as in `translation.translate_function`.
+        *modules: the modules of all functions that it calls; their sources and integer constants are part of
+            the cache key.
     """
     llvm()
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
-    known, define = _told(function, modules), partial(translation.definition_of, function)
-    return _callable(define, function.__globals__, signature, known)
+    key = _cache_key(function, modules)
+    define = partial(translation.definition_of, function)
+    return _callable(define, function.__globals__, signature, key)
 
 
-def _told(function: Callable[..., Any], modules: Sequence[ModuleType]) -> str:
-    """Return what decides what a function is compiled to, which calls others of some modules."""
+def _cache_key(function: Callable[..., Any], modules: Sequence[ModuleType]) -> str:
+    """Return the text that keys the compile cache: the sources and integer constants of the modules."""
     from foldbatch.engines.llvm import words  # noqa: PLC0415 - it needs llvmlite
 
     texts = [inspect.getsource(module) for module in (words, *modules)]
@@ -104,7 +108,7 @@ def _told(function: Callable[..., Any], modules: Sequence[ModuleType]) -> str:
 
 @cache
 def compiled_words(function: Callable[..., Any], *modules: ModuleType) -> int:
-    """Return the address of a function of words, compiled, which C calls; arguments are as in the other."""
+    """Compile a function of words, which C calls; return its address. See `compiled_function`."""
     llvm()
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
@@ -112,21 +116,21 @@ def compiled_words(function: Callable[..., Any], *modules: ModuleType) -> int:
         definition = translation.definition_of(function)
         return translation.translate_words(name, definition, function.__globals__)
 
-    return _made("words", f"{objects.DATA}\n{_told(function, modules)}", translate)
+    return _code_address("words", f"{objects.DATA}\n{_cache_key(function, modules)}", translate)
 
 
 def compiled_late(function: Callable[..., Any], signature: str, *modules: ModuleType) -> Callable[..., int]:
-    """Return what `compiled_function` returns, which is compiled when it is called first."""
-    made = cache(partial(compiled_function, function, signature, *modules))
+    """Return the function of `compiled_function`, which is compiled at its first call."""
+    compiled = cache(partial(compiled_function, function, signature, *modules))
 
-    def run(*given: Any) -> int:
-        return made()(*given)
+    def run(*arguments: Any) -> int:
+        return compiled()(*arguments)
 
     return run
 
 
 def compiled_text(text: str, signature: str) -> Callable[..., int]:
-    """Return the same of the text of a function, which may call `vector_functions.SCOPE`."""
+    """Compile the text of a function, which may call `vector_functions.SCOPE`; see `compiled_function`."""
     llvm()
     from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
@@ -134,37 +138,42 @@ def compiled_text(text: str, signature: str) -> Callable[..., int]:
 
 
 def _callable(
-    define: Callable[[], Any], scope: Mapping[str, Any], signature: str, known: str
+    define: Callable[[], Any], scope: Mapping[str, Any], signature: str, key: str
 ) -> Callable[..., int]:
-    """Return the function of a definition; `known` is all that decides it besides the translation."""
+    """Return the compiled function of a definition; `key` is its cache key without the translation's part."""
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
     def translate(name: str) -> str:
         return translation.translate_function(name, define(), scope, signature)
 
     kinds = signature.split()
-    address = _made("function", f"{objects.DATA} {signature}\n{known}", translate)
+    address = _code_address("function", f"{objects.DATA} {signature}\n{key}", translate)
     types = [ctypes.py_object if kind.endswith("]") else ctypes.c_int64 for kind in kinds]
-    foreign, array = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, *types)(address), np.ndarray
+    foreign = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, *types)(address)
+    array = np.ndarray
 
-    def run(*given: Any) -> int:
-        result: int = foreign(array, *given)
-        if result == translation.MISFIT:  # a kind of array of somebody's, such as of a file, is one, too
-            plain = [np.asarray(x) if isinstance(x, array) else x for x in given]
+    def run(*arguments: Any) -> int:
+        """Call the function; arrays of subclasses of NumPy's, such as those of files, are converted first."""
+        result: int = foreign(array, *arguments)
+        if result == translation.MISFIT:
+            plain = [np.asarray(x) if isinstance(x, array) else x for x in arguments]
             result = foreign(array, *plain)
         if result == translation.MISFIT:
-            raise TypeError(f"expected arrays without gaps of {signature}, found {_forms(given)}")
+            raise TypeError(f"expected arrays without gaps of {signature}, found {_forms(arguments)}")
         return result
 
     return run
 
 
-def _forms(given: Sequence[Any]) -> str:
-    return " ".join(f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") else type(x).__name__ for x in given)
+def _forms(arguments: Sequence[Any]) -> str:
+    """Return the dtypes and shapes of arguments, for an error."""
+    return " ".join(
+        f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") else type(x).__name__ for x in arguments
+    )
 
 
 def digest(text: str) -> str:
-    """Return a short name of a text, unlike that of any other one."""
+    """Return a digest of a text, which names its file."""
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
@@ -172,12 +181,12 @@ def digest(text: str) -> str:
 class Native:
     """A compiled function that is called by its address, with `words.call`; see `native`."""
 
-    address: int  # where it is
-    count: int  # how many pointers it takes
+    address: int
+    count: int  # the number of pointers that it takes
 
 
 class _Loaded:
-    """Functions in memory: their addresses, by their names; whoever makes one holds the lock."""
+    """The addresses of functions in memory, by name; a thread that compiles or loads one holds the lock."""
 
     def __init__(self) -> None:
         self.addresses: dict[str, int] = {}
@@ -192,44 +201,50 @@ _loaded = _Loaded()
 
 @lru_cache(4096)
 def native(
-    text: str, more: Callable[[], Mapping[str, Any]] | None = None, source: str = "", *, rounded: bool = False
+    text: str,
+    extra_scope: Callable[[], Mapping[str, Any]] | None = None,
+    source: str = "",
+    *,
+    rounded: bool = False,
 ) -> Native:
-    """Return a text's function ``loop(n, x0, x1, ..., s)``, to be called by its address.
+    """Compile a text's function ``loop(n, x0, x1, ..., s)``, which compiled code calls by its address.
 
-    The text is in the language of `translation`. Its first line tells the kinds of the numbers that x0, x1
-    and so on point to: ``# f4 i8``; `n` is a number of rows, `s` points to whole numbers. None of the memory
-    overlaps. The function takes two pointers: to `n` and the addresses of x0, x1 and so on, and `s`.
+    The function takes two pointers: to `n` and the addresses of x0, x1 and so on, and `s`.
 
-    What the text calls besides `vector_functions.SCOPE` is returned by `more`, whose text is `source`. Where
-    `rounded`, every product is rounded before something is added to it.
+    Args:
+        text: in the language of `translation`. Its first line has the kinds of the numbers that x0, x1 and so
+            on point to: ``# f4 i8``; `n` is a number of rows, `s` points to integers. No memory overlaps.
+        extra_scope: returns the functions that the text calls besides `vector_functions.SCOPE`.
+        source: a text that changes when these functions do; it is part of the cache key.
+        rounded: whether every product is rounded before a sum adds it.
     """
     llvm()
     from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
     def translate(name: str) -> str:
-        scope = {**vector_functions.SCOPE, **(more() if more is not None else {})}
-        made = translation.translate(name, text, scope)
-        # without leave to round a sum of a product once, where every product is rounded
-        return made.replace(" contract ", " ") if rounded else made
+        scope = {**vector_functions.SCOPE, **(extra_scope() if extra_scope is not None else {})}
+        llvm_text = translation.translate(name, text, scope)
+        # with "contract", LLVM may round a product and a sum once, together
+        return llvm_text.replace(" contract ", " ") if rounded else llvm_text
 
     count = len(text.split("\n", 1)[0].removeprefix("#").split())
-    return Native(_made("native", f"{source}{' rounded' * rounded}\n{text}", translate), count)
+    return Native(_code_address("native", f"{source}{' rounded' * rounded}\n{text}", translate), count)
 
 
-def link(known: str, translate: Callable[[str], str]) -> None:
-    """Bring a module to memory whose functions texts call by their names; `known` is all that decides it."""
+def link(key: str, translate: Callable[[str], str]) -> None:
+    """Load a module whose functions texts call by name; `key` is its cache key without the machine's part."""
     llvm()
-    _made("library", known, translate)
+    _code_address("library", key, translate)
 
 
-def _made(kind: str, known: str, translate: Callable[[str], str]) -> int:
-    """Return the address of a function, from memory, from the cache on disk, or compiled.
+def _code_address(kind: str, key: str, translate: Callable[[str], str]) -> int:
+    """Return the address of a function: from memory, from the cache on disk, or after compiling it.
 
-    `known` decides it, besides the processor and what every text may call.
+    Its cache key is `key`, the processor, and the sources of the translation.
     """
     from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
 
-    name = f"{kind}_{digest(f'{_translated()}{machine.identity()}{known}')}"
+    name = f"{kind}_{digest(f'{_translation_digest()}{machine.identity()}{key}')}"
     with _loaded.lock:
         if name not in _loaded.addresses:
             content = keep(f"{name}.o", lambda: timed(lambda: machine.assemble(translate(name))))
@@ -238,7 +253,7 @@ def _made(kind: str, known: str, translate: Callable[[str], str]) -> int:
 
 
 def keep(name: str, make: Callable[[], bytes]) -> bytes:
-    """Return the content of a file in the cache, which is made where it is not there or damaged."""
+    """Return the content of a file in the cache; if it is missing or damaged, make it and write it."""
     directory = cache_directory()
     if directory is None:
         return make()
@@ -254,8 +269,8 @@ def keep(name: str, make: Callable[[], bytes]) -> bytes:
 
 
 @cache
-def _translated() -> str:
-    """Return a digest of what decides how texts are translated, and what every text may call."""
+def _translation_digest() -> str:
+    """Return a digest of the sources that translate texts, and of the functions that every text may call."""
     from foldbatch.engines.llvm import machine, numbers, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
     texts = map(inspect.getsource, (machine, numbers, objects, translation, vector_functions))

@@ -32,18 +32,21 @@ COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 
 @cache
 def compiled() -> Arithmetic:
-    """Return the compiled arithmetic: made once a process, read from the cache on disk where there is one."""
+    """Return the scheduler's arithmetic, compiled; each function is compiled or loaded at its first call."""
     loops = {**vars(turns), **vars(integer_loops)}
     modules = turns, noting, integer_loops
-    own = {name: compiled_late(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
+    functions = {name: compiled_late(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
     traced = compiled_late(tree_code.traced, TRACED, tree_code)
     from foldbatch.engines.llvm import walks  # noqa: PLC0415 - it needs llvmlite
 
-    return replace(arithmetic_of({**own, **tables.compiled(), "traced": traced}), walks=walks)
+    return replace(arithmetic_of({**functions, **tables.compiled(), "traced": traced}), walks=walks)
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
+    """Return the scheduler's arithmetic by functions of loops, given by name: compiled, or plain Python."""
+
     def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
+        """Join packed traces, as `arithmetic.join` does."""
         blocks = np.concatenate(traces) if traces else np.zeros(0, np.int32)
         heads, cursors = np.empty((len(traces), form.head), np.int32), np.empty(len(traces), np.int64)
         packed = np.empty(max(form.head, len(blocks) - (len(traces) - 1) * form.head), np.int32)
@@ -53,14 +56,15 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         return packed, heads
 
     def group(keys: NDArray[Any]) -> tuple[Index, Index]:
+        """Sort keys, as `arithmetic.group` does."""
         if keys.dtype != np.int32:
             return arithmetic.group(keys)
         count = len(keys)
-        order, bounds, work = (np.empty(count + more, np.int64) for more in (0, 1, table_loops.DIGITS))
+        order, bounds, work = (np.empty(count + extra, np.int64) for extra in (0, 1, table_loops.DIGITS))
         groups = functions["group"](keys, count, order, bounds, work)
         return order, bounds[: groups + 1]
 
     drain = partial(arithmetic.drain, weigh=functions["weigh"], run=functions["drain"], form=np.ndarray.copy)
-    built, leveled = partial(tables.built, functions), partial(tables.levels, functions)
+    built, leveled = partial(tables.build_schedule, functions), partial(tables.levels, functions)
     noted, traced = functions["noted"], functions.get("traced")
     return Arithmetic(join, group, drain, leveled, COSTS, built, noted, traced)

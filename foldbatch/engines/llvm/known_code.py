@@ -1,14 +1,14 @@
-"""The instructions that multiply known rows before a recursion, and the others level by level.
+"""The instructions that multiply known rows before a recursion, and all other rows level by level.
 
 These codes belong to a product (see `foldbatch.engines.llvm.known` for how they are launched):
 
 ==============  =========================================================================================
 `known_rows`    forward, before the levels: known rows times the weight, to a table
-`forward_step`  the cell's step, given the product: each level adds up rows of the table, then multiplies
-                the rows that earlier levels made
+`forward_step`  the cell's step with the product as input: each level adds up rows of the table, then
+                multiplies the rows that earlier levels have computed
 `prepared`      backward, before the levels: the weight transposed; known rows' cotangents zero, if stored
-`backward_step` the cell's step, without what is made of the product's cotangent: each level multiplies it
-                by the transposed weight, for the rows that earlier levels made
+`backward_step` the cell's step without the results that follow from the product's cotangent: each level
+                multiplies this by the transposed weight, for the rows that earlier levels have computed
 `summed`        backward, after the levels: of each known row, the sum of its products' cotangents
 `returned`      these sums times the transposed weight, to the arena's cotangents
 `gradient`      the weight's gradient: outer products of all rows and their products' cotangents
@@ -34,7 +34,7 @@ from foldbatch.engines.llvm.coder import (
     COPIES_OF,
     ENTRIES,
     FIELDS_OF,
-    WHOLE,
+    FROM_BASE,
     Coder,
     KernelCode,
     by_columns,
@@ -48,19 +48,19 @@ from foldbatch.static.statements import Binding, Routine
 (
     VALUES,  # the arena's values
     COTANGENTS,  # the arena's cotangents; whether they are stored, and -1 for FIRST where rows repeat
-    ROWS,  # where `Split.rows` lie in the index
-    RANKS,  # where `Split.ranks` do
-    PLACE,  # where `Split.place` does; the operand's FIRST and WIDTH
+    ROWS,  # the offset of `Split.rows` in the index
+    RANKS,  # the offset of `Split.ranks`
+    PLACE,  # the offset of `Split.place`; the operand's FIRST and WIDTH
     TABLE,  # products of known rows, which are stored
     WEIGHT,
     BACK,  # the weight, transposed
-    PRODUCTS,  # the products' cotangents by rank; where `Split.users` and `Split.starts` lie
+    PRODUCTS,  # the products' cotangents by rank; the offsets of `Split.users` and `Split.starts`
     BEHIND,  # the same buffer, from its first row behind the calls' on
-    GRADIENT,  # the weight's
-    COUNTS,  # and one more binding for each column: where its `Split.counts` lie
+    GRADIENT,  # the weight's gradient
+    COUNTS,  # and one more binding for each column: the offset of its `Split.counts`
 ) = range(12)
 
-GIVEN = Binding("scratch", "product")  # what a forward step is given: no other scratch has this key
+PRODUCT_SLOT = Binding("scratch", "product")  # the input of a forward step; no other scratch has this key
 
 # Rows of a table to sums of `width` of them each, where `place` is not -1. s: width, numbers of a row.
 ADD_UP = """\
@@ -84,7 +84,7 @@ def loop(n, table, place, out, s):
                 o[j] = {k}(0)
 """
 
-# A matrix, transposed, 16 rows at a time: these are a line of the cache of the other. s: rows, columns.
+# A matrix, transposed, 16 rows at a time, which are a cache line of the result. s: rows, columns.
 TRANSPOSE = """\
 # {k} {k}
 def loop(n, a, b, s):
@@ -98,7 +98,7 @@ def loop(n, a, b, s):
         first = last
 """
 
-# Zeros to those rows of an operand that are known, if levels store the others. s: width, numbers of a row.
+# Zeros to the rows of an operand that are known, if levels store the other rows. s: width, numbers of a row.
 CLEAR = f"""\
 # i8 {{k}} i8 i8
 def loop(n, place, arena, where, fields, s):
@@ -119,9 +119,9 @@ class ProductForm:
     width: int  # rows of the arena that a call multiplies, side by side
     height: int  # numbers of such a row
     size: int  # numbers of the product of a call
-    dtype: str  # of all of them
-    precision: str = "fp32"  # how they are multiplied
-    # for each column, what tells its rows in a level from those in others
+    dtype: str  # the dtype of the factors and the product
+    precision: str = "fp32"  # the precision of the multiplication
+    # for each column, the axis of its rows in a level
     axes: tuple[Axis, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,12 +142,12 @@ class ProductForm:
 
 
 def can_multiply(dtype: str) -> bool:
-    """Whether there are products of rows, for this dtype on this processor."""
+    """Return whether there are products of rows for this dtype on this processor."""
     return dtype in ("float32", "float64") and tiles.blocks() is not None
 
 
 def own_bindings(routine: Routine) -> int:
-    """Return how many bindings a routine has of its own; those of a product stand behind them."""
+    """Return how many bindings a routine has, without those of a product, which follow them."""
     return len(routine.slots) + len(routine.results)
 
 
@@ -159,12 +159,17 @@ def known_rows(form: ProductForm) -> KernelCode:
 
 
 def forward_step(form: ProductForm, routine: Routine) -> KernelCode:
-    """Return the code of a forward step whose routine is given the product."""
+    """Return the code of a forward step whose routine has the product as an input."""
     at = own_bindings(routine)
-    (product,) = [i for i, slot in enumerate(routine.slots) if slot.binding == GIVEN]
+    (product,) = [i for i, slot in enumerate(routine.slots) if slot.binding == PRODUCT_SLOT]
 
     def multiply(coder: Coder) -> None:
-        pointers = [coder.cell(at + TABLE, WHOLE), coder.cell(at + PLACE, ENTRIES, CALL), coder.slot(product)]
+        """Append, for the input's slot, the sum of known products, and the products of the other rows."""
+        pointers = [
+            coder.cell(at + TABLE, FROM_BASE),
+            coder.cell(at + PLACE, ENTRIES, CALL),
+            coder.slot(product),
+        ]
         _add(coder, ADD_UP, form, CALL, pointers, [form.width, form.size])
         _multiply(coder, form, at, product, adds=True)
 
@@ -172,26 +177,31 @@ def forward_step(form: ProductForm, routine: Routine) -> KernelCode:
 
 
 def prepared(form: ProductForm) -> KernelCode:
-    """Return the code that makes ready for the backward levels, on the level of all calls."""
+    """Return the code that runs before the backward levels, on one level of all calls."""
     coder = _empty("prepared", form)
-    weight, back = coder.cell(WEIGHT, WHOLE), coder.cell(BACK, WHOLE)
+    weight, back = coder.cell(WEIGHT, FROM_BASE), coder.cell(BACK, FROM_BASE)
     _add(coder, TRANSPOSE, form, UNBATCHED, [weight, back], [form.width * form.height, form.size])
-    cells = (PLACE, ENTRIES, CALL), (COTANGENTS, WHOLE), (PLACE, FIELDS_OF), (COTANGENTS, FIELDS_OF)
+    cells = (PLACE, ENTRIES, CALL), (COTANGENTS, FROM_BASE), (PLACE, FIELDS_OF), (COTANGENTS, FIELDS_OF)
     pointers = [coder.cell(*cell) for cell in cells]
     _add(coder, CLEAR, form, CALL, pointers, [form.width, form.height])
     return coder.finish()
 
 
 def backward_step(form: ProductForm, routine: Routine) -> KernelCode:
-    """Return the code of a backward step whose routine leaves the product's cotangent."""
+    """Return the code of a backward step whose routine stores the product's cotangent."""
     last = partial(_multiply_back, form=form, at=own_bindings(routine), adds=False)
     return encode(_counted(routine, form), last=last)
 
 
 def summed(form: ProductForm) -> KernelCode:
-    """Return the code that sums the cotangents of known rows, on a level with a call for each of these."""
+    """Return the code that sums the cotangents of each known row, on a level with a call for each row."""
     coder = _empty("summed", form)
-    cells = (PRODUCTS, WHOLE), (PRODUCTS, ENTRIES, CALL), (PRODUCTS, COPIES_OF, CALL), (PRODUCTS, FIELDS_OF)
+    cells = (
+        (PRODUCTS, FROM_BASE),
+        (PRODUCTS, ENTRIES, CALL),
+        (PRODUCTS, COPIES_OF, CALL),
+        (PRODUCTS, FIELDS_OF),
+    )
     pointers = [coder.cell(*cell) for cell in cells]
     pointers.append(coder.cell(BEHIND, BY_LAUNCH, CALL, form.size * form.bytes))
     _add(coder, move_texts.take(form.kind), form, CALL, pointers, [form.size])
@@ -206,16 +216,16 @@ def returned(form: ProductForm) -> KernelCode:
 
 
 def gradient(form: ProductForm) -> KernelCode:
-    """Return the code that makes the weight's gradient, on the level of all ranks and what follows."""
+    """Return the code that computes the weight's gradient, on one level of all ranks and known rows."""
     coder = _empty("gradient", form)
     function = _function(form, products.outer_text)
     for column, axis in enumerate(form.axes):
         pointers = [
-            (coder.cell(VALUES, WHOLE), 0),
+            (coder.cell(VALUES, FROM_BASE), 0),
             (coder.cell(ROWS, ENTRIES, axis), 0),
-            (coder.cell(PRODUCTS, WHOLE), 0),
+            (coder.cell(PRODUCTS, FROM_BASE), 0),
             (coder.cell(RANKS, ENTRIES, axis), 0),
-            (coder.cell(GRADIENT, WHOLE), column * form.height * form.size * form.bytes),
+            (coder.cell(GRADIENT, FROM_BASE), column * form.height * form.size * form.bytes),
             (coder.cell(GRADIENT, FIELDS_OF), 0),
         ]
         statics = [form.height, form.size, form.height, form.size, form.size]
@@ -225,15 +235,15 @@ def gradient(form: ProductForm) -> KernelCode:
 
 
 def _multiply(coder: Coder, form: ProductForm, at: int, out: int, *, adds: bool) -> None:
-    """Multiply a level's rows: stored or added to binding `out`, whose first row is the first rank's."""
+    """Append the products of a level's rows, stored or added to binding `out`, whose rows are by rank."""
     function = _function(form, products.rows_text)
     statics = [form.height, form.size, form.height, form.size, 1, form.size, int(adds)]
     for column, axis in enumerate(form.axes):
         pointers = [
-            (coder.cell(at + VALUES, WHOLE), 0),
+            (coder.cell(at + VALUES, FROM_BASE), 0),
             (coder.cell(at + ROWS, ENTRIES, axis), 0),
-            (coder.cell(at + WEIGHT, WHOLE), column * form.height * form.size * form.bytes),
-            # ranks count from the first of the batch: the cell is so many rows before that of the level
+            (coder.cell(at + WEIGHT, FROM_BASE), column * form.height * form.size * form.bytes),
+            # ranks count from the first of the batch: a negative row size takes the cell back to rank 0
             (coder.cell(out, BY_RANK, CALL, -form.size * form.bytes), 0),
             (coder.cell(at + RANKS, ENTRIES, axis), 0),
             (coder.cell(out, FIELDS_OF), 0),
@@ -243,14 +253,15 @@ def _multiply(coder: Coder, form: ProductForm, at: int, out: int, *, adds: bool)
 
 
 def _multiply_back(coder: Coder, *, form: ProductForm, at: int, adds: bool) -> None:
-    """Multiply the cotangents of a level's products: to the arena's cotangents, stored or added."""
-    function, breadth = _function(form, products.rows_text), form.width * form.height
+    """Append products of a level's cotangents by the transposed weight, stored in or added to the arena."""
+    function = _function(form, products.rows_text)
+    breadth = form.width * form.height
     for column, axis in enumerate(form.axes):
         pointers = [
-            (coder.cell(at + PRODUCTS, WHOLE), 0),
+            (coder.cell(at + PRODUCTS, FROM_BASE), 0),
             (coder.cell(at + RANKS, ENTRIES, axis), 0),
-            (coder.cell(at + BACK, WHOLE), column * form.height * form.bytes),
-            (coder.cell(at + COTANGENTS, WHOLE), 0),
+            (coder.cell(at + BACK, FROM_BASE), column * form.height * form.bytes),
+            (coder.cell(at + COTANGENTS, FROM_BASE), 0),
             (coder.cell(at + ROWS, ENTRIES, axis), 0),
             (coder.cell(at + COTANGENTS, FIELDS_OF), 0),
         ]

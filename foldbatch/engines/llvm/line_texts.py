@@ -1,7 +1,7 @@
 """Functions that go along lines: of an axis, for each of the others, and of the elements of sequences.
 
-What they do stands in the bodies of ops. Their loops are rows and two axes, and inside these along a line.
-For elements that lie side by side LLVM makes another loop by itself, of vectors.
+They are written from the bodies of ops. Their loops are rows and two axes, and inside these along a line. For
+contiguous elements LLVM adds a loop of vectors by itself.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from foldbatch.static.bodies import lines_of, renamed
 from foldbatch.static.ops.reduce import GREATEST, TOTAL
 from foldbatch.static.ops.rows import REPEATED
 
-AXES = 2
+LINE_AXES = 2
 
-# Where the greatest number is, or NaN if there is one: the last such place, or the first; in vectors.
+# The place of the greatest number, or of NaN if there is one: the last such place, or the first; in vectors.
 _PLACE = "place = {least}(place, i4(k) if (x == {top}) | (x != x) else i4({none}))"
 
-# Adds up what {term} is of the elements along a line: vectors of terms, and then four of these at a time.
+# Adds up {term} of the elements along a line: vectors of terms, and then four of these at a time.
 _TOTAL = """\
 {total}, left, terms = f8(0), u8(0), accumulators()
 while left < length:
@@ -53,7 +53,8 @@ def _spelled(body: str, kinds: Mapping[str, str], start: str) -> list[str]:
 
     for line in lines_of(body):
         assert isinstance(line, ast.Assign), f"{body} has a line that is no assignment"
-        value, target = renamed(ast.unparse(line.value), elements), ast.unparse(line.targets[0])
+        value = renamed(ast.unparse(line.value), elements)
+        target = ast.unparse(line.targets[0])
         match line.value, target:
             case ast.Call(func=ast.Name(id="greatest" | "first" as name), args=[x]), _:
                 *at, top = target.strip("()").split(", ")
@@ -83,16 +84,16 @@ def _spelled(body: str, kinds: Mapping[str, str], start: str) -> list[str]:
 def along_lines(body: str, kinds: Mapping[str, str]) -> str:
     """Return the text of a function along lines of an axis.
 
-    Its whole numbers `s` are the extents of two axes and of the line; then for each place its strides along
-    rows, both axes, and the line, which is 1 for a place that has no such axis. `kinds` are those of the
-    places ``x``, ``y`` and ``label``, as far as the body names them.
+    Its statics `s` are the extents of two axes and of the line; then for each place its strides along rows,
+    both axes, and the line, which is 1 for a place that has no such axis. `kinds` are the kinds of the places
+    ``x``, ``y`` and ``label``, as far as the body names them.
     """
     lines = [
         f"# {' '.join(kinds.values())}",
         f"def loop(n, {', '.join(f'{name}s' for name in kinds)}, s):",
         "    length, p, q = u8(s[2]), u8(1), u8(1)",
     ]
-    at = {name: 1 + AXES + (AXES + 2) * i for i, name in enumerate(kinds)}
+    at = {name: 1 + LINE_AXES + (LINE_AXES + 2) * i for i, name in enumerate(kinds)}
     lines += [f"    {step} = u8(s[{at[name] + 3}])" for name, step in (("x", "p"), ("y", "q")) if name in at]
     lines += [
         "    for r in range(n):",
@@ -122,9 +123,9 @@ for e in range(inner):
     a = moved(xs, {first} * p + j * u8(s[3]) + e * u8(s[4]))
     b = moved(ys, {other} * q + j * u8(s[6]) + e * u8(s[7]))
 """
-# Where there is no more to do than one of these, all lines are gone along together, as they lie side by side.
+# A body that is one of these goes along all lines together, as they lie side by side.
 _ROWS = "a, b = moved(xs, j * u8(s[3])), moved(ys, j * u8(s[6]))\n"
-_EACH = """\
+_REPEAT = """\
 for r in range(lower, upper):
     u, v = moved(a, i * u8(s[2])), moved(b, r * u8(s[5]))
     for k in range(inner):
@@ -140,7 +141,7 @@ for r in range(lower, upper):
         v[k * q] = greatest(v[k * q], u[k * p])
 """
 _SUM = "v, first, last, width, more = moved(b, i * u8(s[5])), lower, upper, inner, False\n"
-TOGETHER = {REPEATED: _EACH, GREATEST: _GREATEST, TOTAL: _SUM}
+TOGETHER = {REPEATED: _REPEAT, GREATEST: _GREATEST, TOTAL: _SUM}
 
 
 def along_segments(body: str, x: str, y: str, plus: str = "+") -> str:
@@ -148,8 +149,8 @@ def along_segments(body: str, x: str, y: str, plus: str = "+") -> str:
     rows = TOGETHER.get(body)
     head = _SEGMENTS.format(x=x, y=y, p=4 if rows else 2, q=7 if rows else 5)
     if rows is None:
-        first, other = ("lower" if f"{name}[k]" in body else "i" for name in "xy")
-        lines = _LINES.format(first=first, other=other)
+        first, written = ("lower" if f"{name}[k]" in body else "i" for name in "xy")
+        lines = _LINES.format(first=first, other=written)
         spelled = _spelled(body, {"x": x, "y": y}, f"a[u8(0)] if length != u8(0) else {x}(0)")
         return head + indent(lines, " " * 12) + indent("\n".join(spelled), " " * 16) + "\n"
     lines = rows + sum_of_rows(x, "{e} * u8(s[2])", plus=plus) if rows is _SUM else rows.format(x=x)

@@ -1,8 +1,8 @@
 """Products of a call's row with the elements of its sequence, compiled: see `static.ops.lists`.
 
-An operand that nothing else reads is read where it lies, by index: one list may be given to many calls.
-Sums of products are of some numbers side by side, which are added up last; sums over elements, of a few
-elements, which are added in float64.
+An operand that only products read is read in place, by index: many calls may have the same list. A dot
+product sums several numbers side by side, and adds these up last; a sum over elements adds a few elements at
+a time in their own dtype, and these sums in float64.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from foldbatch.static.op import CALL
 from foldbatch.static.places import merged
 from foldbatch.static.statements import Routine, Statement
 
-FEW = 32  # elements whose sum is of their own dtype
+PLAIN_SUM_ELEMENTS = 32  # elements that are summed in their own dtype
 
 # s: the last axis; the extent of one axis before it; for each place, strides along rows and that axis.
 _HEAD = """\
@@ -84,49 +84,57 @@ BY_INDEX = {"segment_dot": 0, "segment_mix": 1}  # which operand may be read by 
 
 
 def text(kind: str, cut: Blocks | None, *, op: str, steps: Sequence[int], by_index: bool) -> str:
-    """Return the text of an op, given how far elements of the last axis lie apart in each place.
+    """Return the text of an op, as `compiling.native` takes it.
 
-    Dots are in tiles where there is a `cut`, and the last axis has no gaps. Where it is `by_index`, the
-    launch tells which rows elements are.
+    Args:
+        kind: of the numbers.
+        cut: the tiles of dot products, which are used if the last axis has no gaps; None for plain loops.
+        op: the op's name.
+        steps: the stride of the last axis in each place.
+        by_index: whether the launch has the rows of the elements, in `entries` and `fields`.
     """
-    count, tiled = len(steps) - 1, op == "segment_dot" and {*steps[:2]} == {1} and cut is not None
-    names, rows = [*(f"x{i}" for i in range(count)), "y"], ["(e + r)" if tiled else "r"] * (count + 1)
+    count = len(steps) - 1
+    tiled = op == "segment_dot" and {*steps[:2]} == {1} and cut is not None
+    names = [*(f"x{i}" for i in range(count)), "y"]
+    rows = ["(e + r)" if tiled else "r"] * (count + 1)
     for i in {"segment_dot": [1], "segment_mix": [2]}.get(op, range(1, count, 2)):
         rows[i] = "o"
     if by_index:
         rows[BY_INDEX[op]] = f"(u8(entries[{rows[BY_INDEX[op]]}]) if apart else {rows[BY_INDEX[op]]})"
     at = [f"{row} * u8(s[{2 + 2 * i}]) + j * u8(s[{3 + 2 * i}])" for i, row in enumerate(rows)]
-    words: dict[str, object] = {f"{name}_at": one for name, one in zip(names, at, strict=True)}
-    words |= {name: f"moved({name}, {one})" for name, one in zip(names, at, strict=True)}
+    words: dict[str, object] = {f"{name}_at": place for name, place in zip(names, at, strict=True)}
+    words |= {name: f"moved({name}, {place})" for name, place in zip(names, at, strict=True)}
     words |= {f"step{i}": f"u8({step})" for i, step in enumerate(steps)} | {"step": f"u8({steps[-1]})"}
-    words |= {"kind": kind, "few": FEW, "columns": COLUMNS, "starts": products.STARTS}
+    words |= {"kind": kind, "few": PLAIN_SUM_ELEMENTS, "columns": COLUMNS, "starts": products.STARTS}
     words["calls"] = products.rows_lines(cut.dot_rows, _DOTS, 4) if cut else ""
     pairs = range(0, count - 1, 2)
     words["loads"] = "\n".join(f"    d{i}, b{i} = x{i}[{at[i]}], {words[f'x{i + 1}']}" for i in pairs)
     words["total"] = " + ".join(f"d{i} * b{i}[k * u8({steps[i + 1]})]" for i in pairs)
     body = {"segment_dot": _TILED if tiled else _DOT, "segment_mix": _MIX, "segment_spread": _SPREAD}[op]
-    told = {"kinds": " ".join([kind] * (count + 1) + ["i8", "i8"] * by_index)}
-    told |= {"names": ", ".join(names + ["entries", "fields"] * by_index)}
-    told |= {"looked": ", apart" * by_index, "found": f", fields[{FIRST}] < 0" * by_index}
-    return _HEAD.format(**told) + indent(body.format(**words), " " * 12)
+    header_words = {"kinds": " ".join([kind] * (count + 1) + ["i8", "i8"] * by_index)}
+    header_words |= {"names": ", ".join(names + ["entries", "fields"] * by_index)}
+    header_words |= {"looked": ", apart" * by_index, "found": f", fields[{FIRST}] < 0" * by_index}
+    return _HEAD.format(**header_words) + indent(body.format(**words), " " * 12)
 
 
 def read_by_index(routine: Routine) -> Collection[int]:
-    """Return the slots of elements that products alone read: nobody need copy their rows together."""
+    """Return the slots of elements that only products read, so that their rows need not be gathered."""
     slots = routine.slots
-    found = {n for n, slot in enumerate(slots) if slot.binding.kind == "operand" and slot.axis.rank == 2}
+    slots_read = {n for n, slot in enumerate(slots) if slot.binding.kind == "operand" and slot.axis.rank == 2}
     for statement in routine.statements:
         read = [place.slot for place in statement.reads]
         if statement.op in BY_INDEX:
             del read[BY_INDEX[statement.op]]
-        found.difference_update(read, statement.slots)
-    return found - {result.place.slot for result in routine.results}
+        slots_read.difference_update(read, statement.slots)
+    return slots_read - {result.place.slot for result in routine.results}
 
 
 def append(coder: Coder, statement: Statement) -> None:
     """Append a product with the elements of sequences."""
     *reads, segments = statement.reads
-    places, shape, kind = [*reads, statement.result], reads[1].shape, MEMORY[coder.dtype(reads[1])]
+    places = [*reads, statement.result]
+    shape = reads[1].shape
+    kind = MEMORY[coder.dtype(reads[1])]
     steps = tuple([place.strides[-1] if len(place.shape) == len(shape) else 0 for place in places])
     number = BY_INDEX.get(statement.op, -1)
     slot = places[number].slot
@@ -138,7 +146,8 @@ def append(coder: Coder, statement: Statement) -> None:
         apart = [s for place, (along,) in zip(places, part.strides, strict=True) for s in (place.row, along)]
         pointers = [coder.at(place, offset) for place, offset in zip(places, part.offsets, strict=True)]
         if by_index:
-            type_, axis = coder.routine.slots[slot].type, reads[number].axis
+            type_ = coder.routine.slots[slot].type
+            axis = reads[number].axis
             cell = coder.cell(slot, TARGET, axis, type_.size * np.dtype(type_.dtype).itemsize)
             pointers[number] = cell, pointers[number][1]
             pointers += [(coder.cell(slot, ENTRIES, axis), 0), (coder.cell(slot, FIELDS_OF), 0)]

@@ -1,7 +1,7 @@
 """Fused loops as texts to be compiled: plain Python over raw memory, which LLVM vectorises.
 
-Numbers of elements are unsigned (signed ones could count from the end), constants have the dtype of their op.
-What ops make of elements stands in their bodies; tanh, sigmoid and exp are `vector_functions`.
+Numbers of elements are unsigned (signed numbers could count from the end), constants have the dtype of their
+op. The bodies of ops say how elements are computed; tanh, sigmoid and exp are `vector_functions`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from foldbatch.static.statements import Element, FusedLoop, Routine, Sweep, nest
 KINDS = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}  # by dtype
 MEMORY = KINDS | {"bool": "u1"}  # what lies in memory: bools are bytes
 
-# Fused loops can hold what calls functions that LLVM makes vectors of. Nothing is worth a loop of its own:
-# there is a function for it without compiling.
+# Fused loops may have ops that call functions which LLVM vectorises. A single op is no fused loop: a function
+# that is compiled once a machine does it.
 TARGET = Target(frozenset({"abs", "exp", "sigmoid", "sqrt", "tanh"}), dtypes=frozenset(KINDS))
 
 
@@ -43,9 +43,9 @@ def _indented(lines: Sequence[str]) -> list[str]:
 
 
 def _sweep(loop: FusedLoop, sweep: Sweep, *, by_rows: bool, mark: str = "") -> list[str]:
-    """Return a sweep over one row; over all rows if it is the only one.
+    """Return the lines of a sweep, over one row, or over all rows if `by_rows`.
 
-    Variables end in a mark, as those of another sweep may be of other kinds.
+    Variables end in `mark`, as those of another sweep may be of other kinds.
     """
     places = sweep.places
     loops = nest(sweep.shape, places, by_rows=by_rows)
@@ -58,8 +58,8 @@ def _sweep(loop: FusedLoop, sweep: Sweep, *, by_rows: bool, mark: str = "") -> l
     lines = [f"t{i}{mark} = {elements[i]}{' != 0' * is_bool[i]}" for i in range(len(sweep.loads))]
     for i, operation in enumerate(sweep.operations, len(sweep.loads)):
         operands = [f"t{x}{mark}" if isinstance(x, int) else _literal(x) for x in operation.operands]
-        before, made = computed(operation.node.op, operation.node.dtype, operands, f"_{i}{mark}")
-        lines += [*before, f"t{i}{mark} = {made}"]
+        before, value_text = computed(operation.node.op, operation.node.dtype, operands, f"_{i}{mark}")
+        lines += [*before, f"t{i}{mark} = {value_text}"]
     for i, (value, _) in enumerate(sweep.stores, len(sweep.loads)):
         lines.append(f"{elements[i]} = {f'u1(t{value}{mark})' if is_bool[i] else f't{value}{mark}'}")
     for i, turns in reversed(list(enumerate(loops.turns))):
@@ -83,9 +83,13 @@ def _literal(constant: Node) -> str:
 
 
 def computed(op: Op, dtype: str, operands: Sequence[str], mark: str) -> tuple[list[str], str]:
-    """Return the lines before, and the expression of, what an op makes of elements; it has this dtype.
+    """Return an op's body on elements: the lines that come before, and the expression of its value.
 
-    Names of values end in a mark. An attribute has its own name.
+    Args:
+        op: the op; attributes that its body names keep their names.
+        dtype: of the value.
+        operands: the expressions of the operands.
+        mark: the end of the names of variables.
     """
     lines, value = template(op.body, len(operands))
     words = {"t": KINDS[dtype], "mark": mark} | {f"x{i}": operand for i, operand in enumerate(operands)}

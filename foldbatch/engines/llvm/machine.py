@@ -1,7 +1,7 @@
-"""Machine code for this processor: made of LLVM's text, and brought to memory where it can be called.
+"""Machine code for this processor: compiled from LLVM's text, and loaded into memory.
 
-The processor is this one, unless the variables ``FOLDBATCH_CPU`` and ``FOLDBATCH_CPU_FEATURES`` of the
-environment tell another one, in LLVM's words. Importing this needs llvmlite.
+The environment variables ``FOLDBATCH_CPU`` and ``FOLDBATCH_CPU_FEATURES`` choose another processor, in LLVM's
+words. Importing this needs llvmlite.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from llvmlite import binding
 
 from foldbatch.errors import BackendError
 
-# of instructions for a processor, and of what is done before: at 3, tiles come out slower
-LEVEL, SPEED = 3, 2
+# levels of optimization, of machine code and of LLVM's text; with 3 for the text, tiles are slower
+CODE_LEVEL, TEXT_LEVEL = 3, 2
 
 
 @cache
@@ -37,18 +37,19 @@ def processor() -> tuple[str, str]:
 
 @cache
 def identity() -> str:
-    """Return what machine code depends on besides its text."""
+    """Return a text for cache keys: the versions of llvmlite and LLVM, and the processor."""
     return "\n".join([llvmlite.__version__, str(binding.llvm_version_info), *processor()])
 
 
 @cache
 def _target() -> Any:
+    """Return LLVM's target machine for the processor."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     name, features = processor()
     target = binding.Target.from_default_triple()
-    reloc = "static" if target.name.startswith("x86") else "default"  # what LLVM's loader can do
-    return target.create_target_machine(name, features, LEVEL, reloc, "jitdefault", jit=True)
+    reloc = "static" if target.name.startswith("x86") else "default"  # LLVM's loader can do no other
+    return target.create_target_machine(name, features, CODE_LEVEL, reloc, "jitdefault", jit=True)
 
 
 @cache
@@ -57,11 +58,12 @@ def _engine() -> Any:
 
 
 def optimized(text: str) -> Any:
-    """Return the module of LLVM's text, made fast for this processor."""
+    """Return the module of LLVM's text, optimized for this processor."""
     target = _target()
     module = binding.parse_assembly(text)
-    module.triple, module.data_layout = binding.get_process_triple(), str(target.target_data)
-    options = binding.create_pipeline_tuning_options(SPEED)
+    module.triple = binding.get_process_triple()
+    module.data_layout = str(target.target_data)
+    options = binding.create_pipeline_tuning_options(TEXT_LEVEL)
     options.loop_vectorization, options.slp_vectorization = True, False
     options.loop_unrolling = False  # it takes a third of the time of compiling, and nothing gets faster
     passes = binding.create_pass_builder(target, options)

@@ -1,7 +1,7 @@
-"""Functions that bring rows from where other cells left them, and to where others look for them.
+"""Functions that gather the rows that a cell reads from arenas, and store the rows that it yields there.
 
-What `take` returns runs before the statements of a level, `GIVE` after them. What they do is told by the
-launch: `fields` are its numbers for the binding, as `engines.launch` lists them (FIRST, INDEX and so on).
+The function of `take` runs before the statements of a level, that of `GIVE` after them. `fields` are the
+launch's integers for the binding, as `engines.launch` lists them (FIRST, INDEX and so on).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from textwrap import indent
 from foldbatch.engines.launch import COPIES, FIRST, STORES, WIDTH
 from foldbatch.engines.llvm.sum_texts import sum_of_rows
 
-AHEAD = 8  # rows told one by one lie where no processor foresees: so many before, their memory is asked for
+ROWS_AHEAD = 8  # rows by index are prefetched so many rows ahead, as no processor foresees where they lie
 
-# Of arena rows those of the index to `out`, or sums of those that shared calls stand for; nothing where the
-# rows themselves are what is read. `entries` is the level's part of the index, or all of it where copies tell
-# the part. s: numbers in a row of `out`.
+# Copies the rows of the index from the arena to `out`, or sums of the rows of calls that share a rank; does
+# nothing if the arena's rows are read in place. `entries` is the level's part of the index, or all of it if
+# `copies` has the bounds of the part. s: numbers in a row of `out`.
 _TAKE = f"""\
 # {{k}} i8 i8 i8 {{k}}
 def loop(n, arena, entries, copies, fields, out, s):
@@ -37,26 +37,26 @@ def loop(n, arena, entries, copies, fields, out, s):
 
 @cache
 def take(kind: str) -> str:
-    """Return the text of what brings rows of numbers of a kind to where they are read."""
+    """Return the text that gathers rows of numbers of a kind from an arena."""
     return _TAKE.format(k=kind) + indent(sum_of_rows(kind, "u8(entries[{e}]) * size"), " " * 16)
 
 
-VALUE, COTANGENT, STORE = range(3)  # what `GIVE` gives
+VALUE, COTANGENT, STORE = range(3)  # kinds of results of `GIVE`
 
-# Rows of values to an arena: written, or added where cotangents are not to be stored; a `STORE` that stores
-# has been written where it belongs. `arena` begins with the level's first row, or with its own where the
-# index tells the rows. s: which of the above; numbers in a row; whether they follow each other. If they do
-# not: the number of the first one, extents of three axes, the strides of values along rows and axes, and the
-# strides of numbers along axes.
+# Writes rows of values to an arena, or adds them if they are cotangents that are not stored; a `STORE` that
+# stores is in the arena already. `arena` begins with the level's first row, or with the arena's first row if
+# the index has the rows. s: the kind of result, see above; numbers in a row; whether they are contiguous. If
+# they are not: the number of the first element, extents of three axes, the strides of values along rows and
+# axes, and the strides of numbers along axes.
 GIVE = f"""\
 # {{k}} {{k}} i8 i8 i8
 def loop(n, values, arena, entries, copies, fields, s):
-    what, stores, width = s[0], fields[{STORES}] != 0, u8(fields[{WIDTH}])
+    result, stores, width = s[0], fields[{STORES}] != 0, u8(fields[{WIDTH}])
     size = u8(s[1]) // width
     one, two, inner = u8(s[4]), u8(s[5]), u8(s[6])
-    if (what == {STORE}) & stores:
+    if (result == {STORE}) & stores:
         return
-    adds = (what != {VALUE}) & (not stores)
+    adds = (result != {VALUE}) & (not stores)
     rows = n * width if fields[{COPIES}] < 0 else u8(copies[n]) * width
     for r in range(n):
         first, last = r, r + u8(1)
@@ -67,7 +67,7 @@ def loop(n, values, arena, entries, copies, fields, s):
                 for i in range(width):
                     row = e * width + i
                     if fields[{FIRST}] < 0:
-                        ahead = u8(entries[min(row + u8({AHEAD}), rows - u8(1))]) * size
+                        ahead = u8(entries[min(row + u8({ROWS_AHEAD}), rows - u8(1))]) * size
                         for k in range((size + u8(15)) // u8(16)):
                             fetch(moved(arena, ahead + k * u8(16)))
                         row = u8(entries[row])
@@ -94,8 +94,8 @@ def loop(n, values, arena, entries, copies, fields, s):
 """
 GIVE_AXES = 3
 
-# A parameter's gradient: stored, or added to what is there. s: extents of three axes, the strides of the
-# values, and of the gradient, and whether one that is stored has been made where it belongs.
+# Stores a parameter's gradient, or adds it to the gradient so far. s: extents of three axes, the strides of
+# the values, and of the gradient, and whether a gradient that is stored is in its memory already.
 GRADIENT = f"""\
 # {{k}} {{k}} i8
 def loop(n, values, gradient, fields, s):

@@ -1,8 +1,9 @@
-"""Numbers of loops while they are translated: values of LLVM with their kind, and what is computed of them.
+"""Numbers of loops while these are translated: LLVM's values with their kind, and operations on them.
 
-Nothing is converted unasked: operands of one operation are of one kind, but for plain Python numbers, which
-take the kind of the other operand. Whole numbers wrap around; ``u8`` and ``u1`` are unsigned, and so are
-truths. Sums and products of floats may be contracted to one instruction; else each rounds as it is written.
+There are no implicit conversions: operands of one operation are of one kind, but for plain Python numbers,
+which take the kind of the other operand. Whole numbers wrap around; ``u8`` and ``u1`` are unsigned, and so
+are truths. Sums and products of floats may be contracted to one instruction; else each rounds as it is
+written.
 
 Importing this needs llvmlite.
 """
@@ -28,14 +29,14 @@ TYPES: dict[str, Any] = {
     "b1": ir.IntType(1),
 }
 NUMBERS = I64.as_pointer()
-EXACT = ("contract",)  # what may be done to floats: no more than to round a sum of a product once
+EXACT = ("contract",)  # the only freedom for floats: a product and a sum may be rounded once, together
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What an expression is."""
+    """The value of an expression."""
 
-    kind: str  # one of `TYPES`; of a pointer, ``*`` and the kind of what it points to
+    kind: str  # one of `TYPES`; of a pointer, ``*`` and the kind of its numbers
     at: Any  # the value in LLVM
 
 
@@ -44,44 +45,48 @@ Operand = Typed | bool | int | float  # a plain number has no kind yet
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What a text may call, as instructions."""
+    """A function that a text may call, and that writes instructions in place of a call."""
 
-    # from a builder of LLVM and the arguments to the result, if there is one
+    # it takes LLVM's builder and the arguments, and returns the result, if there is one
     write: Callable[..., Typed | None]
 
 
 def convert(builder: Any, operand: Operand, kind: str) -> Typed:
+    """Return an operand, converted to a kind; a plain number becomes a constant of it."""
     if not isinstance(operand, Typed):
         return Typed(kind, _constant(operand, kind))
-    given, at, type_ = operand.kind, operand.at, TYPES[kind]
-    if given.startswith("*"):
+    source = operand.kind
+    at = operand.at
+    type_ = TYPES[kind]
+    if source.startswith("*"):
         raise TypeError(f"expected a number, found a pointer to convert to {kind}")
-    if given == kind:
+    if source == kind:
         return operand
     if kind == "b1":
         return compare(builder, "!=", operand, 0)
-    match is_float(given), is_float(kind):
+    match is_float(source), is_float(kind):
         case True, True:
             at = builder.fpext(at, type_) if kind == "f8" else builder.fptrunc(at, type_)
         case True, False:
-            at = _whole(builder, at, type_) if kind[0] == "i" else builder.fptoui(at, type_)
+            at = _to_integer(builder, at, type_) if kind[0] == "i" else builder.fptoui(at, type_)
         case False, True:
-            at = builder.sitofp(at, type_) if given[0] == "i" else builder.uitofp(at, type_)
+            at = builder.sitofp(at, type_) if source[0] == "i" else builder.uitofp(at, type_)
         case _ if type_.width < at.type.width:
             at = builder.trunc(at, type_)
         case _ if type_.width > at.type.width:
-            at = builder.sext(at, type_) if given[0] == "i" else builder.zext(at, type_)
+            at = builder.sext(at, type_) if source[0] == "i" else builder.zext(at, type_)
     return Typed(kind, at)
 
 
-def _whole(builder: Any, at: Any, type_: Any) -> Any:
-    """Return a float as a signed whole number, as `ops.elementwise.cast_into`."""
+def _to_integer(builder: Any, at: Any, type_: Any) -> Any:
+    """Return a float as a signed integer, as `ops.elementwise.cast_into` does."""
     signature = ir.FunctionType(type_, [at.type])
     function = builder.module.declare_intrinsic("llvm.fptosi.sat", [type_, at.type], signature)
     return builder.call(function, [at])
 
 
 def _constant(number: float, kind: str) -> Any:
+    """Return LLVM's constant of a plain number; an integer wraps around."""
     if is_float(kind):
         return ir.Constant(TYPES[kind], float(number))
     if kind == "b1":
@@ -89,8 +94,8 @@ def _constant(number: float, kind: str) -> Any:
     if isinstance(number, float):
         raise TypeError(f"expected a whole number for {kind}, found {number}")
     width = TYPES[kind].width
-    whole = int(number) % 2**width  # LLVM takes the greater half as negative
-    return ir.Constant(TYPES[kind], whole - 2**width * (whole >= 2 ** (width - 1)))
+    integer = int(number) % 2**width  # LLVM reads the upper half as negative
+    return ir.Constant(TYPES[kind], integer - 2**width * (integer >= 2 ** (width - 1)))
 
 
 def is_float(kind: str) -> bool:
@@ -98,7 +103,7 @@ def is_float(kind: str) -> bool:
 
 
 def alike(builder: Any, *operands: Operand) -> list[Typed]:
-    """Return operands of one kind.
+    """Return operands converted to their common kind; only plain numbers are converted.
 
     Raises:
         TypeError: when their kinds differ, or all of them are plain numbers.
@@ -110,11 +115,11 @@ def alike(builder: Any, *operands: Operand) -> list[Typed]:
     return [convert(builder, operand, kind) for operand in operands]
 
 
-def compare(builder: Any, symbol: str, left: Operand, right: Operand) -> Typed:
+def compare(builder: Any, symbol: str, lhs: Operand, rhs: Operand) -> Typed:
     """Return whether a comparison holds; with NaN none but ``!=`` does."""
-    if (isinstance(left, Typed) and left.kind == "b1") or (isinstance(right, Typed) and right.kind == "b1"):
-        left, right = (convert(builder, x, "u1") for x in (left, right))
-    a, b = alike(builder, left, right)
+    if (isinstance(lhs, Typed) and lhs.kind == "b1") or (isinstance(rhs, Typed) and rhs.kind == "b1"):
+        lhs, rhs = (convert(builder, x, "u1") for x in (lhs, rhs))
+    a, b = alike(builder, lhs, rhs)
     if is_float(a.kind):
         write = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
     else:
@@ -151,11 +156,16 @@ PLAIN: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def arithmetic(builder: Any, sign: ast.operator, left: Operand, right: Operand) -> Operand:
-    if not isinstance(left, Typed) and not isinstance(right, Typed):
-        result: Operand = PLAIN[type(sign)](left, right)
+def arithmetic(builder: Any, sign: ast.operator, lhs: Operand, rhs: Operand) -> Operand:
+    """Return the result of a binary operator; of two plain numbers it is a plain number.
+
+    Raises:
+        TypeError: when the kinds of the operands differ, or have no such operator.
+    """
+    if not isinstance(lhs, Typed) and not isinstance(rhs, Typed):
+        result: Operand = PLAIN[type(sign)](lhs, rhs)
         return result
-    a, b = alike(builder, left, right)
+    a, b = alike(builder, lhs, rhs)
     if is_float(a.kind):
         return Typed(a.kind, getattr(builder, FLOAT_WRITERS[type(sign)])(a.at, b.at, flags=EXACT))
     writers = {"b": TRUTH_WRITERS, "u": UNSIGNED_WRITERS, "i": WHOLE_WRITERS}[a.kind[0]]
@@ -167,10 +177,10 @@ def arithmetic(builder: Any, sign: ast.operator, left: Operand, right: Operand) 
 
 
 def _divided(builder: Any, writer: str, a: Typed, b: Typed) -> Typed:
-    """Return a quotient or what is left of it, both 0 where the divisor is: processors would stop there."""
-    nothing = compare(builder, "==", b, 0).at
-    divisor = builder.select(nothing, b.at.type(1), b.at)
-    return Typed(a.kind, builder.select(nothing, a.at.type(0), getattr(builder, writer)(a.at, divisor)))
+    """Return a quotient or a remainder; both are 0 if the divisor is 0, where processors would trap."""
+    by_zero = compare(builder, "==", b, 0).at
+    divisor = builder.select(by_zero, b.at.type(1), b.at)
+    return Typed(a.kind, builder.select(by_zero, a.at.type(0), getattr(builder, writer)(a.at, divisor)))
 
 
 def negative(builder: Any, operand: Operand) -> Operand:
@@ -182,6 +192,7 @@ def negative(builder: Any, operand: Operand) -> Operand:
 
 
 def absolute(builder: Any, operand: Typed) -> Typed:
+    """Return the absolute value of a number."""
     if is_float(operand.kind):
         return intrinsic(builder, "llvm.fabs", operand)
     if operand.kind[0] != "i":
@@ -191,7 +202,7 @@ def absolute(builder: Any, operand: Typed) -> Typed:
 
 
 def intrinsic(builder: Any, name: str, *operands: Typed) -> Typed:
-    """Return what a function that LLVM knows makes of numbers of one kind, which it returns, too."""
+    """Return the result of one of LLVM's intrinsic functions, whose operands and result are of one kind."""
     type_ = operands[0].at.type
     signature = ir.FunctionType(type_, [type_] * len(operands))
     function = builder.module.declare_intrinsic(name, [type_], signature)
@@ -199,16 +210,16 @@ def intrinsic(builder: Any, name: str, *operands: Typed) -> Typed:
 
 
 def further(builder: Any, pointer: Typed, elements: Typed | int) -> Typed:
-    """Return a pointer, some elements further."""
+    """Return the pointer to an element that comes so many elements later."""
     at = elements.at if isinstance(elements, Typed) else I64(elements)
     return Typed(pointer.kind, builder.gep(pointer.at, [at]))
 
 
 def extreme(symbol: str) -> Instruction:
-    """Return what chooses the whole number for which a comparison with the other one holds."""
+    """Return the function that chooses the lesser (``<``) or greater (``>``) of two integers."""
 
-    def write(builder: Any, left: Operand, right: Operand) -> Typed:
-        a, b = alike(builder, left, right)
+    def write(builder: Any, lhs: Operand, rhs: Operand) -> Typed:
+        a, b = alike(builder, lhs, rhs)
         if is_float(a.kind):
             raise TypeError("expected whole numbers for min and max, found floats: say what to do with NaN")
         return Typed(a.kind, builder.select(compare(builder, symbol, a, b).at, a.at, b.at))
@@ -218,7 +229,8 @@ def extreme(symbol: str) -> Instruction:
 
 def _fetch(builder: Any, pointer: Typed) -> None:
     place = builder.bitcast(pointer.at, ir.IntType(8).as_pointer())
-    name, wanted = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
+    name = "llvm.prefetch.p0"
+    wanted = ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
     function = builder.module.globals.get(name) or ir.Function(builder.module, wanted, name=name)
     builder.call(function, [place, I32(0), I32(3), I32(1)])  # to read, to keep, data
 

@@ -1,8 +1,8 @@
-"""A routine as instructions: for each move, statement and result the compiled functions that do it.
+"""Encoders: a routine as instructions, which are calls of compiled functions.
 
-Which function an op needs, and which whole numbers it is told of places, stands here; what depends on the
-batch is decided by the functions and by `walker`, from the launch. Nothing is compiled for a routine but its
-fused loops.
+An encoder chooses the functions of a move, statement or result, and their statics: integers that describe
+places. The functions and `walker` read from the launch what depends on the batch. Only fused loops are
+compiled for a routine; all other functions are compiled once a machine.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from foldbatch.engines.llvm.coder import (
     ENTRIES,
     ERRORS,
     FIELDS_OF,
+    FROM_BASE,
     NO_CUT,
     TARGET,
-    WHOLE,
     Coder,
     KernelCode,
     by_columns,
@@ -47,19 +47,20 @@ from foldbatch.static.places import Place, aligned, contiguous, merged
 from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement, axis_of
 
-# What visits each element of some places of one shape: ops, copies, zeros. Its loops are rows and three axes.
-# Its whole numbers `s` are: whether all rows are one run of the innermost loop; the extents; then for each
-# place its strides along rows and axes.
-AXES = 3
+# The functions of `_visit` go through each element of some places of one shape: elementwise ops, copies,
+# zeros. Their loops are rows and three axes. Their statics `s` are: whether all rows are one run of the
+# innermost loop; the extents; then for each place its strides along rows and axes.
+VISIT_AXES = 3
 
 OF_BYTES = {"bool": "u1", "int32": "i4", "float32": "i4", "int64": "i8", "float64": "i8"}  # to be copied
 
 
 def elementwise(op: Op, operands: Sequence[str], dtype: str) -> str:
-    """Return the text of an elementwise op on operands of these dtypes; a number is told with the strides."""
-    kinds, kind = [MEMORY[operand] for operand in operands], KINDS[dtype]
+    """Return the text of an elementwise op on operands of these dtypes; attributes come after the strides."""
+    kinds = [MEMORY[operand] for operand in operands]
+    kind = KINDS[dtype]
     lines, value = computed(op, dtype, [f"t{i}" for i in range(len(operands))], "")
-    at = 1 + AXES + (len(kinds) + 1) * (AXES + 1)
+    at = 1 + VISIT_AXES + (len(kinds) + 1) * (VISIT_AXES + 1)
     before = [f"{name} = {kind}(as_f8(s[{at + i}]))" for i, name in enumerate(numbers_of(op))]
     truths = [operand == "bool" for operand in operands]
     return _visit(kinds, MEMORY[dtype], f"u1({value})" if dtype == "bool" else value, truths, before, lines)
@@ -71,35 +72,37 @@ def numbers_of(op: Op) -> list[str]:
 
 
 def copy(dtype: str) -> str:
+    """Return the text of a copy."""
     kind = OF_BYTES[dtype]
     return _visit([kind], kind, "t0", [False])
 
 
 def zero(dtype: str) -> str:
+    """Return the text that writes zeros."""
     kind = OF_BYTES[dtype]
     return _visit([], kind, f"{kind}(0)", [])
 
 
 def _visit(
-    kinds: Sequence[str],  # of the numbers of the operands
-    written: str,  # of those of the result
+    kinds: Sequence[str],  # of the operands' numbers
+    result_kind: str,  # of the result's numbers
     value: str,  # the expression of a result of t0, t1
     truths: Sequence[bool],  # whether operands are bools, which are bytes in memory
     before: Sequence[str] = (),  # lines that come first
     inside: Sequence[str] = (),  # lines that come before the value
 ) -> str:
-    """Return the text of a function of some operands that it reads and one place that it writes."""
+    """Return the text of a function on elements, which reads some operands and writes one place."""
     places = len(kinds) + 1
     names = [f"x{i}" for i in range(len(kinds))] + ["y"]
-    at = [1 + AXES + (AXES + 1) * i for i in range(places)]  # where a place's strides begin
+    at = [1 + VISIT_AXES + (VISIT_AXES + 1) * i for i in range(places)]  # the offset of a place's strides
     lines = [
-        f"# {' '.join([*kinds, written])}",
+        f"# {' '.join([*kinds, result_kind])}",
         f"def loop(n, {', '.join(names)}, s):",
         *(f"    {line}" for line in before),
         "    rows, inner = n, u8(s[3])",
         "    if s[0] != 0:",
         "        rows, inner = u8(1), n * inner",
-        *(f"    q{i} = u8(s[{at[i] + AXES}])" for i in range(places)),
+        *(f"    q{i} = u8(s[{at[i] + VISIT_AXES}])" for i in range(places)),
         "    for r in range(rows):",
         "        for i in range(u8(s[1])):",
         "            for j in range(u8(s[2])):",
@@ -109,50 +112,58 @@ def _visit(
         lines.append(f"                b{i} = moved({name}, {where})")
     loads = [f"t{i} = b{i}[k * q{i}]{' != 0' * truth}" for i, truth in enumerate(truths)]
     stored = f"b{places - 1}[k * q{places - 1}] = {value}"
-    each = [f"{' ' * 20}{line}" for line in (*loads, *inside, stored)]
-    return "\n".join([*lines, f"{' ' * 16}for k in range(inner):", *each, ""])
+    element_lines = [f"{' ' * 20}{line}" for line in (*loads, *inside, stored)]
+    return "\n".join([*lines, f"{' ' * 16}for k in range(inner):", *element_lines, ""])
 
 
-def visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Sequence[int] = ()) -> None:
-    """Append a function on places of one shape, the last of which is written."""
-    for part, whole in visited(places):
-        strides = [s for p, place in enumerate(places) for s in (0 if whole else place.row, *part.strides[p])]
+def visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, extra: Sequence[int] = ()) -> None:
+    """Append the instructions of a function on elements of places of one shape; the last place is written."""
+    for part, one_run in visited(places):
+        strides = [
+            s for p, place in enumerate(places) for s in (0 if one_run else place.row, *part.strides[p])
+        ]
         pointers = [coder.at(place, part.offsets[p]) for p, place in enumerate(places)]
-        coder.add(native(text), axis, pointers, [int(whole), *part.extents, *strides, *more])
+        coder.add(native(text), axis, pointers, [int(one_run), *part.extents, *strides, *extra])
 
 
 def visited(places: Sequence[Place]) -> list[tuple[Stretch, bool]]:
-    """Return the parts of places that a function visits; whether all rows are one run of its last axis."""
+    """Return the parts of places for calls of a function on elements.
+
+    With each part comes whether all rows are one run of the innermost loop.
+    """
     rows = [place.row for place in places]
     axes = merged(places[0].shape, [place.strides for place in places])
-    whole = by_rows(axes, rows)
-    if whole and not axes:
+    one_run = by_rows(axes, rows)
+    if one_run and not axes:
         axes = [(1, tuple(rows))]
-    return [(part, whole) for part in parts(axes, AXES, len(places))]
+    return [(part, one_run) for part in parts(axes, VISIT_AXES, len(places))]
 
 
 def copied(coder: Coder, read: Place, write: Place, axis: Axis) -> None:
+    """Append a copy of a place to another one."""
     visit(coder, copy(coder.dtype(write)), [read, write], axis)
 
 
 def copy_to(coder: Coder, place: Place, axis: Axis, cell: int) -> None:
-    """Append a copy of a place to rows without gaps that begin at a cell."""
+    """Append a copy of a place to contiguous rows that begin at a cell."""
     size = prod(place.shape)
     target = Place(-1, axis, size, 0, place.shape, contiguous(place.shape))
     dtype = coder.dtype(place)
     item = np.dtype(dtype).itemsize
-    for part, whole in visited([place, target]):
-        rows = [0, 0] if whole else [place.row, size]
-        statics = [int(whole), *part.extents, rows[0], *part.strides[0], rows[1], *part.strides[1]]
+    for part, one_run in visited([place, target]):
+        rows = [0, 0] if one_run else [place.row, size]
+        statics = [int(one_run), *part.extents, rows[0], *part.strides[0], rows[1], *part.strides[1]]
         pointers = [coder.at(place, part.offsets[0]), (cell, part.offsets[1] * item)]
         coder.add(native(copy(dtype)), axis, pointers, statics)
 
 
 def zeroed(coder: Coder, write: Place) -> None:
+    """Append zeros to a place."""
     visit(coder, zero(coder.dtype(write)), [write], write.axis)
 
 
 def encode_op(coder: Coder, statement: Statement) -> None:
+    """Append the instructions of an op's statement, by its encoder, or by the kind of its body."""
     if statement.op in ENCODERS:
         ENCODERS[statement.op](coder, statement)
     elif OPS[statement.op].elementwise:
@@ -164,25 +175,30 @@ def encode_op(coder: Coder, statement: Statement) -> None:
 
 
 def _elementwise(coder: Coder, statement: Statement, op: Op) -> None:
+    """Append an elementwise op; operands are broadcast to the result's shape."""
     write = statement.result
     reads = [aligned(place, write.shape) for place in statement.reads]
     operands = [coder.dtype(place) for place in reads]
     text = elementwise(op, operands, coder.dtype(write))
     numbers = [statement.attrs[name] for name in numbers_of(op)]
-    more = np.array(numbers, np.float64).view(np.int64).tolist()
-    visit(coder, text, [*reads, write], axis_of(statement, reads), more)
+    extra = np.array(numbers, np.float64).view(np.int64).tolist()
+    visit(coder, text, [*reads, write], axis_of(statement, reads), extra)
 
 
 def _copy(coder: Coder, statement: Statement) -> None:
+    """Append a copy of an operand, broadcast to the result's shape."""
     (read,), write = statement.reads, statement.result
     copied(coder, aligned(read, write.shape), write, axis_of(statement, [read]))
 
 
 def _sum(coder: Coder, statement: Statement) -> None:
-    (read,), write, axes = statement.reads, statement.result, statement.attrs["axes"]
+    """Append a sum over axes; the innermost loop is over the axis whose elements are nearest in memory."""
+    (read,) = statement.reads
+    write = statement.result
+    axes = statement.attrs["axes"]
     summed = merged([read.shape[i] for i in axes], [[read.strides[i] for i in axes]])
-    rest = [stride for i, stride in enumerate(read.strides) if i not in axes]
-    kept = merged(write.shape, [rest, write.strides])
+    kept_strides = [stride for i, stride in enumerate(read.strides) if i not in axes]
+    kept = merged(write.shape, [kept_strides, write.strides])
     column: tuple[int, tuple[int, ...]] = (1, (0, 0))
     if kept and (not summed or kept[-1][1][0] <= summed[-1][1][0]):
         column = kept.pop()
@@ -191,6 +207,7 @@ def _sum(coder: Coder, statement: Statement) -> None:
 
 
 def _sum_batch(coder: Coder, statement: Statement) -> None:
+    """Append a sum over all rows."""
     (read,), write = statement.reads, statement.result
     kept = merged(write.shape, [read.strides, write.strides])
     column = kept.pop() if kept else (1, (0, 0))
@@ -198,20 +215,21 @@ def _sum_batch(coder: Coder, statement: Statement) -> None:
 
 
 def _add_up(
-    coder: Coder,  # the code
-    statement: Statement,  # what is done
+    coder: Coder,
+    statement: Statement,  # of the sum
     # the axes that are not summed: extents, and strides of the operand and the sums
     kept: Sequence[tuple[int, tuple[int, ...]]],
-    column: tuple[int, tuple[int, ...]],  # the innermost of them
-    along: Stretch | None,  # the axes that are summed, or a part of them; None where all rows are
-    number: int = 0,  # of the part; those after the first one add to what is there
+    column: tuple[int, tuple[int, ...]],  # the innermost of these axes
+    along: Stretch | None,  # the axes that are summed, or a part of them; None for a sum of all rows
+    number: int = 0,  # of the part; parts after the first one add to the sums so far
 ) -> None:
+    """Append the instructions that sum some axes, or all rows."""
     (read,), write = statement.reads, statement.result
     dtype = coder.dtype(write)
     text = sum_texts.sums(MEMORY[dtype], plus="|" if dtype == "bool" else "+")
     rows = sum_texts.ROWS_SUMMED if along is None else sum_texts.ROWS_KEPT
     along = along or Stretch((0,), (1, 0), ((0, 0),))
-    for part in parts(kept, sum_texts.KEPT, 2):
+    for part in parts(kept, sum_texts.KEPT_AXES, 2):
         statics = [rows, int(number > 0), *part.extents, column[0], *along.extents]
         statics += [read.row, *part.strides[0], column[1][0], *along.strides[0]]
         statics += [write.row, *part.strides[1], column[1][1]]
@@ -220,21 +238,22 @@ def _add_up(
 
 
 def _along(coder: Coder, statement: Statement) -> None:
+    """Append an op along an axis, such as softmax or argmax."""
     body = OPS[statement.op].body
     line = line_of(body, statement)
     places = line.places.values()
     text = line_texts.along_lines(body, {name: MEMORY[coder.dtype(at)] for name, at in line.places.items()})
     axes = merged(next(iter(places)).shape, [place.strides for place in places])
-    for part in parts(axes, line_texts.AXES, len(places)):
-        told = zip(places, part.strides, line.steps.values(), strict=True)
-        strides = [s for place, along, step in told for s in (place.row, *along, step)]
+    for part in parts(axes, line_texts.LINE_AXES, len(places)):
+        line_strides = zip(places, part.strides, line.steps.values(), strict=True)
+        strides = [s for place, along, step in line_strides for s in (place.row, *along, step)]
         pointers = [coder.at(place, offset) for place, offset in zip(places, part.offsets, strict=True)]
         statics = [*part.extents, line.length, *strides]
         coder.add(native(text), axis_of(statement, [*places]), pointers, statics)
 
 
 def _by_ids(coder: Coder, statement: Statement, text: str, table: Place, ids: Place, rows: Place) -> None:
-    """Append a function between rows of a table and rows that ids tell."""
+    """Append a function on the rows of a table that ids choose, and on rows of values, one for each id."""
     cut = len(ids.shape)
     lead = merged(ids.shape, [ids.strides, rows.strides[:cut]])
     inner = merged(table.shape[1:], [table.strides[1:], rows.strides[cut:]])
@@ -252,12 +271,14 @@ def _by_ids(coder: Coder, statement: Statement, text: str, table: Place, ids: Pl
 
 
 def _gather(coder: Coder, statement: Statement) -> None:
+    """Append a look-up of a table's rows."""
     (table, ids), write = statement.reads, statement.result
     kinds = {"i": KINDS[coder.dtype(ids)], "k": OF_BYTES[coder.dtype(write)]}
     _by_ids(coder, statement, row_texts.GATHER.format(**kinds), table, ids, write)
 
 
 def _sum_rows(coder: Coder, statement: Statement) -> None:
+    """Append the derivative of a look-up: rows are added up by id."""
     (rows, ids), write = statement.reads, statement.result
     zeroed(coder, write)
     kinds = {"i": KINDS[coder.dtype(ids)], "k": MEMORY[coder.dtype(write)]}
@@ -265,8 +286,10 @@ def _sum_rows(coder: Coder, statement: Statement) -> None:
 
 
 def _segments(coder: Coder, statement: Statement) -> None:
+    """Append an op along the elements of sequences."""
     read, segments = statement.reads
-    write, body = statement.result, OPS[statement.op].body
+    write = statement.result
+    body = OPS[statement.op].body
     dtype = coder.dtype(write)
     kind = OF_BYTES[dtype] if body == REPEATED else MEMORY[dtype]
     read_as = kind if body == REPEATED else MEMORY[coder.dtype(read)]
@@ -281,6 +304,7 @@ def _segments(coder: Coder, statement: Statement) -> None:
 
 
 def _random(coder: Coder, statement: Statement) -> None:
+    """Append random numbers: each follows from its row's key, its site, and its place in the row."""
     (keys,), write = statement.reads, statement.result
     site = int(np.uint64((statement.attrs["site"] + 1) * GAMMA & WORD_MASK).view(np.int64))
     text = row_texts.RANDOM.format(k=KINDS[coder.dtype(write)])
@@ -291,8 +315,10 @@ def _random(coder: Coder, statement: Statement) -> None:
 
 
 def _order(coder: Coder, statement: Statement) -> None:
+    """Append the order of the elements of an axis, of the first so many of them."""
     (read,), write = statement.reads, statement.result
-    side_by_side, before = read.strides[-1] == 1, row_texts.BEFORE[statement.attrs["descending"]]
+    side_by_side = read.strides[-1] == 1
+    before = row_texts.BEFORE[statement.attrs["descending"]]
     words = {"x": KINDS[coder.dtype(read)], "before": f"({before})", "p": "u8(1)" if side_by_side else "p"}
     text = native(row_texts.ORDER.format(**words))
     for part in parts(merged(read.shape[:-1], [read.strides[:-1], write.strides[:-1]]), 2, 2):
@@ -304,6 +330,7 @@ def _order(coder: Coder, statement: Statement) -> None:
 
 
 def _check_range(coder: Coder, statement: Statement) -> None:
+    """Append a check of ids; an error names the row, or, for ids of elements, the call of these."""
     ids, *segments = statement.reads
     text = (row_texts.CHECK_ELEMENTS if segments else row_texts.CHECK).format(i=KINDS[coder.dtype(ids)])
     axis = CALL if segments else axis_of(statement, [ids])
@@ -314,18 +341,19 @@ def _check_range(coder: Coder, statement: Statement) -> None:
 
 
 def _product(coder: Coder, product: Product) -> Native:
-    """Return the function of a product: in tiles where the processor is known, else in plain loops."""
+    """Return the function of a product: in tiles if the processor has any, else in plain loops."""
     kind = KINDS[coder.dtype(product.c.place)]
     cut = products.cut_of(kind, coder.routine.precision)
     by_rows = cut is not None and product.by == "k" and product.a.row == product.b.column == 1
     return products.compiled(products.sum_outer_text if by_rows else products.native_text, kind, cut)
 
 
-BY = {"count": 1, "m": 2, "k": 3}  # what the number of rows multiplies
-N = 3  # which of a product's whole numbers are its columns
+BY = {"count": 1, "m": 2, "k": 3}  # the extent that the number of rows multiplies
+N = 3  # the place of the number of columns in a product's statics
 
 
 def _products(coder: Coder, statement: Statement) -> None:
+    """Append the matrix products of a statement; they are cut into columns."""
     write = statement.result
     if statement.op == "sum_outer" and prod(statement.reads[0].shape[:-1]) == 0:
         zeroed(coder, write)
@@ -343,11 +371,13 @@ def _products(coder: Coder, statement: Statement) -> None:
 
 
 def _linear_by(coder: Coder, statement: Statement) -> None:
+    """Append products whose matrix an id chooses for each row."""
     (x, table, ids), write = statement.reads, statement.result
     grouped_products.append(coder, grouped_products.linear_text, (x, write), table, ids)
 
 
 def _sum_outer_by(coder: Coder, statement: Statement) -> None:
+    """Append the gradient of such a table of matrices: outer products are added up by id."""
     (x, g, ids), write = statement.reads, statement.result
     zeroed(coder, write)
     grouped_products.append(coder, grouped_products.sums_text, (x, g), write, ids)
@@ -370,32 +400,34 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
 }
 
 
-DENSE = Stretch((0, 0), (0, 0, 0), ((0, 0, 0), (0, 0, 0)))  # what is told of a place without gaps in its rows
-GIVEN = {"value": move_texts.VALUE, "cotangent": move_texts.COTANGENT, "store": move_texts.STORE}
+DENSE = Stretch((0, 0), (0, 0, 0), ((0, 0, 0), (0, 0, 0)))  # stands for a place of contiguous rows
+GIVE_KINDS = {"value": move_texts.VALUE, "cotangent": move_texts.COTANGENT, "store": move_texts.STORE}
 
 
-def _nothing(coder: Coder) -> None:
+def _no_instructions(coder: Coder) -> None:
     """Append no instruction."""
 
 
 def encode(
-    routine: Routine, first: Callable[[Coder], None] = _nothing, last: Callable[[Coder], None] = _nothing
+    routine: Routine,
+    first: Callable[[Coder], None] = _no_instructions,
+    last: Callable[[Coder], None] = _no_instructions,
 ) -> KernelCode:
-    """Return a routine's code. What it needs of compiled functions is there afterwards.
+    """Return a routine's code; compile the functions that it calls, if they are not in memory.
 
-    `first` and `last` append what each level does before and after all else.
+    `first` and `last` append instructions that each level runs before and after those of the routine.
     """
     coder = Coder(routine)
     first(coder)
-    left = list_products.read_by_index(routine)
+    by_index = list_products.read_by_index(routine)
     for i, slot in enumerate(routine.slots):
-        if slot.binding.kind in ("operand", "cotangent") and i not in left:
+        if slot.binding.kind in ("operand", "cotangent") and i not in by_index:
             _take(coder, i, slot)
     for statement in routine.statements:
         encode_statement(coder, statement)
     for i, slot in enumerate(routine.slots):
         if slot.binding.kind == "store":
-            _give(coder, i, slot.binding, _whole(i, slot))
+            _give(coder, i, slot.binding, _slot_place(i, slot))
     for i, result in enumerate(routine.results, len(routine.slots)):
         _bring(coder, i, result)
     last(coder)
@@ -403,6 +435,7 @@ def encode(
 
 
 def encode_statement(coder: Coder, statement: Statement) -> None:
+    """Append the instructions of a statement: a fused loop, or an op."""
     if statement.loop is not None:
         pointers = [(coder.slot(slot), 0) for slot in statement.slots]
         coder.add(native(spell(statement.loop)), statement.axis, pointers, cut=by_sweeps(coder, statement))
@@ -410,15 +443,16 @@ def encode_statement(coder: Coder, statement: Statement) -> None:
         encode_op(coder, statement)
 
 
-def _whole(number: int, slot: Slot) -> Place:
+def _slot_place(number: int, slot: Slot) -> Place:
+    """Return the place of all of a slot."""
     shape = slot.type.shape
     return Place(number, slot.axis, slot.type.size, 0, shape, contiguous(shape))
 
 
 def _take(coder: Coder, number: int, slot: Slot) -> None:
-    """Gather copies of an operand's rows, or sum the cotangents of an output, where the launch tells so."""
+    """Append the move that gathers rows of an operand, or sums cotangents of an output, by the index."""
     function = native(move_texts.take(MEMORY[slot.type.dtype]))
-    arena, fields = coder.cell(number, WHOLE), coder.cell(number, FIELDS_OF)
+    arena, fields = coder.cell(number, FROM_BASE), coder.cell(number, FIELDS_OF)
     entries = coder.cell(number, ENTRIES, slot.axis)
     copies = coder.cell(number, COPIES_OF, slot.axis)
     pointers = [(cell, 0) for cell in (arena, entries, copies, fields, coder.slot(number))]
@@ -426,7 +460,9 @@ def _take(coder: Coder, number: int, slot: Slot) -> None:
 
 
 def _give(coder: Coder, number: int, binding: Binding, place: Place) -> None:
-    dtype, axis = coder.dtype(place), place.axis if place.axis.rank else CALL
+    """Append the move that stores a place in an arena, or adds it to cotangents there."""
+    dtype = coder.dtype(place)
+    axis = place.axis if place.axis.rank else CALL
     function = native(move_texts.GIVE.format(k=MEMORY[dtype]))
     size = prod(place.shape)
     row_bytes = size * np.dtype(dtype).itemsize
@@ -439,15 +475,15 @@ def _give(coder: Coder, number: int, binding: Binding, place: Place) -> None:
     dense = place.strides == contiguous(place.shape)
     for part in [DENSE] if dense else _first_apart(place):
         values = coder.at(place, part.offsets[0])
-        statics = [GIVEN[binding.kind], size, int(dense), part.offsets[1], *part.extents]
+        statics = [GIVE_KINDS[binding.kind], size, int(dense), part.offsets[1], *part.extents]
         statics += [place.row, *part.strides[0], *part.strides[1]]
         coder.add(function, axis, [values, *((cell, 0) for cell in moved)], statics)
 
 
 def _first_apart(place: Place) -> Iterable[Stretch]:
-    """Return a place in parts of three axes, beside an array without gaps.
+    """Return a place in parts of three axes, beside a contiguous array.
 
-    The first axis of its shape, which may tell rows of an arena from each other, is that of each part.
+    The first axis of each part is that of the place's shape, as it may go through rows of the arena.
     """
     order = contiguous(place.shape)
     for part in parts(merged(place.shape[1:], [place.strides[1:], order[1:]]), move_texts.GIVE_AXES - 1, 2):
@@ -456,13 +492,14 @@ def _first_apart(place: Place) -> Iterable[Stretch]:
 
 
 def _bring(coder: Coder, number: int, result: Result) -> None:
+    """Append the move of a result to its binding: an arena, a parameter's gradient, or rows by rank."""
     binding, place = result
     dtype = coder.dtype(place)
     match binding.kind:
         case "value" | "cotangent":
             _give(coder, number, binding, place)
         case "gradient":
-            target = coder.cell(number, WHOLE), coder.cell(number, FIELDS_OF)
+            target = coder.cell(number, FROM_BASE), coder.cell(number, FIELDS_OF)
             function = native(move_texts.GRADIENT.format(k=MEMORY[dtype]))
             size = np.dtype(dtype).itemsize
             for part in parts(merged(place.shape, [place.strides, contiguous(place.shape)]), 3, 2):

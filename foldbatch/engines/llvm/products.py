@@ -1,10 +1,10 @@
 """Matrix products as tiles of registers: fast for few rows, as levels of trees have.
 
-A BLAS copies both factors into a layout of its own at each call, which pays for large squares; a level
-of a batch has a few dozen rows, and the weights it multiplies lie in the cache from the level before. So
-the factors are read where they lie, row by row where they are not neighbours, and cut into the blocks of
-`tiles`. Where the second factor is a transposed matrix, its columns are read as dots. If there are many rows,
-a panel of its columns, transposed or not, is copied to the stack first.
+A BLAS copies both factors into its own layout at each call, which pays for large squares; a level of a batch
+has a few dozen rows, and its weights are in the cache since the level before. So the factors are read in
+place, row by row if they are not neighbours, and cut into the blocks of `tiles`. If the second factor is a
+transposed matrix, its columns are read as dots. For many rows, a panel of its columns, transposed or not, is
+copied to the stack first.
 
 ================  ===============================================
 `native_text`     c (+)= a @ b, one after the other
@@ -15,7 +15,7 @@ a panel of its columns, transposed or not, is copied to the stack first.
 
 All have two axes; columns of ``c`` are neighbours in memory. In bfloat16, too, the factors are float32 in
 memory: the first one becomes words block by block, the second one for each tile's width, or in registers
-where few rows read it. So nobody need know when a weight changes. Importing this needs llvmlite.
+if few rows read it. So a weight may change at any time. Importing this needs llvmlite.
 """
 
 from __future__ import annotations
@@ -39,21 +39,23 @@ Stacks = tuple[tuple[str, int], ...]  # names and sizes
 # Rows of the first factor, and steps of the inner dimension, that stay in cache while columns pass by.
 ROW_BLOCK, INNER_BLOCK = 320, 512
 DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
-PACKED = 98_304  # numbers of the same where panels are copied, which is done again for each block of rows
-SMALL = 65_536  # numbers of a second factor that stays in cache: sums of outer products go row by row then
-SWAPPED = 8192  # numbers of a product that is made transposed first
-STARTS = 4096  # rows whose beginnings are known at a time; a panel is copied again for more
-DEPTH, COLUMN_BLOCK = 128, 16  # of what outer products copy: steps of the inner dimension, tiles' widths
+PACKED = 98_304  # numbers of a row block if panels are copied, which is done again for each row block
+# numbers of a second factor that stays in cache: up to that size, sums of outer products go row by row
+CACHED_FACTOR = 65_536
+SWAPPED = 8192  # numbers of a product that is computed transposed first
+STARTS = 4096  # rows whose offsets are computed at a time; for more rows a panel is copied again
+DEPTH, COLUMN_BLOCK = 128, 16  # of the copies of outer products: steps of the inner dimension, tiles' widths
 BEHIND = 16  # words that may be written behind others
-MANY = 32  # rows from which a panel is worth copying, though its columns or rows could be read where they are
-WORD_BLOCK = 160  # of bfloat16, words of the inner dimension in place of INNER_BLOCK and DEPTH
-FEW, MANY_WORDS = 16, 48  # rows up to which words are made in registers, and the same as MANY
+PANEL_ROWS = 32  # rows from which a panel is worth copying, though its numbers could be read in place
+WORD_BLOCK = 160  # of bfloat16: words of the inner dimension in place of INNER_BLOCK and DEPTH
+# of bfloat16: rows up to which words are computed in registers, and rows as PANEL_ROWS
+REGISTER_ROWS, PANEL_ROWS_OF_WORDS = 16, 48
 
 
-def functions(kind: str, cut: Blocks, own: Stacks) -> dict[str, Any]:
-    """Return what the texts of products call, by name."""
+def functions(kind: str, cut: Blocks, stacks: Stacks) -> dict[str, Any]:
+    """Return the functions that the texts of products call, by name."""
     width = cut.vectors * cut.bits // BITS[kind]
-    depth, panel = (DEPTH, INNER_BLOCK) if cut.each == 1 else (WORD_BLOCK, WORD_BLOCK)
+    depth, panel = (DEPTH, INNER_BLOCK) if cut.per_word == 1 else (WORD_BLOCK, WORD_BLOCK)
     return tiles.functions(kind, cut) | {
         "panel": stack(kind, (panel + cut.bits // BITS[kind]) * width),
         "aside": stack(kind, 2 * ROW_BLOCK + BEHIND),
@@ -61,55 +63,61 @@ def functions(kind: str, cut: Blocks, own: Stacks) -> dict[str, Any]:
         "swapped": stack(kind, SWAPPED),
         "lefts": stack(kind, depth * ROW_BLOCK + BEHIND),
         "rights": stack(kind, depth * COLUMN_BLOCK * width),
-        **{name: stack("u8", size) for name, size in own},
+        **{name: stack("u8", size) for name, size in stacks},
     }
 
 
 def cut_of(kind: str, precision: str) -> Blocks | None:
-    """Return how products of an element type are cut for this processor, in a precision."""
+    """Return the tiles of products of an element type in a precision; None if the processor has none."""
     return PAIRS if precision == "bf16" and kind == "f4" else tiles.blocks()
 
 
-def compiled(text: Text, kind: str, cut: Blocks | None, own: Stacks = ()) -> Native:
-    """Return the function of a product's text, whose tiles are then in memory; no cut is plain loops.
+def compiled(text: Text, kind: str, cut: Blocks | None, stacks: Stacks = ()) -> Native:
+    """Return the compiled function of a product's text, and load its tiles; without a cut it is plain loops.
 
-    `own` is what the text calls besides: memory for whole numbers, see `vector_functions.stack`.
+    `stacks` are names and sizes of memory for integers that the text uses, see `vector_functions.stack`.
     """
     if cut is None:
         return native(text(kind, None))
-    return native(text(kind, cut), *_linked(kind, cut, own))
+    return native(text(kind, cut), *_link_tiles(kind, cut, stacks))
 
 
 @cache
-def _linked(kind: str, cut: Blocks, own: Stacks) -> tuple[Callable[[], dict[str, Any]], str]:
-    """Bring tiles to memory; return what makes `functions`, and the text that decides it."""
-    whole = next(each for each in (PAIRS, WIDE, NARROW) if (each.each, each.bits) == (cut.each, cut.bits))
+def _link_tiles(kind: str, cut: Blocks, stacks: Stacks) -> tuple[Callable[[], dict[str, Any]], str]:
+    """Load tiles; return a function that returns `functions`, and the text that keys it in the cache."""
+    library_cut = next(
+        candidate
+        for candidate in (PAIRS, WIDE, NARROW)
+        if (candidate.per_word, candidate.bits) == (cut.per_word, cut.bits)
+    )
     texts = inspect.getsource(tiles)
-    link(f"{kind} {whole}\n{texts}", partial(tiles.library, kind=kind, cut=whole))
-    return partial(functions, kind, cut, own), texts + inspect.getsource(sys.modules[__name__])
+    link(f"{kind} {library_cut}\n{texts}", partial(tiles.library, kind=kind, cut=library_cut))
+    return partial(functions, kind, cut, stacks), texts + inspect.getsource(sys.modules[__name__])
 
 
 def rows_text(kind: str, cut: Blocks) -> str:
     """Return the text of ``c[c_rows] (+)= a[a_rows] @ b``, as `compiling.native` takes it.
 
-    Rows of `a`, and elements of a row of `c`, follow each other. Its whole numbers are k and n; strides of
-    rows of `a`, of `b` (both), and of rows of `c`; whether it adds in any case, to rows that are distinct.
-    Else the launch's `fields` of the result tell: it adds unless they say that it stores; and where their
-    FIRST is -1 rows of `c` may repeat, and are made one after the other.
+    Elements of a row of `a`, and of `c`, are contiguous. Its statics are k and n; strides of rows of `a`, of
+    `b` (both), and of rows of `c`; whether it adds in any case, to rows that are distinct. Else it adds
+    unless the result's `fields` of the launch say that it stores; and if their FIRST is -1, rows of `c` may
+    repeat, and are computed one after the other.
     """
     at = "u8(a_rows[first + r]) * a_row", "u8(c_rows[first + r]) * c_row"
     body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
     return f"""\
 # {kind} i8 {kind} {kind} i8 i8
-def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, told):
-    k, n, a_row, b_row, b_column = u8(told[0]), u8(told[1]), u8(told[2]), u8(told[3]), u8(told[4])
-    a_column, c_row, more = u8(1), u8(told[5]), u8((told[6] != 0) | (fields[{STORES}] == 0))
+def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, statics):
+    k, n, a_row, b_row, b_column = (
+        u8(statics[0]), u8(statics[1]), u8(statics[2]), u8(statics[3]), u8(statics[4])
+    )
+    a_column, c_row, more = u8(1), u8(statics[5]), u8((statics[6] != 0) | (fields[{STORES}] == 0))
     a_at, c_at, o = starts(), starts(), u8(0)
     while o < n_rows:
-        m = n_rows if (fields[{FIRST}] >= 0) | (told[6] != 0) else u8(1)
+        m = n_rows if (fields[{FIRST}] >= 0) | (statics[6] != 0) else u8(1)
         a_rows, c_rows = moved(all_a_rows, o), moved(all_c_rows, o)
         start = u8(0)
-{nothing_lines(kind, "m", "u8(c_rows[i]) * c_row", 8)}
+{empty_product_lines(kind, "m", "u8(c_rows[i]) * c_row", 8)}
 {body}
         o += m
 """
@@ -118,21 +126,23 @@ def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, told):
 def outer_text(kind: str, cut: Blocks) -> str:
     """Return the text of ``c (+)= a[a_rows].T @ b[b_rows]``, as `compiling.native` takes it.
 
-    Elements of a row follow each other. Its whole numbers are the columns of `a` and of `b`, and strides of
-    rows of `a`, `b` and `c`. It adds unless the launch's `fields` of the result say that it stores.
+    Elements of a row are contiguous. Its statics are the columns of `a` and of `b`, and strides of rows of
+    `a`, `b` and `c`. It adds unless the result's `fields` of the launch say that it stores.
     """
     return f"""\
 # {kind} i8 {kind} i8 {kind} i8
-def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, told):
-    m, k, n, a_row, b_row, c_row = u8(told[0]), n_rows, u8(told[1]), u8(told[2]), u8(told[3]), u8(told[4])
+def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, statics):
+    m, k, n, a_row, b_row, c_row = (
+        u8(statics[0]), n_rows, u8(statics[1]), u8(statics[2]), u8(statics[3]), u8(statics[4])
+    )
     a_at, c_at, more = starts(), starts(), u8(fields[{STORES}] == 0)
     start = u8(0)
-{nothing_lines(kind, "m", "i * c_row", 4)}
+{empty_product_lines(kind, "m", "i * c_row", 4)}
 {outer_lines(cut, cut.bits // BITS[kind], "(first + r) * c_row")}"""
 
 
-def nothing_lines(kind: str, rows: str, at: str, spaces: int) -> str:
-    """Return the lines that begin a product: of no terms it is zero, or nothing is added."""
+def empty_product_lines(kind: str, rows: str, at: str, spaces: int) -> str:
+    """Return the lines for a product without terms, which is zero, or adds nothing."""
     lines = f"""\
 if k == u8(0):
     for i in range({rows} if more == u8(0) else u8(0)):
@@ -145,23 +155,25 @@ if k == u8(0):
 def native_text(kind: str, cut: Blocks | None) -> str:
     """Return the text of products c = a @ b one after the other, as `compiling.native` takes it.
 
-    Without a cut they are plain loops. Its whole numbers are the extents of the outer loop, m, k and n; which
-    of the first three (1, 2 or 3) is multiplied by the number of rows; strides of a, of b, and of c's rows;
-    of a, b and c along the outer loop; and what is added to what is there: 0 nothing, 1 each turn of the
+    Without a cut they are plain loops. Its statics are the extents of the outer loop, m, k and n; which of
+    the first three (1, 2 or 3) is multiplied by the number of rows; strides of a, of b, and of c's rows; of
+    a, b and c along the outer loop; and which products are added to c: 0 none, 1 those of all turns of the
     outer loop but the first, 2 all.
     """
     outer = """\
-def loop(n_rows, a_all, b_all, c_all, told):
-    outer, m, k, n = u8(told[0]), u8(told[1]), u8(told[2]), u8(told[3])
-    if told[4] == 1:
+def loop(n_rows, a_all, b_all, c_all, statics):
+    outer, m, k, n = u8(statics[0]), u8(statics[1]), u8(statics[2]), u8(statics[3])
+    if statics[4] == 1:
         outer *= n_rows
-    elif told[4] == 2:
+    elif statics[4] == 2:
         m *= n_rows
-    elif told[4] == 3:
+    elif statics[4] == 3:
         k *= n_rows
-    a_row, a_column, b_row, b_column, c_row = u8(told[5]), u8(told[6]), u8(told[7]), u8(told[8]), u8(told[9])
+    a_row, a_column, b_row, b_column, c_row = (
+        u8(statics[5]), u8(statics[6]), u8(statics[7]), u8(statics[8]), u8(statics[9])
+    )
 """
-    turn = ", ".join(f"moved({x}_all, o * u8(told[{at}]))" for x, at in (("a", 10), ("b", 11), ("c", 12)))
+    turn = ", ".join(f"moved({x}_all, o * u8(statics[{at}]))" for x, at in (("a", 10), ("b", 11), ("c", 12)))
     turn = f"a0, b0, c0 = {turn}"
     if cut is None:
         return f"""\
@@ -169,7 +181,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
 {outer}    for o in range(outer):
         {turn}
         for i in range(m):
-            if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))):
+            if (statics[13] == 0) | ((statics[13] == 1) & (o == u8(0))):
                 for j in range(n):
                     c0[i * c_row + j] = {kind}(0)
             for p in range(k):
@@ -184,55 +196,60 @@ def loop(n_rows, a_all, b_all, c_all, told):
 {outer}    a_at, c_at = starts(), starts()
     for o in range(outer):
         {turn}
-        more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
+        more = u8(0) if (statics[13] == 0) | ((statics[13] == 1) & (o == u8(0))) else u8(1)
         start = u8(0)
-{nothing_lines(kind, "m", "i * c_row", 8)}
+{empty_product_lines(kind, "m", "i * c_row", 8)}
 {body}
 """
 
 
 def sum_outer_text(kind: str, cut: Blocks) -> str:
-    """Return the text of c (+)= a.T @ b one after the other, of rows that follow each other.
+    """Return the text of products c (+)= a.T @ b one after the other, of consecutive rows.
 
-    Elements of a row do, too. Its whole numbers are those of `native_text`, for a product a.T @ b. Few
-    columns of b take the place of a, and the result is made transposed.
+    Elements of a row are contiguous, too. Its statics are those of `native_text`, for a product a.T @ b. If b
+    has few columns, a and b are swapped, and the result is computed transposed.
     """
     swap = "a0, b0, m, n, a_row, b_row = b0, a0, n, m, b_row, a_row"
     lines = outer_lines(cut, cut.bits // BITS[kind], "(first + r) * c_row", "({})")
     return f"""\
 # {kind} {kind} {kind}
-def loop(n_rows, a_all, b_all, c_all, told):
-    k, m, n, a_row, b_row = u8(told[2]) * n_rows, u8(told[1]), u8(told[3]), u8(told[6]), u8(told[7])
+def loop(n_rows, a_all, b_all, c_all, statics):
+    k, m, n, a_row, b_row = (
+        u8(statics[2]) * n_rows, u8(statics[1]), u8(statics[3]), u8(statics[6]), u8(statics[7])
+    )
     a_at, c_at = starts(), starts()
     few = (n <= u8({cut.rows})) & (m > n) & (m * n <= u8({SWAPPED}))
-    for o in range(u8(told[0])):
-        a0, b0 = moved(a_all, o * u8(told[10])), moved(b_all, o * u8(told[11]))
-        out, adds, start = moved(c_all, o * u8(told[12])), u8((told[13] == 2) | (o > u8(0))), u8(0)
-        c0, c_row, more = out, u8(told[9]), adds
+    for o in range(u8(statics[0])):
+        a0, b0 = moved(a_all, o * u8(statics[10])), moved(b_all, o * u8(statics[11]))
+        out, adds, start = moved(c_all, o * u8(statics[12])), u8((statics[13] == 2) | (o > u8(0))), u8(0)
+        c0, c_row, more = out, u8(statics[9]), adds
         if few:
             {swap}
             c0, c_row, more = swapped(), n, u8(0)
-{nothing_lines(kind, "m", "i * c_row", 8)}
+{empty_product_lines(kind, "m", "i * c_row", 8)}
 {indent(lines, "    ")}
         if few:
             {swap}
             for i in range(m):
                 for j in range(n):
-                    place = moved(out, i * u8(told[9]) + j)
+                    place = moved(out, i * u8(statics[9]) + j)
                     place[0] = c0[j * m + i] if adds == u8(0) else place[0] + c0[j * m + i]
 """
 
 
 def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
-    """Return the lines of c (+)= a @ b behind `nothing_lines`; rows first + r of a and c begin at `at`."""
-    if cut.each > 1:
+    """Return the lines of c (+)= a @ b, behind `empty_product_lines`.
+
+    `at` has the expressions of the offsets of row first + r in a and c.
+    """
+    if cut.per_word > 1:
         return _word_lines(cut, lanes, at)
     width = lanes * cut.vectors
     b = "moved(b0, start * b_row + j), b_row"
     return f"""\
 {_dot_lines(cut, lanes, at)}
     else:
-        packs = (b_column != u8(1) and n > u8(1)) or m >= u8({MANY})
+        packs = (b_column != u8(1) and n > u8(1)) or m >= u8({PANEL_ROWS})
         copied = panel()
         step = k // (k // u8({INNER_BLOCK}) + u8(1)) + u8(1)
         most = min(u8({STARTS}), u8({PACKED}) // step)
@@ -276,9 +293,9 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                     pair_row(moved(a0, a_at[r] + start), moved(left, r * words), depth)
                     a_at[r] = r * words
 """
-    many = MANY if cut.each == 1 else MANY_WORDS
+    panel_rows = PANEL_ROWS if cut.per_word == 1 else PANEL_ROWS_OF_WORDS
     return f"""\
-    elif a_column == u8(1) and b_row == u8(1) and n > u8(1) and k >= u8({4 * lanes}) and m < u8({many}):
+    elif a_column == u8(1) and b_row == u8(1) and n > u8(1) and k >= u8({4 * lanes}) and m < u8({panel_rows}):
         step = k // (k // u8({DOT_INNER_BLOCK}) + u8(1)) + u8(1)
         while start < k:
             depth = min(step, k - start)
@@ -286,7 +303,7 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
             while first < m:
                 last = min(first + u8({DOT_ROW_BLOCK}), m)
 {_begins(at, 16)}
-{words if cut.each > 1 else ""}\
+{words if cut.per_word > 1 else ""}\
                 j = u8(0)
                 while j + u8({cut.dot_columns}) <= n:
 {_rows_of_dots(cut, cut.dot_columns)}
@@ -298,28 +315,30 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
             start += depth"""
 
 
-def outer_lines(cut: Blocks, lanes: int, at: str, told: str = "u8({factor}_rows[{}])") -> str:
-    """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `nothing_lines`, as `product_lines` does.
+def outer_lines(cut: Blocks, lanes: int, at: str, row_of: str = "u8({factor}_rows[{}])") -> str:
+    """Return the lines of c (+)= a[a_rows].T @ b[b_rows], behind `empty_product_lines`.
 
-    Row first + r of c begins at `at`, and `told` is what tells the rows of a factor. Columns of a are copied
-    so that those of a tile follow each other.
+    Row first + r of c begins at `at`, and `row_of` is the expression of a factor's row. Columns of a are
+    copied so that those of a tile are contiguous.
     """
-    width, each, tile = lanes * cut.vectors, cut.each, f"u8({cut.rows})"
-    begins = (f"r // {tile} * {tile} * depth + r % {tile}", tile) if each == 1 else ("r", "rows")
-    most = DEPTH if each == 1 else each * WORD_BLOCK
-    ahead = told.format(f"min(start + s * u8({each}) + u8({AHEAD}), k - u8(1))", factor="b")
+    width = lanes * cut.vectors
+    group = cut.per_word
+    tile = f"u8({cut.rows})"
+    begins = (f"r // {tile} * {tile} * depth + r % {tile}", tile) if group == 1 else ("r", "rows")
+    max_step = DEPTH if group == 1 else group * WORD_BLOCK
+    ahead = row_of.format(f"min(start + s * u8({group}) + u8({AHEAD}), k - u8(1))", factor="b")
     return f"""\
     else:
-        left, right, height = lefts(), rights(), u8({ROW_BLOCK}) if k * n > u8({SMALL}) else {tile}
-        step = (k // (k // u8({most}) + u8(1)) + u8({each})) // u8({each}) * u8({each})
+        left, right, height = lefts(), rights(), u8({ROW_BLOCK}) if k * n > u8({CACHED_FACTOR}) else {tile}
+        step = (k // (k // u8({max_step}) + u8(1)) + u8({group})) // u8({group}) * u8({group})
         while start < k:
             numbers = min(step, k - start)
-            depth = (numbers + u8({each - 1})) // u8({each})
+            depth = (numbers + u8({group - 1})) // u8({group})
             start_column = u8(0)
             while start_column < n:
                 stop_column = min(n, start_column + u8({COLUMN_BLOCK * width}))
                 for s in range(depth):
-{_row_of("b", cut, told, 20)}
+{_row_of("b", cut, row_of, 20)}
                     ahead = {ahead} * b_row
                     column, to = start_column, s * u8({width})
                     while column < stop_column:
@@ -335,7 +354,7 @@ def outer_lines(cut: Blocks, lanes: int, at: str, told: str = "u8({factor}_rows[
                     rows = last - first
 {_begins((begins[0], at), 20)}
                     for s in range(depth):
-{_row_of("a", cut, told, 24)}
+{_row_of("a", cut, row_of, 24)}
 {_columns_of_tiles(cut, 24)}
                     j, panel = start_column, right
                     while j < stop_column:
@@ -349,29 +368,31 @@ def outer_lines(cut: Blocks, lanes: int, at: str, told: str = "u8({factor}_rows[
 """
 
 
-def _row_of(factor: str, cut: Blocks, told: str, spaces: int) -> str:
-    """Return the lines that say where row s of a factor begins, or rows 2s and 2s + 1, if there are both."""
-    if cut.each == 1:
-        return " " * spaces + f"row = {told.format('start + s', factor=factor)} * {factor}_row"
+def _row_of(factor: str, cut: Blocks, row_of: str, spaces: int) -> str:
+    """Return the lines that compute the offset of row s of a factor, or of rows 2s and 2s + 1."""
+    if cut.per_word == 1:
+        return " " * spaces + f"row = {row_of.format('start + s', factor=factor)} * {factor}_row"
     places = "start + u8(2) * s", "min(start + u8(2) * s + u8(1), k - u8(1))"
-    row, other = (told.format(place, factor=factor) for place in places)
+    row, second = (row_of.format(place, factor=factor) for place in places)
     lines = f"""\
 both = numbers - u8(2) * s - u8(1)
 row = {row} * {factor}_row
-other = {other} * {factor}_row"""
+other = {second} * {factor}_row"""
     return indent(lines, " " * spaces)
 
 
 def _copy(factor: str, cut: Blocks, first: str, to: str, count: str, spaces: int) -> str:
-    """Return the lines that copy so many numbers of this row, or words of both, from number `first` on."""
-    row, other = (f"moved({factor}0, {begin} + {first})" for begin in ("row", "other"))
+    """Return the lines that copy `count` numbers of a row, or words of two rows, from number `first` on."""
+    row, second = (f"moved({factor}0, {begin} + {first})" for begin in ("row", "other"))
     lines = f"source, target = {row}, {to}\nfor i in range({count}):\n    target[i] = source[i]"
-    return indent(lines if cut.each == 1 else f"pair_rows({row}, {other}, {to}, {count}, both)", " " * spaces)
+    return indent(
+        lines if cut.per_word == 1 else f"pair_rows({row}, {second}, {to}, {count}, both)", " " * spaces
+    )
 
 
 def _columns_of_tiles(cut: Blocks, spaces: int) -> str:
-    """Return the lines that copy a row of a, a tile's columns apart from others. Words are side by side."""
-    if cut.each > 1:
+    """Return the lines that copy a row of a, tile by tile; words are copied side by side."""
+    if cut.per_word > 1:
         return _copy("a", cut, "first", "moved(left, s * rows)", "rows", spaces)
     tile, copies = f"u8({cut.rows})", "        target[i] = source[i]"
     lines = f"""\
@@ -386,7 +407,7 @@ for i in range(rows % {tile}):
 
 
 def _word_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
-    """Return `product_lines` in bfloat16: of `numbers` of the inner dimension, `depth` words."""
+    """Return `product_lines` in bfloat16, where `numbers` of the inner dimension are `depth` words."""
     width = lanes * cut.vectors
     b = "moved(b0, start * b_row + j), b_row"
     return f"""\
@@ -421,7 +442,7 @@ def _word_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                     for r in range(rows):
                         a_at[r] = r
                 j = u8(0)
-                packs = (b_column != u8(1)) | (rows > u8({FEW})) | (numbers != depth + depth)
+                packs = (b_column != u8(1)) | (rows > u8({REGISTER_ROWS})) | (numbers != depth + depth)
 {_few_rows(cut, lanes, f"left, starts_a, a_step, {b}", "rounding")}
                 while j < n:
                     columns = min(u8({width}), n - j)
@@ -447,7 +468,7 @@ def _word_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
 
 def _rows_of_dots(cut: Blocks, columns: int) -> str:
     """Return the lines that compute some columns of all rows of a block."""
-    rows = "moved(a0, start)" if cut.each == 1 else "left"
+    rows = "moved(a0, start)" if cut.per_word == 1 else "left"
     factors = f"{rows}, starts_a, moved(b0, j * b_column + start), b_column"
     call = f"dots_{{}}_{columns}({factors}, moved(c0, j), starts_c, depth, start + more)"
     return rows_lines(cut.dot_rows, call, 20)
@@ -457,19 +478,18 @@ def _tiles(cut: Blocks, lanes: int, factors: str, indent: int, name: str = "tile
     """Return the lines that compute a tile's width of all rows of a block."""
     lines = []
     for vectors in range(cut.vectors, 0, -1):
-        done = f"u8({(vectors - 1) * lanes})"
-        lines.append(f"{' ' * indent}{'if' if vectors == cut.vectors else 'elif'} columns > {done}:")
-        call = (
-            f"{name}_{{}}_{vectors}({factors}, moved(c0, j), starts_c, depth, columns - {done}, start + more)"
-        )
+        covered = f"u8({(vectors - 1) * lanes})"
+        lines.append(f"{' ' * indent}{'if' if vectors == cut.vectors else 'elif'} columns > {covered}:")
+        arguments = f"{factors}, moved(c0, j), starts_c, depth, columns - {covered}, start + more"
+        call = f"{name}_{{}}_{vectors}({arguments})"
         lines.append(rows_lines(cut.rows, call, indent + 4))
     return "\n".join(lines)
 
 
 def _few_rows(cut: Blocks, lanes: int, factors: str, name: str = "tile") -> str:
-    """Return the lines that compute all columns of few rows that fill wide tiles; j is the first one left."""
+    """Return the lines for few rows, whose columns fill wide tiles; j is the first column that remains."""
     lines = []
-    for rows, vectors in enumerate(cut.few, 1):
+    for rows, vectors in enumerate(cut.wide_vectors, 1):
         width = f"u8({vectors * lanes})"
         call = f"{name}_{rows}_{vectors}({factors}, moved(c0, j), starts_c, depth, u8({lanes}), start + more)"
         lines += [
@@ -483,7 +503,7 @@ def _few_rows(cut: Blocks, lanes: int, factors: str, name: str = "tile") -> str:
 
 
 def rows_lines(rows: int, call: str, indent: int) -> str:
-    """Return the lines that make `call` for as many rows at once as there are, up to `rows`."""
+    """Return the lines that make `call` for `rows` rows at a time, and then for the rows that remain."""
     lines = ["i = first", f"while i + u8({rows}) <= last:", *_call(rows, call), f"    i += u8({rows})"]
     for count in range(1, rows):
         lines += [f"{'if' if count == 1 else 'elif'} last - i == u8({count}):", *_call(count, call)]
@@ -491,12 +511,12 @@ def rows_lines(rows: int, call: str, indent: int) -> str:
 
 
 def _begins(at: tuple[str, str], indent: int) -> str:
-    """Return the lines that say where the rows of a block begin."""
+    """Return the lines that compute the offsets of the rows of a block."""
     lines = ["for r in range(last - first):", f"    a_at[r], c_at[r] = {at[0]}, {at[1]}"]
     return "\n".join(" " * indent + line for line in lines)
 
 
 def _call(rows: int, call: str) -> list[str]:
-    """Return the lines that make a call for so many rows from row i on."""
+    """Return the lines that make a call for `rows` rows from row i on."""
     starts = "starts_a, starts_c = moved(a_at, i - first), moved(c_at, i - first)"
     return [f"    {starts}", f"    {call.format(rows)}"]

@@ -1,4 +1,4 @@
-"""Rounds of walks that decide, and a few examples, each in two calls of compiled code: see `round_loops`."""
+"""Rounds of deciding walks, and small batches, each in two calls of compiled code; see `round_loops`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from foldbatch.engines.llvm import coder, table_loops, team, walker
 from foldbatch.engines.llvm import round_loops as calls
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.round_loops import BUFFER_OF_FEED, FIRST, IMPORTS, KIND_OF_FEED, SECTIONS
-from foldbatch.engines.llvm.tables import Flags, launch_numbers, plan_numbers
+from foldbatch.engines.llvm.tables import Flags, launch_inputs, planner_inputs
 from foldbatch.model.columns import limits
 from foldbatch.model.drafts import Feed
-from foldbatch.model.rounds import FAILED, FEW, SEVERAL
+from foldbatch.model.rounds import FAILED, MIXED, SMALL_BATCH_VALUES
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.policies import Policy
@@ -30,41 +30,41 @@ from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.sharing import leaves, nothing
 from foldbatch.system.lines import address_of
 
-LARGE = 16384  # numbers noted or made from which a round is planned as any batch
+MAX_NUMBERS = 16384  # limit of noted integers and of values; a larger round is planned as any batch
 PLAIN = {"int64": calls.I8, "int32": calls.I4, "float64": calls.F8, "float32": calls.F4}
-NOBODY: list[int] = []  # asks for numbers
-# of whole numbers of Python: by how many bits the number of digits is moved, and what signs are among them
+NO_REQUESTS: list[int] = []  # of a small batch: no walk waits for its values
+# of CPython's integers: by how many bits the number of digits is shifted, and the mask of the sign
 SHIFT, SIGNS = (0, 0) if sys.version_info < (3, 12) else (3, 3)
 
 
 @cache
 def readable() -> bool:
-    """Whether lists and numbers of Python lie in memory as compiled code reads them."""
-    held = [0] * calls.HELD
-    held[calls.WHOLE_TYPE], held[calls.SHIFT], held[calls.SIGNS] = id(int), SHIFT, SIGNS
+    """Return whether lists and numbers of CPython have the memory layout that compiled code reads."""
+    runner = [0] * calls.RUNNER
+    runner[calls.WHOLE_TYPE], runner[calls.SHIFT], runner[calls.SIGNS] = id(int), SHIFT, SIGNS
     numbers = [0, 1, 2**30 - 1, 2**30, 2**31 + 5, 2**60 - 1, -1, -(2**40), 2**60]
-    given: list[Any] = [*numbers, 2.5]
-    listed = bytes_of(given, list.__basicsize__).cast("Q")
-    if listed[calls.SIZE] != len(given):  # before another word is taken for an address
+    sample: list[Any] = [*numbers, 2.5]
+    header = bytes_of(sample, list.__basicsize__).cast("Q")
+    if header[calls.SIZE] != len(sample):  # before another word is taken for an address
         return False
-    items = [c_uint64.from_address(listed[calls.ITEMS] + 8 * i).value for i in range(len(given))]
-    real = bytes_of(given[-1], float.__basicsize__)
-    if items != [*map(id, given)] or real.cast("Q")[calls.TYPE] != id(float):
+    items = [c_uint64.from_address(header[calls.ITEMS] + 8 * i).value for i in range(len(sample))]
+    real = bytes_of(sample[-1], float.__basicsize__)
+    if items != [*map(id, sample)] or real.cast("Q")[calls.TYPE] != id(float):
         return False
-    read = [_whole(number, held) for number in numbers]
-    return read == [*numbers[:6], -1, -1, -1] and real.cast("d")[calls.REAL] == given[-1]
+    read = [_whole_number(number, runner) for number in numbers]
+    return read == [*numbers[:6], -1, -1, -1] and real.cast("d")[calls.REAL] == sample[-1]
 
 
-def bytes_of(thing: Any, size: int) -> memoryview:
-    """Return a copy of so many bytes of an object, from its beginning; no byte behind it may be read."""
-    return memoryview(string_at(id(thing), size))
+def bytes_of(obj: Any, size: int) -> memoryview:
+    """Return a copy of the first bytes of an object; no byte behind it may be read."""
+    return memoryview(string_at(id(obj), size))
 
 
-def _whole(number: int, held: Sequence[int]) -> int:
-    """Return a whole number as `round_loops.whole` does, of a copy of all its bytes and no more."""
-    own = bytes_of(number, number.__sizeof__())
-    head, halves = own[: 8 * calls.DIGITS].cast("Q"), own[8 * calls.DIGITS :].cast("I")
-    size = calls.digits_of(head[calls.TAG], held) if head[calls.TYPE] == held[calls.WHOLE_TYPE] else -1
+def _whole_number(number: int, runner: Sequence[int]) -> int:
+    """Return an integer as `round_loops.whole_number` does, read from a copy of the object's own bytes."""
+    copy = bytes_of(number, number.__sizeof__())
+    head, halves = copy[: 8 * calls.DIGITS].cast("Q"), copy[8 * calls.DIGITS :].cast("I")
+    size = calls.digits_of(head[calls.TAG], runner) if head[calls.TYPE] == runner[calls.WHOLE_TYPE] else -1
     if size > len(halves):
         return -1
     return size if size < 0 else sum([half << 30 * place for place, half in enumerate(halves[:size])])
@@ -77,174 +77,207 @@ def _compiled() -> tuple[Callable[..., int], Callable[..., int]]:
 
 
 class RoundRunner:
-    """Runs the rounds of a phase of a model, given its routines and what walks its launches."""
+    """Runs the rounds and small batches of a phase of a model, given its routines and their walker."""
 
     def __init__(self, bound: Bound, walks: Any) -> None:
         self._routines, self._walker = bound, walks
         self.buffers = bound.buffers
         self._arrays: list[Any] = []
-        self._data: dict[int, Array] = {}  # memory for plain numbers, by buffer
-        self.read = np.empty(LARGE, np.int64)  # memory for numbers that are asked for
-        self._of: Any = None  # the lists that few examples note in, of which is told
+        self._data: dict[int, Array] = {}  # memory for converted numbers, by buffer
+        self.read = np.empty(MAX_NUMBERS, np.int64)  # memory for requested values
+        self._lists: Any = None  # the lists of small batches that the table points to
 
     def feed(
-        self, items: Any, feed: Feed, bound: int | None, cell: int, number: int, *, plain: bool = True
+        self, items: Any, feed: Feed, bound: int | None, cell: int, number: int, *, is_list: bool = True
     ) -> list[int]:
-        """Return what is told of data of a cell, which a list has where they are `plain`, below a bound."""
-        type_, dtype, most = feed.type, feed.declared or feed.type.dtype, 0
-        buffer, kind = self.buffers.get(("feed", cell, number), -1), PLAIN.get(type_.dtype, calls.GIVEN)
+        """Return the record of a feed, see `round_loops.ITEMS_OF`.
+
+        Args:
+            items: the list to which walks append the data.
+            feed: the feed.
+            bound: ids must be below this.
+            cell: the cell's number in the model.
+            number: the feed's number in the cell.
+            is_list: whether `items` is a list of plain numbers; else Python brings the data as an array.
+        """
+        type_ = feed.type
+        dtype = feed.declared or feed.type.dtype
+        largest = 0
+        buffer = self.buffers.get(("feed", cell, number), -1)
+        kind = PLAIN.get(type_.dtype, calls.BROUGHT)
         if dtype.startswith(("int", "uint")):
-            most = min(limits(dtype)[1], 2**62 if bound is None else bound - 1)
+            largest = min(limits(dtype)[1], 2**62 if bound is None else bound - 1)
         if any(self._integers[cell]) and self._integers[cell][number]:
-            return [id(items), calls.IN_TRACE, most, buffer, 0]
-        if buffer < 0 or type_.shape or not kind or not plain:
-            return [id(items), calls.GIVEN, 0, buffer, 0]
-        memory = self._data.setdefault(buffer, np.empty(LARGE, type_.dtype))
-        return [id(items), kind, most if kind < calls.F8 else 2**24, buffer, address_of(memory)]
+            return [id(items), calls.IN_TRACE, largest, buffer, 0]
+        if buffer < 0 or type_.shape or not kind or not is_list:
+            return [id(items), calls.BROUGHT, 0, buffer, 0]
+        memory = self._data.setdefault(buffer, np.empty(MAX_NUMBERS, type_.dtype))
+        return [id(items), kind, largest if kind < calls.F8 else 2**24, buffer, address_of(memory)]
 
     def ready(
         self, policy: Policy, layout: Layout, memory: BatchMemory, integers: Flags | None = None
     ) -> RoundRunner | None:
-        """Return what runs rounds, given a program's policy, layout and memory; None where nothing does.
+        """Prepare for rounds, or for small batches; return this runner, or None if it cannot run them.
 
-        Of few examples it is told which data are packed, see `scheduler.trace.Form`; they share calls where
-        that is found in the same call.
+        Args:
+            policy: the program's policy.
+            layout: the program's layout.
+            memory: the memory of buffers.
+            integers: for small batches, which feeds are packed, see `scheduler.trace.Form`; None for rounds.
+                Small batches share calls if the planner can find equal ones.
         """
-        model, self._memory, self._of = self._routines.model, memory, None
+        model = self._routines.model
+        self._memory = memory
+        self._lists = None
         self._integers = ((),) * len(model.cells) if integers is None else integers
         for share in (nothing,) if integers is None else (leaves, nothing):
-            given = model.signatures, len(model.arenas), layout, share, self._integers
-            self._fixed, self._batch = plan_numbers(*given)
+            arguments = model.signatures, len(model.arenas), layout, share, self._integers
+            self._constants, self._batch = planner_inputs(*arguments)
             if self._batch is not None:
                 break
         return None if self._batch is None or policy.alone is None or not readable() else self
 
     def bind(
-        self, told: Sequence[int], imports: Collection[int], data: Collection[int], *learnt: Index
+        self, header: Sequence[int], imports: Collection[int], data: Collection[int], *learnt: Index
     ) -> None:
-        """Take over what stays as long as nothing new comes.
+        """Fill the runner's table for a model that has learnt no more since.
 
-        Told are what `round_loops` says, the import cells, where data are told of, and what was learnt:
-        patterns, wires, kinds and arenas, see `round_loops.plan`.
+        Args:
+            header: the header of a round and its records, see `round_loops`.
+            imports: the import cells.
+            data: the offsets of the feeds' records in the header.
+            learnt: patterns, wires, kinds and arenas, see `round_loops.plan`.
         """
-        arrays, memory, codes = self._room_of(told, imports), self._memory, self._walker
-        self._told = np.array(told, np.int64)
-        own = [at for at in data if told[at + BUFFER_OF_FEED] >= 0]
-        self._given = [at for at in own if told[at + KIND_OF_FEED] == calls.GIVEN]
-        several: list[Any] = [self._flat, self._told, *learnt, *[self._flat] * 4, *arrays, *codes.places]
-        several += memory.addresses, memory.capacity, self._work
-        self._learnt = learnt  # nobody else may hold on to it
-        found = [array if isinstance(array, int) else address_of(array) for array in several]
-        found += (
-            codes.room,
-            LARGE,
-            id(int),
-            id(float),
-            SHIFT,
-            SIGNS,
-            0,
-            0,
-            0,
-            0,
-            address_of(self.read),
-            0,
-            walker.FEW,
-            0,
-            0,
-        )
-        self._held = np.array(found, np.int64)
+        arrays = self._allocate(header, imports)
+        memory = self._memory
+        codes = self._walker
+        self._header = np.array(header, np.int64)
+        fed = [at for at in data if header[at + BUFFER_OF_FEED] >= 0]
+        self._array_feeds = [at for at in fed if header[at + KIND_OF_FEED] == calls.BROUGHT]
+        arrays_in_order: list[Any] = [  # as `round_loops.FLAT` and following
+            self._flat,
+            self._header,
+            *learnt,
+            *[self._flat] * 4,  # until `set_store`
+            *arrays,
+            *codes.places,
+            memory.addresses,
+            memory.capacity,
+            self._work,
+        ]
+        self._learnt = learnt  # kept alive: the table has their addresses only
+        addresses = [array if isinstance(array, int) else address_of(array) for array in arrays_in_order]
+        table = np.zeros(calls.RUNNER, np.int64)
+        table[: calls.WORK_ROOM] = addresses
+        table[calls.WORK_ROOM] = codes.room
+        table[calls.MAX_NOTED] = MAX_NUMBERS
+        table[calls.WHOLE_TYPE] = id(int)
+        table[calls.REAL_TYPE] = id(float)
+        table[calls.SHIFT] = SHIFT
+        table[calls.SIGNS] = SIGNS
+        table[calls.READ_AT] = address_of(self.read)
+        table[calls.LARGE] = walker.MIN_LARGE
+        self._table = table
         self._plan, self._compute = _compiled()
 
-    def begin(self, whose: list[Any], ends: list[int], asked: list[int], start: int) -> None:
-        """Begin a batch, given its first number, and lists, see `round_loops.ASKED`."""
-        self._held[calls.WHOSE : calls.READ_AT] = id(whose), id(ends), id(asked), start
+    def begin(self, owners: list[Any], ends: list[int], asked: list[int], start: int) -> None:
+        """Begin a batch: set its lists, see `round_loops.OWNERS`, and its first number; bring parameters."""
+        self._table[calls.OWNERS : calls.READ_AT] = id(owners), id(ends), id(asked), start
         for parameter, number in self._routines.brought["parameter"]:
             bring_value(self._memory, number, parameter)
 
-    def few(self, noted: Few) -> bool:
-        """Run what a few examples noted; return whether that was done."""
-        if noted.offsets[-1] > FEW:
+    def run_small_batch(self, batch: Few) -> bool:
+        """Run a small batch from its notes; return False if it must run as any batch."""
+        if batch.offsets[-1] > SMALL_BATCH_VALUES:
             return False
-        if self._of is None or self._of is not noted.lists:
-            self._bind_few(noted)
-        rows, packed = self._arrays[2], noted.packed
+        if self._lists is None or self._lists is not batch.lists:
+            self._bind_small_batch(batch)
+        rows = self._arrays[2]
+        packed = batch.packed
         if packed is not None:
-            if len(packed) > LARGE:
+            if len(packed) > MAX_NUMBERS:
                 return False
             rows[: len(packed)] = packed
-        self._held[calls.PACKED] = packed is not None
-        self.begin(noted.ends, noted.offsets, NOBODY, 0)
+        self._table[calls.PACKED] = packed is not None
+        self.begin(batch.ends, batch.offsets, NO_REQUESTS, 0)
 
         def data(place: int) -> tuple[int, Array]:
             cell, number = self._places[place]
-            return cell, noted.column(cell, number)
+            return cell, batch.column(cell, number)
 
         return self.run(0, lambda _: None, data) != FAILED
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
-        """Return values of the few examples by their numbers, which count from the first one's."""
+        """Return values of the small batch by their numbers, which count from the batch's first value."""
         tables = self._arrays[5]
         row_of = tables[tables[table_loops.ROW_OF] :]
 
-        def take(arena: int, own: Index) -> Array:
-            taken: Array = self._memory.arrays[self.buffers["values", arena]].take(row_of.take(own), axis=0)
+        def take(arena: int, values: Index) -> Array:
+            arena_rows: Array = self._memory.arrays[self.buffers["values", arena]]
+            taken: Array = arena_rows.take(row_of.take(values), axis=0)
             return taken
 
         return fetched(numbers, self._routines.model.results, self._value_arenas, take)
 
     def _value_arenas(self) -> Index:
-        """Return the arena of each value of the few examples."""
-        rows, cells = self._arrays[2], self._routines.model.signatures
-        arenas, start = np.full(rows[0], -1, np.int64), int(1 + self._told[SECTIONS])
+        """Return the arena of each value of the small batch."""
+        rows = self._arrays[2]
+        cells = self._routines.model.signatures
+        arenas = np.full(rows[0], -1, np.int64)
+        start = int(1 + self._header[SECTIONS])
         for count, cell in zip(rows[1 : 1 + len(cells)].tolist(), cells, strict=True):
             width = 1 + cell.arguments + len(cell.sequences)
-            start, own = start + count * width, rows[start : start + count * width : width]
+            start, first_values = start + count * width, rows[start : start + count * width : width]
             for output, arena in enumerate(cell.outputs):
-                arenas[own + output] = arena
+                arenas[first_values + output] = arena
         return arenas
 
-    def _bind_few(self, noted: Few) -> None:
-        """Take over the lists that few examples note in."""
-        model, lists = self._routines.model, noted.lists
+    def _bind_small_batch(self, batch: Few) -> None:
+        """Fill the runner's table for small batches that are noted in these lists."""
+        model, lists = self._routines.model, batch.lists
         widths = [w for cell in model.signatures for w in cell.sequences]
-        told = [0, 0, 0, len(model.cells), 0, 0, 0, len(model.cells) + len(widths)]
-        sections, self._of, self._places = list[int](), None, {}
+        header = [0, 0, 0, len(model.cells), 0, 0, 0, len(model.cells) + len(widths)]
+        sections = list[int]()
+        self._lists = None
+        self._places = {}
         for k, (cell, feeds) in enumerate(zip(model.signatures, model.feeds, strict=True)):
             if lists:
                 valued = 1 + cell.arguments
                 sections += id(lists[k]), valued + len(cell.sequences), valued, 1
-            told += 0, 0, 0, 0, k, 0, len(feeds), 0, 0, 0
+            header += 0, 0, 0, 0, k, 0, len(feeds), 0, 0, 0
             for i, feed in enumerate(feeds):
-                self._places[len(told)] = k, i
-                own = noted.feeds[k][i] if lists else None
-                told += self.feed(own, feed, model.bounds[k][i], k, i, plain=bool(lists))
-        for width, own in zip(widths, lists[len(model.cells) :], strict=False):
-            sections += id(own), width, width, 0
-        self._room_of(told)
-        self.bind(told, (), self._places, np.array(sections, np.int64), *[self._flat] * 3)
-        self._held[calls.TUPLE_TYPE] = id(tuple)
-        self._of = lists
+                self._places[len(header)] = k, i
+                items = batch.feeds[k][i] if lists else None
+                header += self.feed(items, feed, model.bounds[k][i], k, i, is_list=bool(lists))
+        for width, items in zip(widths, lists[len(model.cells) :], strict=False):
+            sections += id(items), width, width, 0
+        self._allocate(header)
+        self.bind(header, (), self._places, np.array(sections, np.int64), *[self._flat] * 3)
+        self._table[calls.TUPLE_TYPE] = id(tuple)
+        self._lists = lists
 
-    def point(self, *stored: Index) -> None:
-        """Tell where the store has: of whom and what values are, their places, and the table of classes."""
-        self._held[calls.EXAMPLE : calls.MEMORY] = [address_of(array) for array in stored]
+    def set_store(self, *stored: Index) -> None:
+        """Set the store's arrays: the example, class and place of each value, and the records of classes."""
+        self._table[calls.EXAMPLE : calls.MEMORY] = [address_of(array) for array in stored]
 
     def run(
         self, first: int, reserve: Callable[[Index], None], data: Callable[[int], tuple[int, Array] | None]
     ) -> int:
-        """Run a round from its first number on; return `FAILED`, or the class of numbers that are in `read`.
+        """Run a round; return the class of the requested values, which are in `read` then.
 
-        These are all that are asked for, where they are of one class, else it is `SEVERAL`.
+        It is `MIXED` if they are of several classes, and `FAILED` if the round must run as any batch.
 
         Args:
-            first: number of the round.
-            reserve: makes room for values, so many in each buffer.
-            data: returns the cell whose data are told of at a place, and these in the order of its calls;
-                None where it has no calls.
+            first: the first value number of the round.
+            reserve: makes room in the store, given the rows that each buffer needs.
+            data: returns the cell and the data of the feed whose record has this offset, in the order of
+                calls; None if the cell has no calls.
         """
-        told, held, memory = self._told, self._held, self._memory
-        told[FIRST] = first
-        small = self._plan(held)
+        header = self._header
+        table = self._table
+        memory = self._memory
+        header[FIRST] = first
+        small = self._plan(table)
         if small < 0:
             return FAILED
         if small:
@@ -252,49 +285,58 @@ class RoundRunner:
             heights = numbers[numbers[table_loops.HEIGHTS] : numbers[table_loops.LEVELS]]
             memory.fit(heights)
             reserve(heights)
-        for place in self._given:
+        for place in self._array_feeds:
             self._bring(place, data(place))
         while (place := self._launch()) > 0:
-            told[place + KIND_OF_FEED] = calls.GIVEN
-            self._given.append(place)
+            header[place + KIND_OF_FEED] = calls.BROUGHT
+            self._array_feeds.append(place)
             self._bring(place, data(place))
-        return place if place == FAILED else SEVERAL - place
+        return place if place == FAILED else MIXED - place
 
     def _launch(self) -> int:
-        held, helper = self._held, team.team()
-        # as `Walker.run`: the next round is like the one before
-        held[calls.TEAM] = helper.take() if self._memory.helped and held[calls.LARGE] >= walker.FEW else 0
+        """Call `round_loops.compute`, with the helper if the batch before had work for it."""
+        table = self._table
+        helper = team.team()
+        # as in `Walker.run`: the next round is like the one before
+        has_work = self._memory.helped and table[calls.LARGE] >= walker.MIN_LARGE
+        table[calls.TEAM] = helper.take() if has_work else 0
         try:
-            return self._compute(held)
+            return self._compute(table)
         finally:
-            if held[calls.TEAM]:
+            if table[calls.TEAM]:
                 helper.leave()
 
-    def _bring(self, place: int, found: tuple[int, Array] | None) -> None:
-        if found is not None:
-            (cell, column), tables = found, self._arrays[5]
-            own = tables[table_loops.CELLS_AT] + cell * table_loops.CELL
-            ranks = tables[tables[table_loops.RANKS] + tables[own + table_loops.FIRST] :][: len(column)]
+    def _bring(self, place: int, data: tuple[int, Array] | None) -> None:
+        """Bring a feed's data as an array in rank order; `place` is the offset of its record."""
+        if data is not None:
+            (cell, column) = data
+            tables = self._arrays[5]
+            record = tables[table_loops.CELLS_AT] + cell * table_loops.CELL
+            ranks = tables[tables[table_loops.RANKS] + tables[record + table_loops.FIRST] :][: len(column)]
             array = np.ascontiguousarray(column.take(ranks, axis=0))
-            self._memory.bring(int(self._told[place + BUFFER_OF_FEED]), array)
+            self._memory.bring(int(self._header[place + BUFFER_OF_FEED]), array)
 
-    def _room_of(self, told: Sequence[int], imports: Collection[int] = ()) -> list[Any]:
-        """Return the last arguments of `round_loops.plan`, from the memory on, as large as they get."""
+    def _allocate(self, header: Sequence[int], imports: Collection[int] = ()) -> list[Any]:
+        """Return the arrays of the runner's table from `round_loops.MEMORY` on, with room for any round."""
         if self._arrays:
             return self._arrays
-        routines, fixed = self._routines, self._fixed
-        more = told[IMPORTS] + told[SECTIONS] + 1
-        bound, size, width = launch_numbers(routines)
-        for cell in imports:  # their values are copied to where others read them
+        routines, fixed = self._routines, self._constants
+        head_size = header[IMPORTS] + header[SECTIONS] + 1
+        bound, size, width = launch_inputs(routines)
+        for cell in imports:  # their values are copied from the store: no kernel runs
             at = bound[table_loops.KERNELS_AT] + cell * table_loops.STAGES
             bound[at : at + table_loops.STAGES] = -1
-        steps = (1 + routines.training) * (LARGE + table_loops.STAGES * len(routines.model.signatures))
-        of_call = fixed.value + max(fixed.calls) + fixed.ragged
-        size += int(fixed.numbers[table_loops.FACTS]) + 2 * steps
-        memory, tables = (np.empty(n, np.int64) for n in (more + 5 * LARGE, fixed.more + 2 * LARGE * of_call))
-        made, rows = np.empty(LARGE, np.int32), np.empty(more + 4 * LARGE, np.int32)
+        steps = (1 + routines.training) * (MAX_NUMBERS + table_loops.STAGES * len(routines.model.signatures))
+        of_call = fixed.per_value + max(fixed.per_call) + fixed.per_element
+        size += int(fixed.table[table_loops.FACTS]) + 2 * steps
+        memory, tables = (
+            np.empty(n, np.int64)
+            for n in (head_size + 5 * MAX_NUMBERS, fixed.base + 2 * MAX_NUMBERS * of_call)
+        )
+        renumbered = np.empty(MAX_NUMBERS, np.int32)
+        rows = np.empty(head_size + 4 * MAX_NUMBERS, np.int32)
         launches = bound, np.empty(size, np.int64), np.empty(steps * table_loops.STAGES * width, np.int64)
-        arrays = [memory, made, rows, fixed.numbers, self._batch, tables, *launches]
-        flat, work = (np.empty(n, np.int64) for n in (LARGE, coder.FOUND + 6 * self._walker.room))
+        arrays = [memory, renumbered, rows, fixed.table, self._batch, tables, *launches]
+        flat, work = (np.empty(n, np.int64) for n in (MAX_NUMBERS, coder.ERROR_WORDS + 6 * self._walker.room))
         self._flat, self._work, self._arrays = flat, work, arrays  # in one line, which nothing interrupts
         return arrays

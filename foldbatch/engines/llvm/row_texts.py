@@ -1,7 +1,7 @@
 """Functions of rows: looked up by id, drawn, checked.
 
-Whole numbers `s` are extents, then strides; each text tells its own. A sequence's elements are the rows
-between two `segments`, which count from the first call of the batch.
+The statics `s` are extents, then strides; a comment lists those of each text. A sequence's elements are the
+rows between two `segments`, which count from the first call of the batch.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def loop(n, ids, table, out, s):
                         """
 GATHER, SUM_ROWS = f"{_IDS}b[k * q] = a[k * p]\n", f"{_IDS}a[k * p] += b[k * q]\n"
 
-# As `ops.random.random_bits`. s: what the site adds to keys; how many numbers, and the first one's number;
-# strides of keys along rows, of the result along rows and its axis.
+# As `ops.random.random_bits`. s: the number that the site adds to keys; the count and the first place of
+# numbers; strides of keys along rows, of the result along rows and its axis.
 RANDOM = f"""\
 # i8 {{k}}
 def loop(n, keys, out, s):
@@ -38,10 +38,9 @@ def loop(n, keys, out, s):
             out[r * u8(s[4]) + j * u8(s[5])] = {{k}}(bits >> u8({64 - BITS})) * {{k}}({2.0**-BITS!r})
 """
 
-# As `ops.reduce.ordered`: an element comes in before those that come after it. Once there are enough, vectors
-# of elements that all come after the last are passed over.
-# s: extents of two axes, of lines, and of what is kept; strides of the operand (row, two axes, along a line),
-# and of the result.
+# As `ops.reduce.ordered`, by insertion: an element is inserted before those that come after it. Once there
+# are enough elements, vectors of elements that all come after the last are skipped. s: extents of two axes,
+# of lines, and of results; strides of the operand (row, two axes, along a line), and of the result.
 ORDER = """\
 # {x} i8
 def loop(n, xs, ys, s):

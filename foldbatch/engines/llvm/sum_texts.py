@@ -1,6 +1,6 @@
-"""Functions that add up many numbers without losing digits: rows, axes, runs of rows, rows told one by one.
+"""Functions that add up many numbers without losing digits: rows, axes, runs of rows, rows by index.
 
-A few terms are added in their own dtype. Of more, a few neighbours are at a time, and these sums are added in
+A few terms are added in their own dtype. More terms are added a few neighbours at a time, and these sums in
 float64: so a sum of a million float32 numbers is as exact as one of ten. Whole numbers wrap around, and bools
 are joined by "or", as NumPy has it.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 from functools import cache
 from textwrap import indent
 
-FEW = 8  # terms that are added in their own dtype
+PLAIN_TERMS = 8  # terms that are added in their own dtype
 COLUMNS = 1024  # numbers in a row that are added up at once, in `vector_functions.ACCUMULATORS`
 
-# What follows adds up the rows `first` to `last` of `a`, {outer} times: row e begins at {row}, and {step}
-# further at each time. A row has `width` numbers, which lie `p` apart, and `q` apart in the sums `v`. Where
-# `more` is true they are added to what is there.
+# These lines add up the rows `first` to `last` of `a`, {outer} times: row e begins at {row}, and {step}
+# further at each time. A row has `width` numbers, which lie `p` apart, and `q` apart in the sums `v`. If
+# `more` is true they are added to the sums so far.
 _PLAIN = """\
 if not more:
     for k in range(width):
@@ -77,25 +77,25 @@ def sum_of_rows(kind: str, row: str, outer: str = "u8(1)", step: str = "u8(0)", 
     Args:
         kind: of the numbers.
         row: the expression of where row {e} begins.
-        outer: that of how many times the rows are added up.
-        step: that of how much further they lie at each time.
+        outer: the expression of how many times rows are added up.
+        step: the expression of the distance from one time to the next.
         plus: the operator.
     """
     rows = {f"row{i}": row.format(e=f"(e + u8({i}))") for i in (1, 2, 3)}
     rows |= {"row": row.format(e="e"), "rowi": row.format(e="(e + i)")}
-    rows["row_last"] = row.format(e=f"(e + u8({FEW - 1}))")
-    sizes = {"columns": COLUMNS, "few": FEW, "less": FEW - 1}
+    rows["row_last"] = row.format(e=f"(e + u8({PLAIN_TERMS - 1}))")
+    sizes = {"columns": COLUMNS, "few": PLAIN_TERMS, "less": PLAIN_TERMS - 1}
     words = {"k": kind, "outer": outer, "step": step, "plus": plus, **sizes, **rows}
     plain = _PLAIN.format(**words)
     if not kind.startswith("f"):
         return plain
-    few = f"if (last - first) * {outer} <= u8({FEW}):\n"
-    return f"{few}{indent(plain, '    ')}else:\n{indent(_LONG.format(**words), '    ')}"
+    condition = f"if (last - first) * {outer} <= u8({PLAIN_TERMS}):\n"
+    return f"{condition}{indent(plain, '    ')}else:\n{indent(_LONG.format(**words), '    ')}"
 
 
-KEPT = 2  # axes of the sums, besides the columns
+KEPT_AXES = 2  # axes of the sums, besides the columns
 
-# s: what rows are (see below); whether all is added to what is there; extents of the axes that are kept, the
+# s: ROWS_KEPT or ROWS_SUMMED; whether sums are added to those so far; extents of the axes that are kept, the
 # columns, and the axes that are summed; strides of the operand along rows and these axes, and of the sums
 # along rows, kept axes and columns.
 ROWS_KEPT, ROWS_SUMMED = 0, 1
@@ -117,7 +117,7 @@ def loop(n, x, y, s):
 
 @cache
 def sums(kind: str, *, plus: str = "+") -> str:
-    """Return the text of what adds up a place along axes, or all its rows."""
+    """Return the text of a sum of a place along axes, or of all its rows."""
     lines = sum_of_rows(kind, "{e} * inner", "outer", "step", plus=plus)
     return _SUMS.format(k=kind) + indent(lines, " " * 16)
 
@@ -132,5 +132,5 @@ def sum_copies(a, c, r, y) -> None:
 
 
 def sum_copies_text(kind: str) -> str:
-    """Return the text of what sums rows of an array, for Python to call."""
+    """Return the text of a sum of an array's rows by index, which Python calls."""
     return _COPIES.format(k=kind) + indent(sum_of_rows(kind, "u8(r[{e}]) * width"), " " * 8)

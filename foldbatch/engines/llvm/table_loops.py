@@ -1,9 +1,10 @@
-"""Control tables and launches of a batch, as loops over single integers: what `tables` compiles.
+"""Control tables and launches of a batch, as loops over single integers; `tables` compiles them.
 
-`place` is the mirror of `scheduler.tables.placed` and of `engines.bindings.facts_of`, `launch` that of
-`engines.bindings.launch_tables`, which say what they do; results are the same to the last bit. A few arrays
-hold all: what a model fixes, what is told of a batch, and `memory`, which is written. Each begins with a
-head; tables of several numbers an entry lie behind it, where the head says. All runs as plain Python, too.
+`write_tables` does what `scheduler.tables.placed` and `engines.bindings.facts_of` do, and `write_launches`
+what `engines.bindings.launch_tables` does: these are the specifications, and results are equal to the last
+bit. The loops read two arrays, one of the model and one of the batch, and write a third one, `memory`. Each
+array begins with a header: counts, and offsets of the tables behind it. A table is a row of records of equal
+size, and a record is a row of named integers. All of it runs as plain Python, too.
 """
 # ruff: noqa: PLR1714, SIM109, SIM110 - compiled text has no tuples and no generators
 
@@ -23,52 +24,71 @@ def moved(array: Numbers, count: int) -> Numbers:
     return array[count:]
 
 
-# the head of what a model fixes: how many there are of each, whether rows are numbered by consumer, and where
-# other tables begin; then come the cells, the operands and the sequences as they are in memory, the arguments
-# that operands read (their places in a call's row), the arenas of results, the cells in the order in which
-# they choose rows, phases, members of phases, and, of each part of the memory, how many
-# numbers it has anyway, a value, and a call
+# The header of the model: the number of cells, operands, sequences, arenas and facts, a flag (rows are
+# numbered by consumer), and the number of phases; then the offsets of columns, outputs, priority, phases,
+# members and sizes. Behind it: the records of cells, operands and sequences, which are copied to the memory;
+# columns, the arguments that operands read as offsets in a call's row; the arena of each output; the cells in
+# the order in which they choose rows; the records of phases; the members of phases; and the sizes of the
+# parts of the memory, three integers each: how many it has at least, and how many more for each value and for
+# each call.
 KINDS, SPANS, LISTS, ARENAS, FACTS, BY_CONSUMER, PHASES = range(7)
-COLUMNS_AT, OUTPUTS_AT, PRIORITY_AT, PHASES_AT, MEMBERS_AT, SIZES_AT, FIXED = range(7, 14)
-# the head of what is told of a batch: where turns begin (two numbers each), where shares do, and how many
-# numbers these are: of each cell that shares calls those that run, where those of a rank begin, and the end;
-# those left out, and those that stand for them. Then come the cells, so much of each as `GIVEN` tells
-TURNS_AT, SHARES_AT, SHARED, BATCH = range(4)
-# the head of the memory: how many steps there are, the end of the index, and where these begin: cells,
-# operands, sequences; the row of each value; calls in order, cell by cell; the bounds of groups; the steps,
-# four numbers each; facts; the rows that start at zero, and where those of each arena end; where the rows of
-# each arena begin; shares; memory; and, to the end, the index; and where data begin in the rows
+COLUMNS_AT, OUTPUTS_AT, PRIORITY_AT, PHASES_AT, MEMBERS_AT, SIZES_AT, MODEL_HEADER = range(7, 14)
+# The header of the batch: the offsets of turns and of shares, and the size of shares. Behind it: a record for
+# each cell, which is the fields from `GROUPS` up to `CALLS` of its record in the memory; the turns of cells
+# that call each other, two integers each (cell, group); and for each cell that shares calls, as in
+# `scheduler.sharing.Sharing`: the calls rank by rank, the bounds of ranks in them, the calls that are left
+# out, and the calls that stand for these.
+TURNS_AT, SHARES_AT, SHARED, BATCH_HEADER = range(4)
+# The header of the memory: the number of steps, the size of the index, and offsets of its parts: the records
+# of cells, operands and sequences; the row of each value; the calls of each cell in rank order; the bounds of
+# groups; the steps, four integers each (cell, stage, first rank, last rank); facts; the rows that start at
+# zero; the end of these for each arena; the first row of each arena; shares; scratch; and the index, which is
+# the last part. FEEDS_AT is the offset of the feeds in the packed trace.
 STEPS, INDEX_END, CELLS_AT, SPANS_AT, LISTS_AT, ROW_OF, RANKS, BOUNDS_AT, STEPS_AT, FACTS_AT = range(10)
-ZEROS, ENDS, BASES, SHARES, WORK, INDEX, FEEDS_AT, MEMORY = range(10, 18)
-# of a cell: what a model fixes, what is given of it, and then where it lies
+ZEROS, ENDS, BASES, SHARES, WORK, INDEX, FEEDS_AT, MEMORY_HEADER = range(10, 18)
+# The record of a cell. Fields of the model: the number of arguments and of sequences, its first sequence; the
+# number of outputs, its first output; the number of operands, its first operand; whether it is recursive; and
+# the number of feeds that the packed trace has. Fields of the batch (`BATCH_FIELDS` of them): the number of
+# groups; the offset of its shares, or UNSHARED; the number of ranks, of calls that have one of these, and of
+# calls that are left out. Fields that are computed: the number of calls, the first of its ranks, the offset
+# of its rows in the packed trace, and the offsets of its group bounds and of its facts.
 ARGUMENTS, SEQUENCES, SEQUENCE, OUTPUTS, OUTPUT, OPERANDS, OPERAND, RECURSIVE, FEEDS = range(9)
 GROUPS, SHARE, DISTINCT, RUNNING, DROPPED, CALLS = range(9, 15)
-FIRST, ROWS, BOUNDS, FACT, CELL = range(15, 20)
-GIVEN = CALLS - GROUPS
-NONE, FOUND = -1, -2  # no shares, or groups or shares that are found here
-# of an operand: what a model fixes, and then the span of rows that it reads
+FIRST, ROWS, GROUP_BOUNDS, FACT, CELL = range(15, 20)
+BATCH_FIELDS = CALLS - GROUPS
+UNSHARED, FIND = (
+    -1,
+    -2,
+)  # in place of shares: there are none; of groups or shares: `find_groups` computes them
+# The record of an operand. Fields of the model: its arena, the offset of its columns, the number of columns,
+# its sequence or -1, its member of the sequence's elements, and whether it is differentiable. Fields of the
+# span of rows that it reads: the first row, or -1; the number of rows; the offset of its index array, or -1;
+# whether a row repeats; whether it stores cotangents; and the offset of its facts.
 ARENA, COLUMN, COLUMNS, RAGGED, MEMBER, DIFFERENTIABLE = range(6)
-START, SIZE, PLACE, REPEATS, STORES, TOLD, SPAN = range(6, 13)
-WIDTH, ELEMENTS, SEGMENTS, WIDEST, LIST = range(5)  # of a sequence
-MEMBER_FIRST, MEMBER_LAST, RECURS, PHASE = range(4)  # of a phase
-BEFORE, STEP, AFTER, WHOLE = range(4)  # the stages of a step
+START, SIZE, PLACE, REPEATS, STORES, SPAN_FACT, SPAN = range(6, 13)
+# The record of a sequence: the integers of an element, the offset of its elements in the packed trace, the
+# offset of its segments in the index, and that of the fact of its widest step.
+WIDTH, ELEMENTS, SEGMENTS, WIDEST, LIST = range(5)
+# The record of a phase: its first member, the one after its last, and whether it is a recursion.
+MEMBER_FIRST, MEMBER_LAST, RECURS, PHASE = range(4)
+BEFORE, STEP, AFTER, ALL_STAGES = range(4)  # the stages of a step
 STAGES = 3
-DIGITS = 256  # by which keys are sorted
+DIGITS = 256  # values of a digit of a sort
 
 
-def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
-    """Write where all lies in the memory, and what is fixed and given of cells, operands and sequences.
+def layout_memory(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
+    """Write the memory's header, and the fields of records that follow from model, batch and counts.
 
-    Return where the groups of calls begin in the rows.
+    Return the offset in the packed trace at which the group of each call stands.
     """
-    calls, at = 0, i8(MEMORY)
+    calls, at = 0, i8(MEMORY_HEADER)
     for cell in range(fixed[KINDS]):
         calls += i8(rows[1 + cell])
     for place in range(CELLS_AT, FEEDS_AT):
         memory[place], size = at, fixed[SIZES_AT] + 3 * (place - CELLS_AT)
         at += fixed[size] + fixed[size + 1] * i8(rows[0]) + fixed[size + 2] * calls
-    for i in range(memory[ROW_OF] - MEMORY):
-        memory[MEMORY + i] = fixed[FIXED + i]
+    for i in range(memory[ROW_OF] - MEMORY_HEADER):
+        memory[MEMORY_HEADER + i] = fixed[MODEL_HEADER + i]
     for i in range(i8(rows[0])):
         memory[memory[ROW_OF] + i] = -1
     for i in range(fixed[ARENAS] + 1):
@@ -79,8 +99,8 @@ def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
     first, row = 0, i8(1 + fixed[KINDS] + fixed[LISTS])
     for cell in range(fixed[KINDS]):
         k = cell * CELL
-        for i in range(GIVEN):
-            cells[k + GROUPS + i] = batch[BATCH + cell * GIVEN + i]
+        for i in range(BATCH_FIELDS):
+            cells[k + GROUPS + i] = batch[BATCH_HEADER + cell * BATCH_FIELDS + i]
         cells[k + CALLS], cells[k + FIRST], cells[k + ROWS] = i8(rows[1 + cell]), first, row
         first += cells[k + CALLS]
         row += cells[k + CALLS] * (1 + cells[k + ARGUMENTS] + cells[k + SEQUENCES])
@@ -91,78 +111,83 @@ def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
     return row
 
 
-def climb(memory: Index, fixed: Index, rows: Ints, groups: Ints, phase: int) -> bool:
-    """Write the levels of a phase's calls, by value; return whether those of each cell are in that order."""
+def write_levels(memory: Index, fixed: Index, rows: Ints, groups: Ints, phase: int) -> bool:
+    """Write the level of each call of a phase, going by the numbers of values.
+
+    Return False if the calls of a cell are not in the order of their values; then levels are incomplete.
+    """
     members, last = moved(fixed, fixed[MEMBERS_AT]), fixed[fixed[PHASES_AT] + phase * PHASE + MEMBER_LAST]
     first, level_of = fixed[fixed[PHASES_AT] + phase * PHASE + MEMBER_FIRST], moved(memory, memory[WORK])
     calls = 0
     for value in range(i8(rows[0])):
         level_of[value] = -1
-    for m in range(first, last):  # until all is known, of each cell: its next call, and where that is
+    for m in range(first, last):  # meanwhile: the number of the cell's next call, and the offset of its row
         k = memory[CELLS_AT] + members[m] * CELL
-        memory[k + BOUNDS], memory[k + FACT] = 0, memory[k + ROWS]
+        memory[k + GROUP_BOUNDS], memory[k + FACT] = 0, memory[k + ROWS]
         calls += memory[k + CALLS]
     for s in range(fixed[LISTS]):
-        told = memory[LISTS_AT] + s * LIST
-        memory[told + SEGMENTS] = memory[told + ELEMENTS]
+        sequence = memory[LISTS_AT] + s * LIST
+        memory[sequence + SEGMENTS] = memory[sequence + ELEMENTS]
     for _ in range(calls):
         k, call, level = -1, i8(0), i8(-1)
         for m in range(first, last):
-            other = memory[CELLS_AT] + members[m] * CELL
-            at = memory[other + FACT]
-            if memory[other + BOUNDS] < memory[other + CALLS] and (k < 0 or rows[at] < rows[call]):
-                k, call = other, at
+            candidate = memory[CELLS_AT] + members[m] * CELL
+            at = memory[candidate + FACT]
+            if memory[candidate + GROUP_BOUNDS] < memory[candidate + CALLS] and (
+                k < 0 or rows[at] < rows[call]
+            ):
+                k, call = candidate, at
         value, arguments = i8(rows[call]), memory[k + ARGUMENTS]
         width = 1 + arguments + memory[k + SEQUENCES]
-        if memory[k + BOUNDS] > 0 and i8(rows[call - width]) > value:
+        if memory[k + GROUP_BOUNDS] > 0 and i8(rows[call - width]) > value:
             return False
         for at in range(call + 1, call + 1 + arguments):
             level = max(level, level_of[rows[at]])
         for s in range(memory[k + SEQUENCES]):
-            told = memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST
-            start = memory[told + SEGMENTS]
-            memory[told + SEGMENTS] += i8(rows[call + 1 + arguments + s]) * memory[told + WIDTH]
-            for at in range(start, memory[told + SEGMENTS]):
+            sequence = memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST
+            start = memory[sequence + SEGMENTS]
+            memory[sequence + SEGMENTS] += i8(rows[call + 1 + arguments + s]) * memory[sequence + WIDTH]
+            for at in range(start, memory[sequence + SEGMENTS]):
                 level = max(level, level_of[rows[at]])
         for output in range(value, value + memory[k + OUTPUTS]):
             level_of[output] = level + 1
-        groups[memory[k + FIRST] + memory[k + BOUNDS]] = i4(level + 1)
-        memory[k + BOUNDS] += 1
+        groups[memory[k + FIRST] + memory[k + GROUP_BOUNDS]] = i4(level + 1)
+        memory[k + GROUP_BOUNDS] += 1
         memory[k + FACT] += width
     return True
 
 
 def levels(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
-    """Write the levels of all phases; arguments and what is returned are those of `place`."""
-    groups = moved(rows, lay(memory, fixed, batch, rows))
+    """Write the levels of all phases; arguments and result are those of `write_tables`."""
+    groups = moved(rows, layout_memory(memory, fixed, batch, rows))
     for phase in range(fixed[PHASES]):
-        if not climb(memory, fixed, rows, groups, phase):
+        if not write_levels(memory, fixed, rows, groups, phase):
             return False
     return True
 
 
 def digit(key: int, shift: int) -> int:
-    """Return eight bits of a key."""
+    """Return eight bits of a key, from bit `shift` on: one digit of a radix sort."""
     return i8((u8(key) >> u8(shift)) % u8(DIGITS))
 
 
-def ordered(keys: Ints, count: int, order: Index, work: Index) -> None:
-    """Write the order of keys, equal ones as they come; `work` has room for them and for digits."""
-    least, most, shift = i8(0), i8(-1), 0
+def sort_keys(keys: Ints, count: int, order: Index, work: Index) -> None:
+    """Write the stable order of keys, by a radix sort; `work` has room for the keys and the digits."""
+    smallest, largest, shift = i8(0), i8(-1), 0
     for i in range(count):
         order[i] = i
-        least = min(least, i8(keys[i])) if i > 0 else i8(keys[i])
-        most = max(most, i8(keys[i])) if i > 0 else i8(keys[i])
+        smallest = min(smallest, i8(keys[i])) if i > 0 else i8(keys[i])
+        largest = max(largest, i8(keys[i])) if i > 0 else i8(keys[i])
     ends = moved(work, count)
-    while most > least and u8(most - least) >> u8(shift) > u8(0):
+    while largest > smallest and u8(largest - smallest) >> u8(shift) > u8(0):
         for i in range(DIGITS):
             ends[i] = 0
         for i in range(count):
-            ends[digit(i8(keys[i]) - least, shift)] += 1
+            ends[digit(i8(keys[i]) - smallest, shift)] += 1
         for i in range(1, DIGITS):
             ends[i] += ends[i - 1]
         for i in range(count - 1, -1, -1):
-            place = digit(i8(keys[order[i]]) - least, shift)
+            place = digit(i8(keys[order[i]]) - smallest, shift)
             ends[place] -= 1
             work[ends[place]] = order[i]
         for i in range(count):
@@ -171,9 +196,9 @@ def ordered(keys: Ints, count: int, order: Index, work: Index) -> None:
 
 
 def group(keys: Ints, count: int, order: Index, bounds: Index, work: Index) -> int:
-    """Write the order of keys, where each that occurs begins in it, and the end; return how many occur."""
+    """Write the stable order of keys, the bounds of equal keys in it, and the end; return how many differ."""
     groups = 0
-    ordered(keys, count, order, work)
+    sort_keys(keys, count, order, work)
     for i in range(count):
         if i == 0 or keys[order[i]] != keys[order[i - 1]]:
             bounds[groups] = i
@@ -182,53 +207,59 @@ def group(keys: Ints, count: int, order: Index, bounds: Index, work: Index) -> i
     return groups
 
 
-def share(memory: Index, k: int, keys: Ints, order: Index) -> None:
-    """Write the shares of a cell's calls, of which those of equal keys are one, if any are."""
+def share_calls(memory: Index, k: int, keys: Ints, order: Index) -> None:
+    """Write the shares of a cell, whose calls of equal keys run once; UNSHARED if all keys differ."""
     count = memory[k + CALLS]
     groups = group(keys, count, order, moved(order, count), moved(memory, memory[WORK]))
     if groups == count:
-        memory[k + SHARE] = NONE
+        memory[k + SHARE] = UNSHARED
     memory[k + DISTINCT], memory[k + RUNNING] = groups, count
 
 
-def find(memory: Index, fixed: Index, rows: Ints, groups: Ints) -> bool:
-    """Write levels and shares that nobody has told; return whether calls are in the order of their values."""
+def find_groups(memory: Index, fixed: Index, rows: Ints, groups: Ints) -> bool:
+    """Compute the groups and shares that the batch leaves to this code, and the offsets of group bounds.
+
+    Return False if calls are not in the order of their values, so that levels cannot be computed here.
+    """
     feeds, shared, bound = moved(rows, memory[FEEDS_AT]), 0, memory[BOUNDS_AT]
     for phase in range(fixed[PHASES]):
         p = fixed[PHASES_AT] + phase * PHASE
-        for m in range(fixed[p + MEMBER_FIRST], fixed[p + MEMBER_LAST]):  # one, where levels are found
+        for m in range(fixed[p + MEMBER_FIRST], fixed[p + MEMBER_LAST]):  # a single cell, if it is FIND
             k = memory[CELLS_AT] + fixed[fixed[MEMBERS_AT] + m] * CELL
-            own, most = moved(groups, memory[k + FIRST]), 0
-            if memory[k + GROUPS] == FOUND:
+            cell_groups, group_count = moved(groups, memory[k + FIRST]), 0
+            if memory[k + GROUPS] == FIND:
                 for i in range(memory[k + CALLS]):
-                    own[i] = i4(0)
-                if memory[k + RECURSIVE] != 0 and not climb(memory, fixed, rows, groups, phase):
+                    cell_groups[i] = i4(0)
+                if memory[k + RECURSIVE] != 0 and not write_levels(memory, fixed, rows, groups, phase):
                     return False
                 for i in range(memory[k + CALLS]):
-                    most = max(most, i8(own[i]) + 1)
-                memory[k + GROUPS] = most
+                    group_count = max(group_count, i8(cell_groups[i]) + 1)
+                memory[k + GROUPS] = group_count
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
-        if memory[k + SHARE] == FOUND:
+        if memory[k + SHARE] == FIND:
             memory[k + SHARE] = shared
             to = moved(memory, memory[SHARES] + shared)
             if memory[k + FEEDS] > 0:
-                share(memory, k, feeds, to)
-            else:  # calls that read nothing are alike, as their levels are
-                share(memory, k, moved(groups, memory[k + FIRST]), to)
+                share_calls(memory, k, feeds, to)
+            else:  # calls without arguments and feeds are equal, and so are their levels
+                share_calls(memory, k, moved(groups, memory[k + FIRST]), to)
             shared += 2 * memory[k + CALLS] + 1
         feeds = moved(feeds, memory[k + CALLS] * memory[k + FEEDS])
-        memory[k + BOUNDS] = bound
+        memory[k + GROUP_BOUNDS] = bound
         bound += 1 + max(memory[k + GROUPS], 1)
     return True
 
 
-def rank(memory: Index, fixed: Index, shares: Index, groups: Ints) -> None:
-    """Write the order of each cell's calls by groups, of shared ones the first, and where groups begin."""
+def rank_calls(memory: Index, fixed: Index, shares: Index, groups: Ints) -> None:
+    """Write the calls of each cell in rank order, group by group, and the bounds of groups.
+
+    Of calls that are shared the first one has the rank.
+    """
     work = moved(memory, memory[WORK])
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
-        bounds, turns, shared = moved(memory, memory[k + BOUNDS]), memory[k + GROUPS], memory[k + SHARE]
+        bounds, turns, shared = moved(memory, memory[k + GROUP_BOUNDS]), memory[k + GROUPS], memory[k + SHARE]
         ranks, first = moved(memory, memory[RANKS] + memory[k + FIRST]), memory[k + FIRST]
         if shared < 0:
             memory[k + DISTINCT], memory[k + RUNNING] = memory[k + CALLS], memory[k + CALLS]
@@ -245,50 +276,52 @@ def rank(memory: Index, fixed: Index, shares: Index, groups: Ints) -> None:
             for g in range(turns):
                 bounds[g + 1] += bounds[g]
                 work[g] = bounds[g]
-            if shared < 0:  # others come in the order of their groups
+            if shared < 0:  # shared calls are in the order of their groups already
                 for i in range(distinct):
                     g = i8(groups[first + i])
                     ranks[work[g]] = i
                     work[g] += 1
 
 
-def add(memory: Index, cell: int, stage: int, start: int, stop: int) -> None:
-    """Write a step, if it has any calls."""
+def add_step(memory: Index, cell: int, stage: int, start: int, stop: int) -> None:
+    """Append a step of a cell's stage, from rank `start` to `stop`, unless it is empty."""
     if stop > start:
         at = memory[STEPS_AT] + 4 * memory[STEPS]
         memory[at], memory[at + 1], memory[at + 2], memory[at + 3] = cell, stage, start, stop
         memory[STEPS] += 1
 
 
-def take_turns(memory: Index, fixed: Index, turns: Index) -> None:
-    """Write the steps, in order."""
+def write_steps(memory: Index, fixed: Index, turns: Index) -> None:
+    """Write the steps in the order in which they run, phase by phase."""
     phases, members = moved(fixed, fixed[PHASES_AT]), moved(fixed, fixed[MEMBERS_AT])
     memory[STEPS] = 0
     turn = 0
     for phase in range(fixed[PHASES]):
         p = phase * PHASE
         first, last, recurs = phases[p + MEMBER_FIRST], phases[p + MEMBER_LAST], phases[p + RECURS]
-        stage = i8(STEP) if recurs else i8(WHOLE)
+        stage = i8(STEP) if recurs else i8(ALL_STAGES)
         for m in range(first, last if recurs else first):
             k = memory[CELLS_AT] + members[m] * CELL
-            add(memory, members[m], BEFORE, 0, memory[k + DISTINCT])
-        if last - first == 1:  # it takes its turns in order
+            add_step(memory, members[m], BEFORE, 0, memory[k + DISTINCT])
+        if last - first == 1:  # its groups run in order
             k = memory[CELLS_AT] + members[first] * CELL
-            for bound in range(memory[k + BOUNDS], memory[k + BOUNDS] + max(memory[k + GROUPS], 1)):
-                add(memory, members[first], stage, memory[bound], memory[bound + 1])
-        else:  # each group of these cells takes one
+            for bound in range(
+                memory[k + GROUP_BOUNDS], memory[k + GROUP_BOUNDS] + max(memory[k + GROUPS], 1)
+            ):
+                add_step(memory, members[first], stage, memory[bound], memory[bound + 1])
+        else:  # the batch says which group runs next
             for m in range(first, last):
                 for _ in range(memory[memory[CELLS_AT] + members[m] * CELL + GROUPS]):
-                    bound = memory[memory[CELLS_AT] + turns[turn] * CELL + BOUNDS] + turns[turn + 1]
-                    add(memory, turns[turn], stage, memory[bound], memory[bound + 1])
+                    bound = memory[memory[CELLS_AT] + turns[turn] * CELL + GROUP_BOUNDS] + turns[turn + 1]
+                    add_step(memory, turns[turn], stage, memory[bound], memory[bound + 1])
                     turn += 2
         for m in range(first, last if recurs else first):
             k = memory[CELLS_AT] + members[m] * CELL
-            add(memory, members[m], AFTER, 0, memory[k + DISTINCT])
+            add_step(memory, members[m], AFTER, 0, memory[k + DISTINCT])
 
 
-def read(memory: Index, fixed: Index, rows: Ints, k: int, o: int, values: Index) -> int:
-    """Write the values that an operand reads, by rank; return how many."""
+def read_values(memory: Index, fixed: Index, rows: Ints, k: int, o: int, values: Index) -> int:
+    """Write the numbers of the values that an operand reads, in rank order; return how many."""
     columns, ranks = moved(fixed, fixed[COLUMNS_AT]), moved(memory, memory[RANKS] + memory[k + FIRST])
     width, base = 1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES], memory[k + ROWS]
     ragged, to = memory[o + RAGGED], 0
@@ -301,9 +334,9 @@ def read(memory: Index, fixed: Index, rows: Ints, k: int, o: int, values: Index)
                 values[to] = i8(rows[call + columns[c]])
                 to += 1
         return to
-    begins, told = moved(memory, memory[ZEROS]), memory[LISTS_AT] + ragged * LIST
+    begins, sequence = moved(memory, memory[ZEROS]), memory[LISTS_AT] + ragged * LIST
     column = base + 1 + memory[k + ARGUMENTS] + ragged - memory[k + SEQUENCE]
-    size, at = memory[told + WIDTH], memory[told + ELEMENTS] + memory[o + MEMBER]
+    size, at = memory[sequence + WIDTH], memory[sequence + ELEMENTS] + memory[o + MEMBER]
     for i in range(memory[k + CALLS]):
         begins[i] = at
         at += i8(rows[column + i * width]) * size
@@ -315,10 +348,10 @@ def read(memory: Index, fixed: Index, rows: Ints, k: int, o: int, values: Index)
     return to
 
 
-def follow(memory: Index, rows: Ints, k: int, column: int, size: int) -> int:
-    """Rank a cell's calls by the rows of one argument, all below `size`.
+def rank_by_rows(memory: Index, rows: Ints, k: int, column: int, size: int) -> int:
+    """Order a cell's calls by the rows of one argument, all below `size`, so that a slice can read these.
 
-    Return the first row if they follow each other, else -1.
+    Return the first row if the rows are consecutive, else -1.
     """
     row_of, work = moved(memory, memory[ROW_OF]), moved(memory, memory[WORK])
     ranks, count = moved(memory, memory[RANKS] + memory[k + FIRST]), memory[k + CALLS]
@@ -327,9 +360,9 @@ def follow(memory: Index, rows: Ints, k: int, column: int, size: int) -> int:
         work[row] = 0
     for i in range(count):
         work[row_of[rows[base + i * width]] + 1] += 1
-    first, last, most = -1, -1, 0
+    first, last, largest = -1, -1, 0
     for row in range(size):
-        most = max(most, work[row + 1])
+        largest = max(largest, work[row + 1])
         if work[row + 1] > 0:
             first = row if first < 0 else first
             last = row
@@ -338,18 +371,18 @@ def follow(memory: Index, rows: Ints, k: int, column: int, size: int) -> int:
         row = row_of[rows[base + i * width]]
         ranks[work[row]] = i
         work[row] += 1
-    return first if most == 1 and last - first == count - 1 else -1
+    return first if largest == 1 and last - first == count - 1 else -1
 
 
-def choose(memory: Index, fixed: Index, rows: Ints) -> None:
-    """Number rows by first consumer, see `scheduler.layout.by_consumer`."""
+def number_by_consumer(memory: Index, fixed: Index, rows: Ints) -> None:
+    """Give each value the row at which its first consumer reads it; see `scheduler.layout.by_consumer`."""
     row_of, values = moved(memory, memory[ROW_OF]), moved(memory, memory[INDEX])
     for turn in range(fixed[KINDS]):
         k = memory[CELLS_AT] + fixed[fixed[PRIORITY_AT] + turn] * CELL
         for operand in range(memory[k + OPERANDS]):
             o = memory[SPANS_AT] + (memory[k + OPERAND] + operand) * SPAN
             used = memory[BASES] + memory[o + ARENA]
-            before, size = memory[used], read(memory, fixed, rows, k, o, values)
+            before, size = memory[used], read_values(memory, fixed, rows, k, o, values)
             taken = before
             for i in range(size):
                 if row_of[values[i]] < 0:
@@ -360,19 +393,22 @@ def choose(memory: Index, fixed: Index, rows: Ints) -> None:
             if size > 0 and taken - before == size:
                 memory[o + START] = before
             elif size > 0 and free and memory[o + RAGGED] < 0:
-                first = follow(memory, rows, k, fixed[fixed[COLUMNS_AT] + memory[o + COLUMN]], taken)
+                first = rank_by_rows(memory, rows, k, fixed[fixed[COLUMNS_AT] + memory[o + COLUMN]], taken)
                 if memory[o + COLUMNS] == 1:
                     memory[o + START] = first
 
 
-def running(memory: Index, shares: Index, k: int, i: int) -> int:
-    """Return one of the calls whose results have rows, in order."""
+def running_call(memory: Index, shares: Index, k: int, i: int) -> int:
+    """Return the number of call i among those of a cell that run, in rank order."""
     shared = memory[k + SHARE]
     return i8(memory[memory[RANKS] + memory[k + FIRST] + i] if shared < 0 else shares[shared + i])
 
 
-def number(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
-    """Number the rows of results that have none, in the order in which cells run, and of calls left out."""
+def number_results(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
+    """Give rows to the results that have none, in the order in which cells run, and write arenas' first rows.
+
+    The results of a call that is left out get the rows of the call that runs for it.
+    """
     row_of, bases = moved(memory, memory[ROW_OF]), moved(memory, memory[BASES])
     for cell in range(fixed[KINDS]):
         memory[memory[CELLS_AT] + cell * CELL + FACT] = 0
@@ -384,32 +420,39 @@ def number(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
         for output in range(memory[k + OUTPUTS]):
             arena = fixed[fixed[OUTPUTS_AT] + memory[k + OUTPUT] + output]
             for i in range(count):
-                value = i8(rows[memory[k + ROWS] + running(memory, shares, k, i) * width]) + output
+                value = i8(rows[memory[k + ROWS] + running_call(memory, shares, k, i) * width]) + output
                 if row_of[value] < 0:
                     row_of[value] = bases[arena]
                     bases[arena] += 1
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
         width = 1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES]
-        left = memory[k + SHARE] + memory[k + RUNNING] + memory[k + DISTINCT] + 1
+        dropped = memory[k + SHARE] + memory[k + RUNNING] + memory[k + DISTINCT] + 1
         for i in range(memory[k + DROPPED]):
-            value = i8(rows[memory[k + ROWS] + shares[left + i] * width])
-            instead = i8(rows[memory[k + ROWS] + shares[left + memory[k + DROPPED] + i] * width])
+            value = i8(rows[memory[k + ROWS] + shares[dropped + i] * width])
+            instead = i8(rows[memory[k + ROWS] + shares[dropped + memory[k + DROPPED] + i] * width])
             for output in range(memory[k + OUTPUTS]):
                 row_of[value + output] = row_of[instead + output]
     first = 0
-    for arena in range(fixed[ARENAS] + 1):  # from rows that are used to where the rows of each begin
+    for arena in range(fixed[ARENAS] + 1):  # from the number of rows to the first row of each
         taken = bases[arena]
         bases[arena] = first
         first += taken
 
 
-def locate(memory: Index, fixed: Index, rows: Ints, k: int, operand: int, end: int) -> int:
-    """Write where the rows lie that an operand reads; return the end of the index."""
+def locate_operand(memory: Index, fixed: Index, rows: Ints, k: int, operand: int, end: int) -> int:
+    """Write the rows that an operand reads: a slice if they are consecutive, else an index array.
+
+    Return the end of the index.
+    """
     o = memory[SPANS_AT] + operand * SPAN
     row_of, index = moved(memory, memory[ROW_OF]), moved(memory, memory[INDEX] + end)
     seen = moved(memory, memory[WORK])
-    size, base, jumps = read(memory, fixed, rows, k, o, index), memory[memory[BASES] + memory[o + ARENA]], 0
+    size, base, jumps = (
+        read_values(memory, fixed, rows, k, o, index),
+        memory[memory[BASES] + memory[o + ARENA]],
+        0,
+    )
     for i in range(size):
         row = row_of[index[i]]
         index[i] = row
@@ -426,8 +469,8 @@ def locate(memory: Index, fixed: Index, rows: Ints, k: int, operand: int, end: i
     return end + size
 
 
-def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
-    """Write index arrays and facts, but for those that say which operands store."""
+def write_facts(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
+    """Write the index arrays of all operands, outputs and sequences, and the facts without the stores."""
     row_of, index = moved(memory, memory[ROW_OF]), moved(memory, memory[INDEX])
     facts = moved(memory, memory[FACTS_AT])
     facts[0] = 1
@@ -446,9 +489,9 @@ def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
         fact += 3
         for operand in range(memory[k + OPERAND], memory[k + OPERAND] + memory[k + OPERANDS]):
             o = memory[SPANS_AT] + operand * SPAN
-            memory[o + TOLD] = fact
+            memory[o + SPAN_FACT] = fact
             if memory[o + START] < 0:
-                end = locate(memory, fixed, rows, k, operand, end)
+                end = locate_operand(memory, fixed, rows, k, operand, end)
             facts[fact], facts[fact + 1] = memory[o + START], memory[o + PLACE]
             facts[fact + 2], facts[fact + 3], facts[fact + 4] = i8(memory[o + PLACE] >= 0), 0, 1
             fact += 5
@@ -456,12 +499,15 @@ def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
             facts[fact] = end
             fact += 1
             for i in range(memory[k + RUNNING]):
-                value = i8(rows[memory[k + ROWS] + running(memory, shares, k, i) * width]) + output
+                value = i8(rows[memory[k + ROWS] + running_call(memory, shares, k, i) * width]) + output
                 index[end + i] = row_of[value]
             end += memory[k + RUNNING]
         for s in range(memory[k + SEQUENCES]):
-            told, column = memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST, 1 + memory[k + ARGUMENTS] + s
-            memory[told + SEGMENTS], memory[told + WIDEST] = end, fact + 2
+            sequence, column = (
+                memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST,
+                1 + memory[k + ARGUMENTS] + s,
+            )
+            memory[sequence + SEGMENTS], memory[sequence + WIDEST] = end, fact + 2
             index[end] = 0
             for i in range(distinct):
                 call = memory[k + ROWS] + memory[memory[RANKS] + memory[k + FIRST] + i] * width
@@ -474,26 +520,26 @@ def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
     memory[INDEX_END] = end
 
 
-def widen(memory: Index) -> None:
-    """Write the facts of the widest steps."""
+def write_widest(memory: Index) -> None:
+    """Write the facts of the widest steps: how many calls and elements of a sequence a step has at most."""
     index, facts = moved(memory, memory[INDEX]), moved(memory, memory[FACTS_AT])
     for t in range(memory[STEPS]):
         step = memory[STEPS_AT] + 4 * t
         k, stage = memory[CELLS_AT] + memory[step] * CELL, memory[step + 1]
         start, stop = memory[step + 2], memory[step + 3]
-        if stage == STEP or stage == WHOLE:
+        if stage == STEP or stage == ALL_STAGES:
             widest = memory[k + FACT] + 1
             facts[widest] = max(facts[widest], stop - start)
             for s in range(memory[k + SEQUENCE], memory[k + SEQUENCE] + memory[k + SEQUENCES]):
-                told = memory[LISTS_AT] + s * LIST
-                segments, widest = memory[told + SEGMENTS], memory[told + WIDEST]
+                sequence = memory[LISTS_AT] + s * LIST
+                segments, widest = memory[sequence + SEGMENTS], memory[sequence + WIDEST]
                 facts[widest] = max(facts[widest], index[segments + stop] - index[segments + start])
 
 
-def store(memory: Index, fixed: Index) -> None:
-    """Write which operands store cotangents, and the rows that start at zero, see `scheduler.tables`.
+def mark_stores(memory: Index, fixed: Index) -> None:
+    """Write which operands store cotangents, and the rows that start at zero; see `scheduler.tables`.
 
-    An operand may store if its rows follow each other, and are read once in the phases from its own on.
+    An operand may store if its rows are consecutive, and are read once in its phase and the phases behind it.
     """
     times, index = moved(memory, memory[WORK]), moved(memory, memory[INDEX])
     bases, facts = moved(memory, memory[BASES]), moved(memory, memory[FACTS_AT])
@@ -510,11 +556,14 @@ def store(memory: Index, fixed: Index) -> None:
                         for i in range(memory[o + SIZE]):
                             times[start + i if place < 0 else start + 1 + index[place + i]] += 1
                     elif memory[o + DIFFERENTIABLE] and place < 0:
-                        alone = i8(1)
+                        single = i8(1)
                         for row in range(start, start + memory[o + SIZE]):
-                            alone = i8(alone != 0 and times[row] == 1)
-                        memory[o + STORES] = alone
-                        facts[memory[o + TOLD] + 3], facts[memory[o + TOLD] + 4] = alone, 1 - alone
+                            single = i8(single != 0 and times[row] == 1)
+                        memory[o + STORES] = single
+                        facts[memory[o + SPAN_FACT] + 3], facts[memory[o + SPAN_FACT] + 4] = (
+                            single,
+                            1 - single,
+                        )
     for operand in range(fixed[SPANS]):
         o = memory[SPANS_AT] + operand * SPAN
         start = bases[memory[o + ARENA]] + memory[o + START]
@@ -529,8 +578,8 @@ def store(memory: Index, fixed: Index) -> None:
         memory[memory[ENDS] + arena] = to
 
 
-def arrange(memory: Index, fixed: Index, feeds: Ints) -> None:
-    """Put data in the order in which calls run: for each cell and feed a number a call."""
+def order_feeds(memory: Index, fixed: Index, feeds: Ints) -> None:
+    """Order the feeds of the packed trace, in place, as calls run: one integer for each call and feed."""
     work = moved(memory, memory[WORK])
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
@@ -543,99 +592,104 @@ def arrange(memory: Index, fixed: Index, feeds: Ints) -> None:
             feeds = moved(feeds, count)
 
 
-def place(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
-    """Write a batch's control tables; return whether calls, if levels are found, are in order.
+def write_tables(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
+    """Write a batch's control tables; return False if levels cannot be computed, as calls are out of order.
 
     Args:
-        fixed: what a model fixes, see above.
-        batch: what is told of the batch, see above.
-        rows: a packed trace, see `scheduler.trace.Form`, with groups in the place of levels. Those that are
-            found are written there, and data are put in the order in which calls run.
-        memory: to be written, see above.
+        fixed: the model's header and records, see above.
+        batch: the batch's header and records, see above.
+        rows: a packed trace, see `scheduler.trace.Form`, with groups in the place of levels. Groups that are
+            computed are written there, and feeds are put in the order in which calls run.
+        memory: is written, see above.
     """
-    groups = moved(rows, lay(memory, fixed, batch, rows))
+    groups = moved(rows, layout_memory(memory, fixed, batch, rows))
     values, shares = i8(rows[0]), moved(memory, memory[SHARES])
-    if not find(memory, fixed, rows, groups):
+    if not find_groups(memory, fixed, rows, groups):
         return False
-    rank(memory, fixed, shares, groups)
-    take_turns(memory, fixed, moved(batch, batch[TURNS_AT]))
+    rank_calls(memory, fixed, shares, groups)
+    write_steps(memory, fixed, moved(batch, batch[TURNS_AT]))
     if fixed[BY_CONSUMER]:
-        choose(memory, fixed, rows)
-    number(memory, fixed, shares, rows)
+        number_by_consumer(memory, fixed, rows)
+    number_results(memory, fixed, shares, rows)
     for i in range(values):
         memory[memory[WORK] + i] = 0
-    pack(memory, fixed, shares, rows)
-    widen(memory)
+    write_facts(memory, fixed, shares, rows)
+    write_widest(memory)
     for i in range(values):
         memory[memory[WORK] + i] = 0
-    store(memory, fixed)
-    arrange(memory, fixed, moved(rows, memory[FEEDS_AT]))
+    mark_stores(memory, fixed)
+    order_feeds(memory, fixed, moved(rows, memory[FEEDS_AT]))
     return True
 
 
-# the head of what is fixed of launches: how many there are of cells, parameters, needs for rows, buffers and
-# fixed numbers, how long a launch is, whether it trains, and where these begin: the kernels of the stages of
-# cells, forward and then backward; where the parameters of each kernel begin, and the end; these; needs for
-# rows, four numbers each; where the numbers of a kernel's launches stand; and fixed numbers
+# The header of a model's routines: the number of cells, parameters, uses of buffers, buffers and constants,
+# the integers of a launch, a flag (training), and the offsets of the tables behind it: the kernel of each
+# stage of each cell, forward and then backward, or -1; the bounds of each kernel's gradients, and the end;
+# the parameters of these; the uses, four columns (buffer, two facts and a factor, whose product is the rows
+# it needs); for each kernel the place of each number of its launches among all numbers; and the constants.
 CELLS, PARAMETERS, USES, BUFFERS, NUMBERS, LENGTH, TRAINING = range(7)
-KERNELS_AT, YIELDING_AT, GRADIENTS_AT, USES_AT, PLACES_AT, NUMBERS_AT, BOUND = range(7, 14)
-# the head of the memory for launches: how many there are forward and backward, and where these begin: facts,
-# those of parameters and fixed numbers; how many levels yield the gradient of each parameter; the rows of a
-# buffer; the levels, two numbers each, and backward
-FORWARD, BACKWARD, FACTS_OF_ALL, YIELDS, HEIGHTS, LEVELS, MIRROR, TOLD_OF_LAUNCHES = range(8)
+KERNELS_AT, YIELDING_AT, GRADIENTS_AT, USES_AT, PLACES_AT, NUMBERS_AT, ROUTINE_HEADER = range(7, 14)
+# The header of the memory for launches: the number of launches forward and backward, and the offsets of: the
+# numbers (facts, a flag for each parameter, constants); the number of levels that yield the gradient of each
+# parameter; the rows that each buffer needs; the levels, two integers each, and the same in backward order.
+FORWARD, BACKWARD, ALL_FACTS, YIELDS, HEIGHTS, LEVELS, MIRROR, LAUNCH_HEADER = range(8)
 
 
-def head(
+def write_launch_head(
     memory: Index, launches: Index, direction: int, length: int, kernel: int, first: int, last: int
 ) -> None:
-    """Write the head of a launch behind the others, if there is a kernel."""
+    """Append the first three integers of a launch (kernel, first level, last level), unless kernel is -1."""
     if kernel >= 0:
         to = length * (memory[FORWARD] + memory[BACKWARD])
         launches[to], launches[to + 1], launches[to + 2] = kernel, first, last
         memory[direction] += 1
 
 
-def go_back(fixed: Index, steps: Index, count: int, memory: Index, launches: Index) -> None:
-    """Write the heads of launches backward, and how many levels yield gradients."""
+def write_backward(fixed: Index, steps: Index, count: int, memory: Index, launches: Index) -> None:
+    """Append the launches of the backward direction, and count the levels that yield each gradient."""
     yields, last = moved(memory, memory[YIELDS]), count
     yielding, gradients = moved(fixed, fixed[YIELDING_AT]), moved(fixed, fixed[GRADIENTS_AT])
     while last > 0:
         k, stage = steps[4 * last - 4], steps[4 * last - 3]
         first = last - 1
-        while stage != WHOLE and first > 0 and steps[4 * first - 4] == k and steps[4 * first - 3] == stage:
+        while (
+            stage != ALL_STAGES and first > 0 and steps[4 * first - 4] == k and steps[4 * first - 3] == stage
+        ):
             first -= 1
-        own = stage if stage == WHOLE else 2 - stage
+        mirrored = stage if stage == ALL_STAGES else 2 - stage
         for s in range(STAGES):
             kernel = fixed[fixed[KERNELS_AT] + (fixed[CELLS] + k) * STAGES + s]
-            if kernel >= 0 and (own == WHOLE or own == s):
-                head(memory, launches, BACKWARD, fixed[LENGTH], kernel, count - last, count - first)
+            if kernel >= 0 and (mirrored == ALL_STAGES or mirrored == s):
+                write_launch_head(
+                    memory, launches, BACKWARD, fixed[LENGTH], kernel, count - last, count - first
+                )
                 for i in range(yielding[kernel], yielding[kernel + 1]):
                     yields[gradients[i]] += last - first
         last = first
 
 
-def launch(fixed: Index, tables: Index, memory: Index, launches: Index) -> None:
-    """Write a batch's launches.
+def write_launches(fixed: Index, tables: Index, memory: Index, launches: Index) -> None:
+    """Write a batch's launches, forward and backward, and the rows that its buffers need.
 
     Args:
-        fixed: see above.
-        tables: the memory as `place` writes it.
-        memory: to be written, see above.
-        launches: to be written: those forward, and then backward.
+        fixed: the header and tables of the model's routines, see above.
+        tables: the memory as `write_tables` writes it.
+        memory: is written, see above.
+        launches: is written: a row for each launch, those forward and then those backward.
     """
-    count, length, told = tables[STEPS], fixed[LENGTH], tables[ZEROS] - tables[FACTS_AT]
+    count, length, fact_count = tables[STEPS], fixed[LENGTH], tables[ZEROS] - tables[FACTS_AT]
     steps, facts = moved(tables, tables[STEPS_AT]), moved(tables, tables[FACTS_AT])
     mirrored = count if fixed[TRAINING] else i8(0)
-    memory[FORWARD], memory[BACKWARD], memory[FACTS_OF_ALL] = 0, 0, TOLD_OF_LAUNCHES
-    memory[YIELDS] = memory[FACTS_OF_ALL] + told + fixed[PARAMETERS] + fixed[NUMBERS]
+    memory[FORWARD], memory[BACKWARD], memory[ALL_FACTS] = 0, 0, LAUNCH_HEADER
+    memory[YIELDS] = memory[ALL_FACTS] + fact_count + fixed[PARAMETERS] + fixed[NUMBERS]
     memory[HEIGHTS] = memory[YIELDS] + fixed[PARAMETERS]
     memory[LEVELS] = memory[HEIGHTS] + fixed[BUFFERS]
     memory[MIRROR] = memory[LEVELS] + 2 * count
-    numbers, heights = moved(memory, memory[FACTS_OF_ALL]), moved(memory, memory[HEIGHTS])
-    for i in range(told):
+    numbers, heights = moved(memory, memory[ALL_FACTS]), moved(memory, memory[HEIGHTS])
+    for i in range(fact_count):
         numbers[i] = facts[i]
     for i in range(fixed[NUMBERS]):
-        numbers[told + fixed[PARAMETERS] + i] = fixed[fixed[NUMBERS_AT] + i]
+        numbers[fact_count + fixed[PARAMETERS] + i] = fixed[fixed[NUMBERS_AT] + i]
     for i in range(fixed[PARAMETERS]):
         memory[memory[YIELDS] + i] = 0
     for i in range(fixed[BUFFERS]):
@@ -650,16 +704,16 @@ def launch(fixed: Index, tables: Index, memory: Index, launches: Index) -> None:
     while first < count:
         k, stage = steps[4 * first], steps[4 * first + 1]
         last = first + 1
-        while stage != WHOLE and last < count and steps[4 * last] == k and steps[4 * last + 1] == stage:
+        while stage != ALL_STAGES and last < count and steps[4 * last] == k and steps[4 * last + 1] == stage:
             last += 1
         for s in range(STAGES):
             kernel = fixed[fixed[KERNELS_AT] + k * STAGES + s]
-            if stage == WHOLE or stage == s:
-                head(memory, launches, FORWARD, length, kernel, first, last)
+            if stage == ALL_STAGES or stage == s:
+                write_launch_head(memory, launches, FORWARD, length, kernel, first, last)
         first = last
-    go_back(fixed, steps, mirrored, memory, launches)
+    write_backward(fixed, steps, mirrored, memory, launches)
     for i in range(fixed[PARAMETERS]):
-        numbers[told + i] = i8(memory[memory[YIELDS] + i] == 1)
+        numbers[fact_count + i] = i8(memory[memory[YIELDS] + i] == 1)
     for row in range(memory[FORWARD] + memory[BACKWARD]):
         places = fixed[PLACES_AT] + launches[row * length] * length
         for i in range(HEAD, length):

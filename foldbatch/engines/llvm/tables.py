@@ -1,6 +1,7 @@
-"""A batch's control tables and launches by compiled loops: `table_loops`, in the form of what these mirror.
+"""A batch's schedule and launches by the compiled loops of `table_loops`.
 
-Results are the same to the last bit as those of `scheduler.tables.build` and `bindings.launch_tables`.
+The functions here have the form of `scheduler.tables.build` and `bindings.launch_tables`, and results that
+are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from foldbatch.system.processes import no_garbage
 SIGNATURES = {
     "group": "i4[] i8 i8[] i8[] i8[]",
     "levels": "i8[] i8[] i4[] i8[]",
-    "place": "i8[] i8[] i4[] i8[]",
-    "launch": "i8[] i8[] i8[] i8[]",
+    "write_tables": "i8[] i8[] i4[] i8[]",
+    "write_launches": "i8[] i8[] i8[] i8[]",
 }
 NAMES: tuple[tuple[str, ...], ...] = (*((stage,) for stage in ALL), ALL)  # of the stages of a step
 
@@ -43,46 +44,45 @@ Flags = tuple[tuple[bool, ...], ...]  # per cell and feed, see `foldbatch.schedu
 
 @cache
 def compiled() -> Functions:
-    """Return the compiled loops: made once a process, read from the cache on disk where they are there."""
-    make = {"levels": compiled_late}  # of examples; most have them from their trace
+    """Return the compiled loops by name; they are compiled once a machine, and loaded once a process."""
+    make = {"levels": compiled_late}  # rarely called: most examples have levels from their trace
     return {
         name: make.get(name, compiled_function)(getattr(loops, name), signature, loops)
         for name, signature in SIGNATURES.items()
     }
 
 
-class _Fixed(NamedTuple):
-    """What a model fixes, and the way to plan its batches."""
+class ModelConstants(NamedTuple):
+    """The integers of a model that plans of its batches read, and the sizes of a batch's memory."""
 
-    numbers: Index  # what `table_loops.place` is told of it
-    # how many numbers of memory a batch may take anyway, a value, and per cell a call
-    more: int
-    value: int
-    calls: list[int]
-    ragged: int  # and how many an element
+    table: Index  # the model's header and records, for `table_loops.write_tables`
+    base: int  # integers of memory that every batch takes
+    per_value: int  # integers more for each value
+    per_call: list[int]  # by cell, integers more for each call
+    per_element: int  # integers more for each element of a sequence
 
 
 @lru_cache(256)
-def _fixed(
+def _model_constants(
     cells: tuple[CellSignature, ...],
     arenas: int,
     layout: Layout,
     of_phases: tuple[tuple[int, ...], ...],
     integers: Flags,
-) -> _Fixed:
-    """Return what is fixed, given the cells of each phase, and what data are put in order."""
+) -> ModelConstants:
+    """Return the constants of a model, given the cells of each phase, and which feeds are packed integers."""
     shapes, spans, columns = list[int](), list[int](), list[int]()
     widths = [width for cell in cells for width in cell.sequences]
     outputs = [arena for cell in cells for arena in cell.outputs]
     sequence, output = 0, 0
     for cell, flags in zip(cells, integers, strict=True):
-        own = cell.arguments, len(cell.sequences), sequence, len(cell.outputs), output, len(cell.operands)
-        shapes += (*own, len(spans) // loops.SPAN, cell.recursive, sum(flags))
+        record = cell.arguments, len(cell.sequences), sequence, len(cell.outputs), output, len(cell.operands)
+        shapes += (*record, len(spans) // loops.SPAN, cell.recursive, sum(flags))
         shapes += [0] * (loops.CELL - loops.GROUPS)
         for operand in cell.operands:
             ragged = -1 if operand.sequence is None else sequence + operand.sequence
-            reads = operand.arena, len(columns), len(operand.places), ragged, operand.member
-            spans += [*reads, operand.differentiable, -1, 0, -1, *[0] * (loops.SPAN - loops.REPEATS)]
+            source = operand.arena, len(columns), len(operand.places), ragged, operand.member
+            spans += [*source, operand.differentiable, -1, 0, -1, *[0] * (loops.SPAN - loops.REPEATS)]
             columns += operand.places.tolist()
         sequence += len(cell.sequences)
         output += len(cell.outputs)
@@ -91,44 +91,50 @@ def _fixed(
     for group in of_phases:
         phases += (len(members), len(members) + len(group), is_recursion(cells, group))
         members += group
-    facts, kinds = sum(1 for _ in fact_names(cells, arenas)), len(cells)
-    ends, bounds = (arenas + 1, 0, 0), 2 * kinds
+    facts = sum(1 for _ in fact_names(cells, arenas))
+    kinds = len(cells)
+    ends = (arenas + 1, 0, 0)
+    bounds = 2 * kinds
     sizes = [(len(table), 0, 0) for table in (shapes, spans, lists)]
     sizes += [(0, 1, 0), (0, 0, 1), (bounds, 0, 1)]
     sizes += [(16 * kinds, 0, 4), (facts, 0, 0), (0, 1, 1), ends, ends, (kinds, 0, 2)]
-    sizes += [(bounds + loops.DIGITS, 1, 2), (kinds + len(widths) + 1, 0, 0)]  # the index takes more a call
+    sizes += [
+        (bounds + loops.DIGITS, 1, 2),
+        (kinds + len(widths) + 1, 0, 0),
+    ]  # for the index, `per_call` has more
     tables = shapes, spans, lists, columns, outputs, list(priority(cells)), phases, members, [*chain(*sizes)]
-    _, _, _, *starts = accumulate(map(len, tables[:-1]), initial=loops.FIXED)
+    _, _, _, *starts = accumulate(map(len, tables[:-1]), initial=loops.MODEL_HEADER)
     counts = kinds, len(spans) // loops.SPAN, len(widths), arenas, facts, layout is by_consumer
     numbers = np.array([*counts, len(of_phases), *starts, *chain.from_iterable(tables)], np.int64)
-    more, value, call = map(sum, zip(*sizes, strict=True))
+    base, value, call = map(sum, zip(*sizes, strict=True))
     rooms = [sum([len(o.columns) for o in c.operands], 1 + len(c.outputs) + len(c.sequences)) for c in cells]
     ragged = sum(o.sequence is not None for c in cells for o in c.operands)
-    return _Fixed(numbers, loops.MEMORY + more, value, [call + room for room in rooms], ragged)
+    return ModelConstants(numbers, loops.MEMORY_HEADER + base, value, [call + room for room in rooms], ragged)
 
 
 @lru_cache(256)
-def plan_numbers(
+def planner_inputs(
     cells: tuple[CellSignature, ...], arenas: int, layout: Layout, share: Share, integers: Flags
-) -> tuple[_Fixed, Index | None]:
-    """Return what is fixed where one call plans a batch, and what it is told of it, None where it cannot.
+) -> tuple[ModelConstants, Index | None]:
+    """Return the model constants and the batch header for the one-call planner.
 
-    It can where cells do not call each other, and calls are shared by one number or none, or not at all.
+    The header is None if batches of this model cannot be planned in one call: where cells call each other, or
+    calls that are shared have more than one feed.
     """
-    fixed = _fixed(cells, arenas, layout, components(cells), integers)
+    fixed = _model_constants(cells, arenas, layout, components(cells), integers)
     shares = [cell.shareable and share is leaves for cell in cells]
     childless = any(cell.repeatable and cell.sequences and not cell.arguments for cell in cells)
-    unlike = any(
+    unequal_feeds = any(
         shared and flags not in ((True,), ()) for shared, flags in zip(shares, integers, strict=True)
     )
-    several = any(len(members) > 1 for members in components(cells))
-    if several or unlike or share not in (leaves, nothing) or (childless and share is leaves):
+    mutual = any(len(members) > 1 for members in components(cells))
+    if mutual or unequal_feeds or share not in (leaves, nothing) or (childless and share is leaves):
         return fixed, None
-    given = [(loops.FOUND, loops.FOUND if shared else loops.NONE, 0, 0, 0) for shared in shares]
-    return fixed, np.array([0, 0, 0, *chain.from_iterable(given)], np.int64)
+    records = [(loops.FIND, loops.FIND if shared else loops.UNSHARED, 0, 0, 0) for shared in shares]
+    return fixed, np.array([0, 0, 0, *chain.from_iterable(records)], np.int64)
 
 
-def built(
+def build_schedule(
     functions: Functions,
     arithmetic: Arithmetic,
     merged: Merged,
@@ -138,39 +144,52 @@ def built(
     arenas: int,
     share: Share,
 ) -> Schedule:
-    """Return the schedule of a merged trace; see `foldbatch.scheduler.tables.build`."""
-    trace, integers, batch = merged.trace, merged.trace.form.integers, None
+    """Return the schedule of a merged trace, as `foldbatch.scheduler.tables.build` does.
+
+    One compiled call makes it where `planner_inputs` has a header; else groups and shares are planned first.
+    """
+    trace = merged.trace
+    integers = merged.trace.form.integers
+    batch = None
     if policy.alone is not None:
-        fixed, batch = plan_numbers(cells, arenas, layout, share, integers)
+        fixed, batch = planner_inputs(cells, arenas, layout, share, integers)
     if batch is not None:
-        if trace.form.packed and trace.packed is not None and not fixed.ragged:
-            feeds: Sequence[Sequence[Any]] = integers  # what is read of them is packed
-            rows, memory = trace.packed.copy(), _memory(fixed, trace.values, trace.counts, 0)
+        if trace.form.packed and trace.packed is not None and not fixed.per_element:
+            feeds: Sequence[Sequence[Any]] = integers  # all that is read of them is packed
+            rows = trace.packed.copy()
+            memory = _allocate(fixed, trace.values, trace.counts, 0)
         else:
             feeds = trace.feeds
-            data = [x for own, flags in zip(feeds, integers, strict=True) for x in compress(own, flags)]
-            more = [np.empty(trace.size, np.int32), *data]
-            rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, more)
-        if functions["place"](fixed.numbers, batch, rows, memory):
+            data = [
+                x for columns, flags in zip(feeds, integers, strict=True) for x in compress(columns, flags)
+            ]
+            sections = [np.empty(trace.size, np.int32), *data]
+            rows, memory = _pack_sections(fixed, trace.values, trace.calls, trace.elements, sections)
+        if functions["write_tables"](fixed.table, batch, rows, memory):
             return _schedule(merged, cells, arenas, memory, rows, feeds, integers, policy.alone or "")
     with no_garbage():  # the turns of a long chain are very many
         plan, shared = planned(trace, cells, policy, share, arithmetic)
     if sum(plan.sizes) > trace.size:  # more groups than calls: some are empty
         return placed(merged, cells, plan, shared, layout, arenas)
-    given, shares, end = list[int](), list[Index](), 0
+    records = list[int]()
+    shares = list[Index]()
+    end = 0
     for size, sharing in zip(plan.sizes, shared, strict=True):
         if sharing is None:
-            given += (size, loops.NONE, 0, 0, 0)
+            records += (size, loops.UNSHARED, 0, 0, 0)
         else:
-            given += (size, end, len(sharing.copies) - 1, len(sharing.order), len(sharing.dropped))
+            records += (size, end, len(sharing.copies) - 1, len(sharing.order), len(sharing.dropped))
             shares += (sharing.order, sharing.copies, sharing.dropped, sharing.instead)
             end += len(sharing.copies) + len(sharing.order) + 2 * len(sharing.dropped)
-    turns = [number for own, turns in plan.phases if len(own) > 1 for turn in turns for number in turn]
-    begin, integers = loops.BATCH + len(given), ((),) * len(cells)
-    head = np.array([begin, begin + len(turns), end, *given, *turns], np.int64)
-    fixed = _fixed(cells, arenas, layout, tuple([own for own, _ in plan.phases]), integers)
-    rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, plan.groups)
-    functions["place"](fixed.numbers, np.concatenate([head, *shares]), rows, memory)
+    turns = [
+        number for members, turns in plan.phases if len(members) > 1 for turn in turns for number in turn
+    ]
+    begin = loops.BATCH_HEADER + len(records)
+    integers = ((),) * len(cells)
+    head = np.array([begin, begin + len(turns), end, *records, *turns], np.int64)
+    fixed = _model_constants(cells, arenas, layout, tuple([members for members, _ in plan.phases]), integers)
+    rows, memory = _pack_sections(fixed, trace.values, trace.calls, trace.elements, plan.groups)
+    functions["write_tables"](fixed.table, np.concatenate([head, *shares]), rows, memory)
     return _schedule(merged, cells, arenas, memory, rows, trace.feeds, integers, plan.reason)
 
 
@@ -182,39 +201,46 @@ def levels(
     elements: Sequence[Sequence[Ints]],
     values: int,
 ) -> list[Ints]:
-    """Return the levels of calls; see `levels_in`."""
-    counts, (fixed, batch) = [*map(len, calls)], _leveled(cells, scopes)
-    rows, memory = _room(fixed, values, calls, elements, [np.zeros(sum(counts), np.int32)])
-    if not functions["levels"](fixed.numbers, batch, rows, memory):
+    """Return the level of each call of each cell, as `levels_in` does."""
+    counts = [*map(len, calls)]
+    (fixed, batch) = _level_inputs(cells, scopes)
+    rows, memory = _pack_sections(fixed, values, calls, elements, [np.zeros(sum(counts), np.int32)])
+    if not functions["levels"](fixed.table, batch, rows, memory):
         return levels_in(cells, scopes, calls, elements, values)
     ends = accumulate(counts, initial=len(rows) - sum(counts))
     return [rows[first:last] for first, last in pairwise(ends)]
 
 
 @lru_cache(256)
-def _leveled(cells: tuple[CellSignature, ...], scopes: tuple[tuple[int, ...], ...]) -> tuple[_Fixed, Index]:
-    """Return what `table_loops.levels` is told of cells."""
-    fixed = _fixed(cells, 0, by_consumer, scopes, ((),) * len(cells))
-    return fixed, np.zeros(loops.BATCH + loops.GIVEN * len(cells), np.int64)
+def _level_inputs(
+    cells: tuple[CellSignature, ...], scopes: tuple[tuple[int, ...], ...]
+) -> tuple[ModelConstants, Index]:
+    """Return the model constants and the batch header for `table_loops.levels`."""
+    fixed = _model_constants(cells, 0, by_consumer, scopes, ((),) * len(cells))
+    return fixed, np.zeros(loops.BATCH_HEADER + loops.BATCH_FIELDS * len(cells), np.int64)
 
 
-def _room(
-    fixed: _Fixed,
+def _pack_sections(
+    fixed: ModelConstants,
     values: int,
     calls: Sequence[Ints],
     elements: Sequence[Sequence[Ints]],
-    more: Sequence[Ints],
+    sections: Sequence[Ints],
 ) -> tuple[Ints, Index]:
-    """Return calls packed, with other sections in the place of levels and data, and memory for tables."""
-    counts, parts = [*map(len, calls)], [part for own in elements for part in own]
+    """Return a packed trace of calls, elements and further sections, and memory for its tables.
+
+    The sections stand where a packed trace has levels and feeds.
+    """
+    counts = [*map(len, calls)]
+    parts = [part for cell_elements in elements for part in cell_elements]
     head = np.array([values, *counts, *map(len, parts)], np.int32)
-    rows = np.concatenate([head, *calls, *parts, *more], axis=None)
-    return rows, _memory(fixed, values, counts, sum([part.size for part in parts]))
+    rows = np.concatenate([head, *calls, *parts, *sections], axis=None)
+    return rows, _allocate(fixed, values, counts, sum([part.size for part in parts]))
 
 
-def _memory(fixed: _Fixed, values: int, counts: Sequence[int], elements: int) -> Index:
-    size = fixed.more + values * fixed.value + sum(map(mul, counts, fixed.calls))
-    return np.empty(size + fixed.ragged * elements, np.int64)
+def _allocate(fixed: ModelConstants, values: int, counts: Sequence[int], elements: int) -> Index:
+    size = fixed.base + values * fixed.per_value + sum(map(mul, counts, fixed.per_call))
+    return np.empty(size + fixed.per_element * elements, np.int64)
 
 
 def _schedule(
@@ -223,65 +249,75 @@ def _schedule(
     arenas: int,
     memory: Index,
     rows: Ints,
-    given: Sequence[Sequence[Any]],
+    data_columns: Sequence[Sequence[Any]],
     integers: Flags,
     reason: str,
 ) -> Schedule:
-    """Return the schedule that was written, given the rows, which end in the data in order, and all data."""
-    trace, told = merged.trace, memory[: loops.MEMORY].tolist()
+    """Return the schedule that `table_loops.write_tables` has written.
+
+    `rows` is the packed trace, which ends in the ordered integer feeds; `data_columns` are all feeds.
+    """
+    trace = merged.trace
+    header = memory[: loops.MEMORY_HEADER].tolist()
     orders: list[Index] = []
     feeds: list[tuple[NDArray[Any], ...]] = []
-    first, end = told[loops.RANKS], told[loops.FEEDS_AT]
-    distinct = memory[told[loops.CELLS_AT] + loops.DISTINCT : told[loops.SPANS_AT] : loops.CELL].tolist()
-    for own, count, columns, flags in zip(distinct, trace.counts, given, integers, strict=True):
-        orders.append(memory[first : first + own])
+    first, end = header[loops.RANKS], header[loops.FEEDS_AT]
+    distinct = memory[header[loops.CELLS_AT] + loops.DISTINCT : header[loops.SPANS_AT] : loops.CELL].tolist()
+    for distinct_count, count, columns, flags in zip(
+        distinct, trace.counts, data_columns, integers, strict=True
+    ):
+        orders.append(memory[first : first + distinct_count])
         first += count
         arranged: tuple[NDArray[Any], ...] = ()
         for data, integer in zip_longest(columns, flags) if columns else ():
-            arranged += (rows[end : end + own] if integer else data.take(orders[-1], axis=0),)
+            arranged += (rows[end : end + distinct_count] if integer else data.take(orders[-1], axis=0),)
             end += count if integer else 0
         feeds.append(arranged)
-    flat = Flat(memory, told, tuple(orders), tuple(feeds))
-    return late_schedule(flat, partial(_part, cells, merged.counts, arenas, flat), reason)
+    flat = Flat(memory, header, tuple(orders), tuple(feeds))
+    return late_schedule(flat, partial(_schedule_part, cells, merged.counts, arenas, flat), reason)
 
 
-def _part(
+def _schedule_part(
     cells: tuple[CellSignature, ...], counts: Sequence[Index] | Index, arenas: int, flat: Flat, name: str
 ) -> Any:
-    memory, told = flat.memory, flat.told
+    """Return an attribute of a `Schedule`, read from the memory of `table_loops.write_tables`."""
+    memory, header = flat.memory, flat.header
     match name:
         case "arena_rows":
-            return tuple(memory[told[loops.ZEROS] - arenas : told[loops.ZEROS]].tolist())
+            return tuple(memory[header[loops.ZEROS] - arenas : header[loops.ZEROS]].tolist())
         case "zero_rows":
-            zeros = pairwise([0, *memory[told[loops.ENDS] : told[loops.BASES] - 1].tolist()])
-            rows = memory[told[loops.ZEROS] :]
+            zeros = pairwise([0, *memory[header[loops.ENDS] : header[loops.BASES] - 1].tolist()])
+            rows = memory[header[loops.ZEROS] :]
             return tuple([rows[first:last] for first, last in zeros])
         case "row_of":
-            return memory[told[loops.ROW_OF] : told[loops.RANKS]]
+            return memory[header[loops.ROW_OF] : header[loops.RANKS]]
         case "steps":
-            steps = memory[told[loops.STEPS_AT] :][: 4 * told[loops.STEPS]].reshape(-1, 4).tolist()
+            steps = memory[header[loops.STEPS_AT] :][: 4 * header[loops.STEPS]].reshape(-1, 4).tolist()
             return tuple([Step(k, NAMES[stage], start, stop) for k, stage, start, stop in steps])
         case _:
-            return _tables(cells, counts, flat)
+            return _cell_tables(cells, counts, flat)
 
 
-def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
-    memory, told = flat.memory, flat.told
-    facts = iter(memory[told[loops.FACTS_AT] : told[loops.ZEROS]].tolist())
-    index = memory[told[loops.INDEX] :]
-    spans = iter(memory[told[loops.SPANS_AT] : told[loops.LISTS_AT]].reshape(-1, loops.SPAN).tolist())
-    shapes = memory[told[loops.CELLS_AT] : told[loops.SPANS_AT]].reshape(-1, loops.CELL).tolist()
+def _cell_tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
+    """Return the control table of each cell, read from that memory."""
+    memory, header = flat.memory, flat.header
+    facts = iter(memory[header[loops.FACTS_AT] : header[loops.ZEROS]].tolist())
+    index = memory[header[loops.INDEX] :]
+    spans = iter(memory[header[loops.SPANS_AT] : header[loops.LISTS_AT]].reshape(-1, loops.SPAN).tolist())
+    shapes = memory[header[loops.CELLS_AT] : header[loops.SPANS_AT]].reshape(-1, loops.CELL).tolist()
     next(facts)
     tables = []
     for k, cell in enumerate(cells):
         ranks, _, copies = (next(facts) for _ in range(3))
         running = shapes[k][loops.RUNNING]
-        found = []
+        row_spans = []
         for operand in cell.operands:
-            start, size, place, repeats, first = next(spans)[loops.START : loops.TOLD]
+            start, size, place, repeats, first = next(spans)[loops.START : loops.SPAN_FACT]
             rows = None if place < 0 else index[place : place + size]
             span = operand.arena, len(operand.columns) or 1, operand.sequence, size
-            found.append(RowSpan(*span, start if rows is None else None, rows, bool(repeats), bool(first)))
+            row_spans.append(
+                RowSpan(*span, start if rows is None else None, rows, bool(repeats), bool(first))
+            )
             next(islice(facts, 4, None))
         outputs = [index[place : place + running] for place in islice(facts, len(cell.outputs))]
         segments = []
@@ -290,43 +326,53 @@ def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[
             segments.append(index[place : place + ranks + 1])
         shared = None if copies < 0 else index[copies : copies + ranks + 1]
         tables.append(
-            CellTable(flat.orders[k], tuple(found), tuple(outputs), tuple(segments), counts[k], shared)
+            CellTable(flat.orders[k], tuple(row_spans), tuple(outputs), tuple(segments), counts[k], shared)
         )
     return tuple(tables)
 
 
-def launch_numbers(bound: Bound) -> tuple[Index, int, int]:
-    """Return what `table_loops.launch` is told of routines, their memory, and the length of a launch."""
+def launch_inputs(bound: Bound) -> tuple[Index, int, int]:
+    """Return the inputs of `table_loops.write_launches`: the routines' header and tables, and two sizes.
+
+    The sizes are the integers of memory that every batch takes, and those of a launch.
+    """
     parameters = {parameter: number for number, parameter in enumerate(bound.summed)}
-    gradients = [parameters[parameter] for own in bound.gradients for parameter in own]
+    gradients = [
+        parameters[parameter] for kernel_gradients in bound.gradients for parameter in kernel_gradients
+    ]
     stages = np.concatenate([bound.stages["forward"], bound.stages["backward"]], axis=None)
-    yielding, width = np.cumsum([0, *map(len, bound.gradients)]), bound.places.shape[1]
+    yielding = np.cumsum([0, *map(len, bound.gradients)])
+    width = bound.places.shape[1]
     yielded = np.array(gradients, np.int64)
     tables = [stages, yielding, yielded, bound.uses.ravel(), bound.places.ravel(), bound.fixed]
-    starts = accumulate(map(len, tables[:-1]), initial=loops.BOUND)
+    starts = accumulate(map(len, tables[:-1]), initial=loops.ROUTINE_HEADER)
     numbers, buffers = len(bound.fixed), len(bound.types)
     counts = len(stages) // (2 * loops.STAGES), len(parameters), bound.uses.shape[1], buffers, numbers, width
     fixed = np.concatenate([np.array([*counts, bound.training, *starts], np.int64), *tables])
-    return fixed, loops.TOLD_OF_LAUNCHES + numbers + 2 * len(parameters) + buffers, width
+    return fixed, loops.LAUNCH_HEADER + numbers + 2 * len(parameters) + buffers, width
 
 
-def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Directions]:
-    """Return what `bindings.launch_tables` is for some routines."""
-    fixed, kept, width = launch_numbers(bound)
+def launch_writer(functions: Functions, bound: Bound) -> Callable[[Schedule], Directions]:
+    """Return a function from schedules to launches of these routines, as `bindings.launch_tables`."""
+    fixed, base_size, width = launch_inputs(bound)
 
     def launched(schedule: Schedule) -> Directions:
+        """Return the launches of a batch; in plain Python if its schedule is not flat."""
         flat = schedule.flat
         if flat is None:
             return launch_tables(bound, schedule)
-        told, directions = flat.told, 1 + bound.training
-        levels, facts = told[loops.STEPS], told[loops.ZEROS] - told[loops.FACTS_AT]
-        memory = np.empty(kept + facts + 2 * levels * directions, np.int64)
-        launches = np.empty(levels * directions * loops.STAGES * width, np.int64)  # fewer than that, mostly
-        functions["launch"](fixed, flat.memory, memory, launches)
-        ahead, back, facts, yields, heights, bounds, mirror = memory[: loops.TOLD_OF_LAUNCHES].tolist()
+        header = flat.header
+        directions = 1 + bound.training
+        levels = header[loops.STEPS]
+        facts = header[loops.ZEROS] - header[loops.FACTS_AT]
+        memory = np.empty(base_size + facts + 2 * levels * directions, np.int64)
+        launches = np.empty(levels * directions * loops.STAGES * width, np.int64)  # an upper bound
+        functions["write_launches"](fixed, flat.memory, memory, launches)
+        ahead, back, facts, yields, heights, bounds, mirror = memory[: loops.LAUNCH_HEADER].tolist()
         rows = launches[: width * (ahead + back)].copy().reshape(-1, width)
-        index = flat.memory[told[loops.INDEX] : told[loops.INDEX] + told[loops.INDEX_END]]
-        needed, backward = memory[heights:bounds], None
+        index = flat.memory[header[loops.INDEX] : header[loops.INDEX] + header[loops.INDEX_END]]
+        needed = memory[heights:bounds]
+        backward = None
         forward = LaunchTable(rows[:ahead], memory[bounds:mirror].reshape(-1, 2), index, needed)
         if bound.training:
             backward = LaunchTable(rows[ahead:], memory[mirror:].reshape(-1, 2), index, needed)

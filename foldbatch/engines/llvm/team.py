@@ -34,29 +34,36 @@ from foldbatch.engines.llvm.words import at, call, count, give_way, i8, load, pa
 from foldbatch.system.cores import available_cores
 from foldbatch.system.processes import start_in_each_process
 
-LINE = 16  # words from one that changes to the next: two lines of a cache, as processors fetch them in pairs
+LINE_WORDS = (
+    16  # words from one that changes to the next: two lines of a cache, as processors fetch them in pairs
+)
 (
-    STATE,  # the number of the job, its first part that nobody took, and the one after the last such
-    JOB,  # its function, the number of its pointers, where arguments of the first part are, words to the next
-    DONE,  # how many parts the helper has done
+    STATE,  # the number of the job, its first free part, and the one after its last free part
+    # its function, the number of its pointers, the address of the first part's arguments, words to the next
+    # part
+    JOB,
+    COMPLETED,  # how many parts the helper has done
     AWAKE,  # whether the helper is there
     ASLEEP,  # whether it is to sleep at once
     STALLS,  # how often the walking thread has waited for too long
-    YIELD,  # the address of what lets other threads run
+    YIELD,  # the address of the system's function that lets other threads run
     WORDS,
-) = (LINE * i for i in range(8))
+) = (LINE_WORDS * i for i in range(8))
 PART, JOBS = 256, 65536  # what a part, and a job, count in the state
 
-SPINS, TURNS = 1500, 10_000  # looks for a job before the helper gives way at each, and then until it sleeps
-PATIENCE, FAIR = 4000, 200  # looks at a part under way until it is a stall: so many, and work / FAIR more
-ENOUGH = 8  # jobs of a batch in which the helper, if it has a core, finds something to do
+SPINS, YIELDING_LOOKS = (
+    1500,
+    10_000,
+)  # looks for a job before the helper gives way at each, and then until it sleeps
+STALL_LOOKS, FAIR = 4000, 200  # looks at a part under way until it is a stall: so many, and work / FAIR more
+MIN_JOBS = 8  # jobs of a batch in which the helper, if it has a core, finds something to do
 WAKING = 0.002  # seconds that waking it may take
-REST, LONGEST = 0.003, 0.5  # seconds without the helper after a stall, and after many
+MIN_REST, MAX_REST = 0.003, 0.5  # seconds without the helper after a stall, and after many
 RARE = 0.02  # seconds a stall: a helper that has them no more often is worth what they take
 
 
-def _do(words: Any, part: Any) -> None:
-    """Do a part of the job. Its arguments are rows, pointers, and where its whole numbers begin."""
+def _do_part(words: Any, part: Any) -> None:
+    """Do a part of the job. Its arguments are rows, pointers, and the address of its integers."""
     job = at(words + 8 * JOB)
     arguments = at(job[2] + 8 * part * job[3])
     call(job[0], arguments, at(arguments[job[1] + 1]))
@@ -65,20 +72,20 @@ def _do(words: Any, part: Any) -> None:
 def share(
     words: Any, function: Any, pointers: Any, arguments: Any, apart: Any, parts: Any, work: Any
 ) -> None:
-    """Do a job together; all of it is done then. All but counts are addresses.
+    """Do a job together with the helper, and return when all its parts are done.
 
     Args:
-        words: what threads share.
-        function: what is called for each part.
-        pointers: how many it takes.
-        arguments: of the first part, as `_do` reads them.
-        apart: words from there to those of the next part.
-        parts: how many, below 256.
+        words: address of the words that threads share.
+        function: address of the function that is called for each part.
+        pointers: number of pointers that it takes.
+        arguments: address of the arguments of the first part, as `_do_part` reads them.
+        apart: words from there to the arguments of the next part.
+        parts: number of parts, below 256.
         work: multiplications of a part, about.
     """
     job = at(words + 8 * JOB)
     job[0], job[1], job[2], job[3] = function, pointers, arguments, apart
-    before, own = load(words + 8 * DONE), 0
+    before, taken = load(words + 8 * COMPLETED), 0
     store(words + 8 * STATE, i8((u8(load(words + 8 * STATE)) // JOBS + 1) * JOBS) + parts)
     while True:
         state = u8(load(words + 8 * STATE))
@@ -86,10 +93,10 @@ def share(
         if first == last:
             break
         if swap(words + 8 * STATE, state, state + PART):
-            _do(words, i8(first))
-            own += 1
-    looks, patience = 0, PATIENCE + i8(u8(work) // FAIR)
-    while load(words + 8 * DONE) - before < parts - own:
+            _do_part(words, i8(first))
+            taken += 1
+    looks, patience = 0, STALL_LOOKS + i8(u8(work) // FAIR)
+    while load(words + 8 * COMPLETED) - before < parts - taken:
         looks += 1
         if looks < patience:
             pause()
@@ -99,10 +106,10 @@ def share(
         store(words + 8 * STALLS, load(words + 8 * STALLS) + 1)
 
 
-def _help(words: Any) -> None:
+def _take_parts(words: Any) -> None:
     """Take parts of jobs, the last ones first, until there have been none for a while."""
     looks = 0
-    while looks < SPINS + TURNS:
+    while looks < SPINS + YIELDING_LOOKS:
         state = u8(load(words + 8 * STATE))
         first, last = state // PART % PART, state % PART
         if first == last:
@@ -110,12 +117,12 @@ def _help(words: Any) -> None:
             if looks < SPINS:
                 pause()
             elif load(words + 8 * ASLEEP) != 0:
-                looks = SPINS + TURNS
+                looks = SPINS + YIELDING_LOOKS
             else:
                 give_way(at(words + 8 * YIELD)[0])
         elif swap(words + 8 * STATE, state, state - 1):
-            _do(words, i8(last) - 1)
-            count(words + 8 * DONE)
+            _do_part(words, i8(last) - 1)
+            count(words + 8 * COMPLETED)
             looks = 0
     store(words + 8 * AWAKE, 0)
 
@@ -127,12 +134,13 @@ class Team:
         start_in_each_process(self, Team._start)
 
     def _start(self) -> None:
+        """Set up the words and locks of this process; a forked process calls it anew."""
         self._lock = threading.Lock()
         self._gate = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
-        self._words = np.zeros(WORDS + LINE, np.int64)
+        self._words = np.zeros(WORDS + LINE_WORDS, np.int64)
         self._words[YIELD] = _yields()
-        self._until, self._rest, self._woken = -inf, REST, 0.0
+        self._until, self._rest_seconds, self._woken = -inf, MIN_REST, 0.0
         self._counted, self._alone = -inf, False
 
     @property
@@ -143,7 +151,7 @@ class Team:
     @property
     def helped(self) -> int:
         """How many of their parts the helper has done."""
-        return int(self._words[DONE])
+        return int(self._words[COMPLETED])
 
     @property
     def stalls(self) -> int:
@@ -151,13 +159,14 @@ class Team:
         return int(self._words[STALLS])
 
     def take(self) -> int:
-        """Return the address of the words, with the helper awake; 0 where there is none to be had.
+        """Return the address of the words, with the helper awake; 0 if there is no helper to be had now.
 
-        Every other answer than 0 must be followed by `leave`.
+        After any result but 0, `leave` must be called.
         """
         now = time.monotonic()
         if now >= self._counted + RARE:  # cores may come and go; to count them takes 4 us
-            self._alone, self._counted = available_cores() == 1, now
+            self._alone = available_cores() == 1
+            self._counted = now
         if self._alone or now < self._until or not self._lock.acquire(blocking=False):
             return 0
         words: int = self._words.ctypes.data
@@ -167,35 +176,38 @@ class Team:
             try:
                 self._wake()
             except RuntimeError:  # the process may start no more threads
-                self._until = time.monotonic() + LONGEST
+                self._until = time.monotonic() + MAX_REST
                 self._lock.release()
                 return 0
         return words
 
     def _wake(self) -> None:
+        """Wake the helper, and start its thread at the first time."""
         if self._thread is None:
-            given = compiled_function(_help, "i8", sys.modules[__name__]), self._words, self._gate
-            thread = threading.Thread(target=_serve, args=given, name="foldbatch-helper", daemon=True)
+            arguments = compiled_function(_take_parts, "i8", sys.modules[__name__]), self._words, self._gate
+            thread = threading.Thread(target=_serve, args=arguments, name="foldbatch-helper", daemon=True)
             thread.start()
             self._thread = thread
-        self._words[AWAKE], self._woken = 1, time.monotonic()
+        self._words[AWAKE] = 1
+        self._woken = time.monotonic()
         self._gate.release()
 
     def leave(self) -> None:
-        """Let others have the helper; after a stall, or where it was no help, nobody has it for a while."""
+        """Release the helper; after a stall, or if it was no help, it rests before it can be taken again."""
         jobs, helped, stalls = self._before
-        now, stalled = time.monotonic(), self.stalls - stalls
-        idle = self.helped == helped and self.jobs > jobs + ENOUGH and now > self._woken + WAKING
+        now = time.monotonic()
+        stalled = self.stalls - stalls
+        idle = self.helped == helped and self.jobs > jobs + MIN_JOBS and now > self._woken + WAKING
         if idle or stalled:
             rare = not idle and now - self._until >= RARE * stalled
-            self._rest = REST if rare else min(2 * self._rest, LONGEST)
-            self._until = now + self._rest
+            self._rest_seconds = MIN_REST if rare else min(2 * self._rest_seconds, MAX_REST)
+            self._until = now + self._rest_seconds
             self._words[ASLEEP] = 1
         self._lock.release()
 
 
 def _serve(take_parts: Any, words: Any, gate: Any) -> None:
-    """Be the helper: sleep at the gate until somebody opens it. The words stay in memory meanwhile."""
+    """Run the helper's thread: wait at the gate, take parts of jobs, and so on. It keeps `words` alive."""
     address = words.ctypes.data
     while True:
         gate.acquire()
@@ -210,4 +222,5 @@ def _yields() -> int:
 
 @cache
 def team() -> Team:
+    """Return the helper of this process."""
     return Team()

@@ -1,9 +1,9 @@
-"""Blocks of matrix products in registers: what `products` is made of, as LLVM instructions.
+"""Blocks of matrix products in registers, as LLVM instructions, for `products`.
 
-A *tile* is a block of the result that is kept in registers while the inner dimension runs: some rows by
-some vectors of columns. *Dots* are a block of inner products, whose vectors run along the inner dimension.
-Where a block's rows lie is told one by one, so they need not be neighbours. They are functions of one
-module, compiled once for an element type; texts call them by name.
+A *tile* is a block of the result that is kept in registers while the inner dimension runs: some rows by some
+vectors of columns. *Dots* are a block of inner products, whose vectors run along the inner dimension. The
+offset of each row of a block is an argument, so rows need not be neighbours. Tiles and dots are functions of
+one module, compiled once for an element type; texts call them by name.
 
 In bfloat16 a *word* of 32 bits is a pair of numbers that are neighbours along the inner dimension, each a
 float32 rounded to the nearest number of 8 digits; a processor adds two products to a sum of float32 in the
@@ -35,27 +35,27 @@ AHEAD = 4  # rows of the second factor by which tiles ask for memory: no process
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How a product is cut for a processor."""
+    """The sizes of blocks for a processor."""
 
     bits: int  # of a vector register
-    rows: int  # `rows`, `vectors`: of a tile; with what they are made of, they fill the registers
+    rows: int  # `rows`, `vectors`: of a tile; its sums and their operands fill the registers
     vectors: int
-    # vectors of a tile of 1, 2, ... rows: the wider it is, the longer the second factor is read in one
-    # stretch, which decides where so little is computed
-    few: tuple[int, ...]
+    # vectors of a tile of 1, 2, ... rows: in a wider tile longer stretches of the second factor are read, and
+    # reading decides the speed of so few rows
+    wide_vectors: tuple[int, ...]
     dot_rows: int  # `dot_rows`, `dot_columns`: of a tile of dots
     dot_columns: int
-    each: int = 1  # numbers of a factor in a word: 2 in bfloat16, else 1
+    per_word: int = 1  # numbers of a factor in a word: 2 in bfloat16, else 1
 
 
 WIDE = Blocks(512, 8, 3, (12, 8, 6, 5), 4, 6)  # 32 registers
 NARROW = Blocks(256, 4, 3, (6, 4), 3, 3)  # 16 registers
-PAIRS = replace(WIDE, each=2)
+PAIRS = replace(WIDE, per_word=2)
 
 
 @cache
 def blocks() -> Blocks | None:
-    """Return how to cut products for this processor; None where that has not been tried."""
+    """Return the blocks for this processor; None for a processor on which none have been tried."""
     features = binding.get_host_cpu_features()
     if features.get("avx512f") and features.get("avx512vl"):
         return WIDE
@@ -63,22 +63,24 @@ def blocks() -> Blocks | None:
 
 
 def functions(kind: str, cut: Blocks) -> dict[str, Any]:
-    """Return what calls tiles and dots of an element type, by name; `library` has them."""
+    """Return the functions by which texts call tiles and dots of an element type, by name; see `library`."""
     return {name: _called(_named(kind, cut, name)) for name in _written(kind, cut)}
 
 
 def _named(kind: str, cut: Blocks, name: str) -> str:
-    return f"{kind}_{cut.each}_{cut.bits}_{name}"
+    """Return the name of a tile in the library."""
+    return f"{kind}_{cut.per_word}_{cut.bits}_{name}"
 
 
 def library(name: str, kind: str, cut: Blocks) -> str:
     """Return LLVM's text of a module of all tiles and dots; its function `name` does nothing."""
-    module, nothing = ir.Module(name), ir.VoidType()
-    ir.IRBuilder(ir.Function(module, ir.FunctionType(nothing, []), name).append_basic_block()).ret_void()
+    module = ir.Module(name)
+    void = ir.VoidType()
+    ir.IRBuilder(ir.Function(module, ir.FunctionType(void, []), name).append_basic_block()).ret_void()
     words = {"*": TYPES[kind].as_pointer(), "^": I64.as_pointer(), "i": I64}
-    for each, (arguments, write) in _written(kind, cut).items():
+    for function_name, (arguments, write) in _written(kind, cut).items():
         types = [words[letter] for letter in arguments]
-        function = ir.Function(module, ir.FunctionType(nothing, types), _named(kind, cut, each))
+        function = ir.Function(module, ir.FunctionType(void, types), _named(kind, cut, function_name))
         for argument in function.args:
             if argument.type.is_pointer:
                 argument.add_attribute("noalias")
@@ -89,25 +91,28 @@ def library(name: str, kind: str, cut: Blocks) -> str:
 
 
 def _written(kind: str, cut: Blocks) -> dict[str, tuple[str, Instruction]]:
-    """Return the tiles and dots by name: their numbers and pointers (of elements, whole), and the writer."""
+    """Return the tiles and dots by name: the kinds of their arguments, and the writer.
+
+    A kind is ``*`` for a pointer to elements, ``^`` for a pointer to integers, ``i`` for an integer.
+    """
     sizes = [(i, v) for i in range(1, cut.rows + 1) for v in range(1, cut.vectors + 1)]
-    sizes += [(i, v) for i, v in enumerate(cut.few, 1) if v > cut.vectors]
+    sizes += [(i, v) for i, v in enumerate(cut.wide_vectors, 1) if v > cut.vectors]
     squares = [(i, j) for i in range(1, cut.dot_rows + 1) for j in (1, cut.dot_columns)]
     written = {f"tile_{i}_{v}": ("*^i*i*^iii", tile(kind, cut, i, v)) for i, v in sizes}
     written |= {f"dots_{i}_{j}": ("*^*i*^ii", dots(kind, cut, i, j)) for i, j in squares}
-    if cut.each == 1:
+    if cut.per_word == 1:
         return written | {"turned": ("*i*ii", turned(kind, cut))}
     written |= {f"rounding_{i}_{v}": ("*^i*i*^iii", tile(kind, cut, i, v, rounds=True)) for i, v in sizes}
     return written | {"pair_rows": ("***ii", pair_rows(kind, cut)), "pair_row": ("**i", pair_row(kind, cut))}
 
 
 def _called(name: str) -> Instruction:
-    """Return what calls a function of another module, which must be in memory before."""
+    """Return the writer of a call of another module's function, which must be loaded before."""
 
     def write(builder: Any, *arguments: Typed) -> None:
         types = [argument.at.type for argument in arguments]
-        known = builder.module.globals.get(name)
-        function = known or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), types), name)
+        declared = builder.module.globals.get(name)
+        function = declared or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), types), name)
         builder.call(function, [argument.at for argument in arguments])
 
     return Instruction(write)
@@ -136,13 +141,14 @@ class _VectorWriter:
         self.suffix = f"v{self.lanes}f{BITS[kind]}"
 
     def _declare(self, name: str, result: Any, arguments: list[Any]) -> Any:
-        known = self.builder.module.globals.get(name)
-        return known or ir.Function(self.builder.module, ir.FunctionType(result, arguments), name=name)
+        declared = self.builder.module.globals.get(name)
+        return declared or ir.Function(self.builder.module, ir.FunctionType(result, arguments), name=name)
 
     def pointer(self, base: Any, element: Any) -> Any:
         return self.builder.bitcast(self.builder.gep(base, [element]), self.type.as_pointer())
 
     def load(self, pointer: Any, mask: Any = None) -> Any:
+        """Return the vector at a pointer; lanes without mask are zero, and their memory is not read."""
         if mask is None:
             value = self.builder.load(pointer)
             value.align = BITS["f4"] // 8
@@ -152,6 +158,7 @@ class _VectorWriter:
         return self.builder.call(function, [pointer, I32(4), mask, self.zero])
 
     def store(self, value: Any, pointer: Any, mask: Any = None) -> None:
+        """Store a vector at a pointer; lanes without mask are left as they are."""
         if mask is None:
             self.builder.store(value, pointer).align = BITS["f4"] // 8
             return
@@ -170,35 +177,36 @@ class _VectorWriter:
 
     def _splat(self, scalar: Any, type_: Any) -> Any:
         undefined = ir.Constant(type_, ir.Undefined)
-        one = self.builder.insert_element(undefined, scalar, I32(0))
+        first_lane = self.builder.insert_element(undefined, scalar, I32(0))
         zeros = ir.Constant(ir.VectorType(I32, self.lanes), [I32(0)] * self.lanes)
-        return self.builder.shuffle_vector(one, undefined, zeros)
+        return self.builder.shuffle_vector(first_lane, undefined, zeros)
 
     def add_product(self, x: Any, y: Any, z: Any) -> Any:
-        """Return x * y + z, as one instruction where there is one."""
-        if self.cut.each > 1:
+        """Return x * y + z, as one instruction if the processor has one."""
+        if self.cut.per_word > 1:
             return self._of_pairs("dpbf16ps", self.type, z, *(self._halves(word) for word in (x, y)))
         product = self.builder.fmul(x, y, flags=("contract",))
         return self.builder.fadd(product, z, flags=("contract",))
 
     def numbers(self, base: Any, at: Any, count: Any = None) -> Any:
-        """Return a vector of words of the numbers from element `at` on, of which the first `count` count."""
+        """Return a vector of words of the numbers from element `at` on, zeros after the first `count`."""
         parts = []
-        for part in range(self.cut.each):
-            done = I64(part * self.lanes)
-            mask = None if count is None else self.first(self._beyond(count, done))
-            parts.append(self.load(self.pointer(base, self.builder.add(at, done)), mask))
+        for part in range(self.cut.per_word):
+            offset = I64(part * self.lanes)
+            mask = None if count is None else self.first(self._beyond(count, offset))
+            parts.append(self.load(self.pointer(base, self.builder.add(at, offset)), mask))
         return parts[0] if len(parts) == 1 else self.builder.bitcast(self._rounded(*parts), self.type)
 
     def words(self, count: Any) -> Any:
-        each = self.cut.each
-        return self.builder.udiv(self.builder.add(count, I64(each - 1)), I64(each))
+        group = self.cut.per_word
+        return self.builder.udiv(self.builder.add(count, I64(group - 1)), I64(group))
 
     def paired(self, low: Any, high: Any) -> Any:
         """Return words of the numbers of two vectors."""
-        both, order = self._rounded(low, high), ir.VectorType(I32, 2 * self.lanes)
+        words = self._rounded(low, high)
+        order = ir.VectorType(I32, 2 * self.lanes)
         places = [I32(i + half * self.lanes) for i in range(self.lanes) for half in range(2)]
-        mixed = self.builder.shuffle_vector(both, both, ir.Constant(order, places))
+        mixed = self.builder.shuffle_vector(words, words, ir.Constant(order, places))
         return self.builder.bitcast(mixed, self.type)
 
     def _rounded(self, low: Any, high: Any) -> Any:
@@ -212,17 +220,19 @@ class _VectorWriter:
         function = self._declare(f"llvm.x86.avx512bf16.{name}.{self.cut.bits}", result, types)
         return self.builder.call(function, operands)
 
-    def _beyond(self, count: Any, done: Any) -> Any:
+    def _beyond(self, count: Any, offset: Any) -> Any:
         """Return count - done, or 0."""
-        left = self.builder.sub(count, done)
-        return self.builder.select(self.builder.icmp_unsigned("<", done, count), left, I64(0))
+        remaining = self.builder.sub(count, offset)
+        return self.builder.select(self.builder.icmp_unsigned("<", offset, count), remaining, I64(0))
 
     def sums(self, vectors: Sequence[Any], columns: int) -> list[Any]:
-        """Return the sums of vectors, so many of them as the first lanes of each result.
+        """Return the sums of vectors; each result has the sums of `columns` vectors in its first lanes.
 
         Half of each vector is added to the other half, two vectors at a time; then quarters, and so on.
         """
-        room, width, parts = 1 << (columns - 1).bit_length(), self.lanes, list[Any]()
+        room = 1 << (columns - 1).bit_length()
+        width = self.lanes
+        parts = list[Any]()
         for first in range(0, len(vectors), columns):
             parts += [*vectors[first : first + columns], *[self.zero] * (room - columns)]
         places = range(0, len(parts), room)
@@ -233,26 +243,27 @@ class _VectorWriter:
             pairs = zip(parts[::2], parts[1::2], strict=True)
             parts = [self.builder.fadd(self.lanes_of(x, y, low), self.lanes_of(x, y, high)) for x, y in pairs]
         parts = [self.builder.fadd(part, self.zero) for part in parts]  # a sum is never -0
-        found = []
+        totals = []
         for place in places:
             part, turned = parts[place // self.lanes], [(place + i) % self.lanes for i in range(self.lanes)]
-            found.append(self.lanes_of(part, part, turned))
-        return found
+            totals.append(self.lanes_of(part, part, turned))
+        return totals
 
     def lanes_of(self, x: Any, y: Any, lanes: Sequence[int]) -> Any:
-        """Return some lanes of two vectors; those of the second one count on."""
+        """Return some lanes of two vectors; the numbers of y's lanes follow those of x."""
         places = ir.Constant(ir.VectorType(I32, len(lanes)), [I32(i) for i in lanes])
         return self.builder.shuffle_vector(x, y, places)
 
 
 @contextmanager
 def _loop(builder: Any, steps: Any, values: list[Any]) -> Iterator[tuple[Any, list[Any], list[Any]]]:
-    """Repeat what is written inside: gives the turn's number, values at its start, and a list for its end.
+    """Write a loop around the instructions of a ``with`` block.
 
-    Afterwards the list holds the values after the last turn.
+    Yields the number of the turn, the values at its start, and a list to which the block appends the values
+    at its end; after the block the list has the values after the last turn.
     """
     before = builder.block
-    head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
+    head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "done"))
     builder.branch(head)
     builder.position_at_end(head)
     turn = builder.phi(I64)
@@ -260,7 +271,7 @@ def _loop(builder: Any, steps: Any, values: list[Any]) -> Iterator[tuple[Any, li
     current = [builder.phi(value.type) for value in values]
     for phi, value in zip(current, values, strict=True):
         phi.add_incoming(value, before)
-    builder.cbranch(builder.icmp_unsigned("<", turn, steps), body, done)
+    builder.cbranch(builder.icmp_unsigned("<", turn, steps), body, after)
     builder.position_at_end(body)
     end: list[Any] = []
     yield turn, current, end
@@ -268,19 +279,21 @@ def _loop(builder: Any, steps: Any, values: list[Any]) -> Iterator[tuple[Any, li
     for phi, value in zip(current, end, strict=True):
         phi.add_incoming(value, builder.block)
     builder.branch(head)
-    builder.position_at_end(done)
+    builder.position_at_end(after)
     end[:] = current
 
 
 def tile(kind: str, cut: Blocks, rows: int, vectors: int, *, rounds: bool = False) -> Instruction:
-    """Return ``tile(a, a_at, a_step, b, b_step, c, c_at, k, tail, adds)``: a block of c (+)= a @ b.
+    """Return the writer of a block of c (+)= a @ b, which texts call by its name and size.
 
+    Its arguments are ``a, a_at, a_step, b, b_step, c, c_at, k, tail, adds``.
     ``a[i, j]`` is element ``a_at[i] + j * a_step``, ``b[j, 0]`` is ``j * b_step``, and ``c[i, 0]`` is
-    ``c_at[i]``; of the last vector `tail` columns count. Where it `rounds`, ``b`` has two rows of numbers for
-    each row of words.
+    ``c_at[i]``; the last vector has `tail` columns. If it `rounds`, ``b`` has two rows of numbers for each
+    row of words.
     """
 
     def generate(builder: Any, *arguments: Typed) -> None:
+        """Write the tile: sums over the inner dimension in registers, which are stored or added last."""
         a, a_at, a_step, b, b_step, c, c_at, k, tail, adds = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
         masks = [None] * (vectors - 1) + [write.first(tail)]
@@ -318,36 +331,40 @@ def tile(kind: str, cut: Blocks, rows: int, vectors: int, *, rounds: bool = Fals
 
 
 def dots(kind: str, cut: Blocks, rows: int, columns: int) -> Instruction:
-    """Return ``dots(a, a_at, b, b_step, c, c_at, k, adds)``: a block of c (+)= a @ b.T.
+    """Return the writer of ``dots(a, a_at, b, b_step, c, c_at, k, adds)``: a block of c (+)= a @ b.T.
 
-    ``a[i, 0]`` is element ``a_at[i]``, ``b[j, 0]`` is ``j * b_step``, ``c[i, 0]`` is ``c_at[i]``; `k` are
-    numbers of a row.
+    ``a[i, 0]`` is element ``a_at[i]``, ``b[j, 0]`` is ``j * b_step``, ``c[i, 0]`` is ``c_at[i]``; `k` is the
+    count of numbers of a row.
     """
 
     def generate(builder: Any, *arguments: Typed) -> None:
+        """Write the dots: full vectors first, then the numbers that remain, then the sums across lanes."""
         a, a_at, b, b_step, c, c_at, k, adds = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
-        width = I64(write.lanes * cut.each)
+        width = I64(write.lanes * cut.per_word)
         turns = builder.udiv(k, width)
-        done = builder.mul(turns, width)
-        rest = builder.sub(k, done)
+        covered = builder.mul(turns, width)
+        remaining = builder.sub(k, covered)
         a_rows, c_rows = _read(builder, a_at, rows), _read(builder, c_at, rows)
         b_rows = [builder.mul(I64(j), b_step) for j in range(columns)]
 
-        def step(turn: Any, sums: list[Any], rest: Any = None) -> list[Any]:
-            at, word = builder.mul(turn, width), builder.mul(turn, I64(write.lanes))
-            ys = [write.numbers(b, builder.add(start, at), rest) for start in b_rows]
-            mask = None if rest is None else write.first(write.words(rest))
-            found = []
+        def step(turn: Any, sums: list[Any], remaining: Any = None) -> list[Any]:
+            """Return the sums with a vector of products added, of the `remaining` numbers if given."""
+            at = builder.mul(turn, width)
+            word = builder.mul(turn, I64(write.lanes))
+            ys = [write.numbers(b, builder.add(start, at), remaining) for start in b_rows]
+            mask = None if remaining is None else write.first(write.words(remaining))
+            totals = []
             for i, start in enumerate(a_rows):
                 x = write.load(write.pointer(a, builder.add(start, word)), mask)
-                found += [write.add_product(x, y, sums[i * columns + j]) for j, y in enumerate(ys)]
-            return found
+                totals += [write.add_product(x, y, sums[i * columns + j]) for j, y in enumerate(ys)]
+            return totals
 
         with _loop(builder, turns, [write.zero] * (rows * columns)) as (turn, sums, end):
             end.extend(step(turn, sums))
         keeps = builder.icmp_unsigned("!=", adds, I64(0))
-        totals, mask = write.sums(step(turns, end, rest), columns), write.first(I64(columns))
+        totals = write.sums(step(turns, end, remaining), columns)
+        mask = write.first(I64(columns))
         for start, total in zip(c_rows, totals, strict=True):
             place = write.pointer(c, start)
             # not a product of 0 and what was there, which may be NaN
@@ -358,16 +375,18 @@ def dots(kind: str, cut: Blocks, rows: int, columns: int) -> Instruction:
 
 
 def turned(kind: str, cut: Blocks) -> Instruction:
-    """Return ``turned(b, b_step, out, k, columns)``: a tile's width of b.T, whose columns are rows of `b`.
+    """Return the writer of ``turned(b, b_step, out, k, columns)``: `out` is b.T, of a tile's width.
 
-    Column j of it is row j of `b`, at ``j * b_step``, of k numbers. What lies in a row of `out` behind so
-    many columns means nothing, and up to a vector of such rows is written behind the last one.
+    Column j is row j of `b`, at ``j * b_step``, of k numbers. Numbers in a row of `out` behind `columns` have
+    no meaning, and up to a vector of such rows is written behind the last row.
     """
 
     def generate(builder: Any, *arguments: Typed) -> None:
+        """Write the transposition, a square of a vector's lanes at a time."""
         b, b_step, out, k, columns = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
-        lanes, last = write.lanes, builder.sub(columns, I64(1))
+        lanes = write.lanes
+        last = builder.sub(columns, I64(1))
         low = [i // 2 + i % 2 * lanes for i in range(lanes)]  # of two vectors, in turn
         halves = low, [i + lanes // 2 for i in low]
         with _loop(builder, builder.udiv(builder.add(last, I64(lanes)), I64(lanes)), []) as (block, _, _):
@@ -376,8 +395,10 @@ def turned(kind: str, cut: Blocks) -> Instruction:
             rows = [builder.select(builder.icmp_unsigned("<", row, last), row, last) for row in rows]
             starts = [builder.mul(row, b_step) for row in rows]
 
-            def step(turn: Any, rest: Any = None) -> None:
-                at, mask = builder.mul(turn, I64(lanes)), rest and write.first(rest)
+            def step(turn: Any, remaining: Any = None) -> None:
+                """Transpose a square in registers, in log2(lanes) shuffles."""
+                at = builder.mul(turn, I64(lanes))
+                mask = remaining and write.first(remaining)
                 lines = [write.load(write.pointer(b, builder.add(start, at)), mask) for start in starts]
                 for _ in range(lanes.bit_length() - 1):  # each moves the bits of (line, lane) round by one
                     pairs = list(zip(lines[: lanes // 2], lines[lanes // 2 :], strict=True))
@@ -392,19 +413,21 @@ def turned(kind: str, cut: Blocks) -> Instruction:
 
 
 def pair_rows(kind: str, cut: Blocks) -> Instruction:
-    """Return ``pair_rows(x, y, out, n, both)``: n words of the numbers of x, and of y or, if not both, zeros.
+    """Return the writer of ``pair_rows(x, y, out, n, paired)``: n words of the numbers of x and y.
 
-    Up to a vector is written behind them.
+    If `paired` is 0, there are zeros in place of y. Up to a vector is written behind the words.
     """
 
     def generate(builder: Any, *arguments: Typed) -> None:
-        x, y, out, n, both = (argument.at for argument in arguments)
+        """Write the loop over vectors of both rows."""
+        x, y, out, n, paired = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
-        reads = builder.icmp_unsigned("!=", both, I64(0))
+        reads = builder.icmp_unsigned("!=", paired, I64(0))
         y = builder.select(reads, y, x)
 
-        def step(turn: Any, rest: Any = None) -> None:
-            at, mask = builder.mul(turn, I64(write.lanes)), rest and write.first(rest)
+        def step(turn: Any, remaining: Any = None) -> None:
+            at = builder.mul(turn, I64(write.lanes))
+            mask = remaining and write.first(remaining)
             low, high = (write.load(write.pointer(row, at), mask) for row in (x, y))
             high = builder.select(reads, high, write.zero)
             write.store(write.paired(low, high), write.pointer(out, at))
@@ -415,18 +438,19 @@ def pair_rows(kind: str, cut: Blocks) -> Instruction:
 
 
 def pair_row(kind: str, cut: Blocks) -> Instruction:
-    """Return ``pair_row(x, out, n)``: words of n numbers that follow each other, the last one beside 0.
+    """Return the writer of ``pair_row(x, out, n)``: words of n contiguous numbers.
 
-    Up to a vector is written behind them.
+    An odd last number is paired with 0. Up to a vector is written behind the words.
     """
 
     def generate(builder: Any, *arguments: Typed) -> None:
+        """Write the loop over vectors of the row."""
         x, out, n = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
-        width = cut.each * write.lanes
+        width = cut.per_word * write.lanes
 
-        def step(turn: Any, rest: Any = None) -> None:
-            words = write.numbers(x, builder.mul(turn, I64(width)), rest)
+        def step(turn: Any, remaining: Any = None) -> None:
+            words = write.numbers(x, builder.mul(turn, I64(width)), remaining)
             write.store(words, write.pointer(out, builder.mul(turn, I64(write.lanes))))
 
         _turns(builder, n, width, step)
@@ -435,13 +459,13 @@ def pair_row(kind: str, cut: Blocks) -> Instruction:
 
 
 def _turns(builder: Any, n: Any, width: int, step: Callable[..., None]) -> None:
-    """Do a step for each so many numbers, then one for the rest, if there is any."""
+    """Write a loop of a step for each `width` numbers, and a last step for the numbers that remain."""
     full = builder.udiv(n, I64(width))
     with _loop(builder, full, []) as (turn, _, _):
         step(turn)
-    rest = builder.urem(n, I64(width))
-    with builder.if_then(builder.icmp_unsigned("!=", rest, I64(0))):
-        step(full, rest)
+    remaining = builder.urem(n, I64(width))
+    with builder.if_then(builder.icmp_unsigned("!=", remaining, I64(0))):
+        step(full, remaining)
 
 
 def _read(builder: Any, numbers: Any, count: int) -> list[Any]:
@@ -449,7 +473,7 @@ def _read(builder: Any, numbers: Any, count: int) -> list[Any]:
 
 
 def _fetch_row(write: _VectorWriter, base: Any, at: Any, vectors: int) -> None:
-    """Ask for the memory of so many vectors, whichever of them count."""
+    """Prefetch the memory of some vectors from element `at` on."""
     for v in range(0, vectors, max(1, LINE * 8 // write.cut.bits)):
         here = write.pointer(base, write.builder.add(at, I64(v * write.lanes)))
         fetch.write(write.builder, Typed("", here))

@@ -2,18 +2,18 @@
 
 A text is one function in a small part of Python: numbers and pointers of fixed *kinds*, ``if``, ``while``,
 ``for`` over a range, ``break``, assignments, and calls. Each variable keeps the kind that it is first given.
-Nothing is converted unasked: ``f8(x)`` converts, and operands of one operation are of one kind, but for plain
-Python numbers, which take the kind of the other operand. Whole numbers wrap around; ``u8`` and ``u1`` are
-unsigned, and so are truths.
+There are no implicit conversions: ``f8(x)`` converts, and operands of one operation are of one kind, but for
+plain Python numbers, which take the kind of the other operand. Whole numbers wrap around; ``u8`` and ``u1``
+are unsigned, and so are truths.
 
-What a text may call is told by a *scope*: `Instruction`s, which write instructions themselves, and Python
-functions of this language, or one for each kind of the first operand. A function that has no loops and
-returns at its end is written in place; another one is called, and its annotation tells what it returns:
-``int``, ``bool`` or ``None``. Sums and products of floats may be contracted to one instruction; else each
-rounds as it is written.
+A *scope* has the functions that a text may call: `Instruction`s, which write instructions themselves, and
+Python functions of this language, or one for each kind of the first operand. A function that has no loops and
+returns at its end is written in place; any other function is called, and its annotation has the type of its
+result: ``int``, ``bool`` or ``None``. Sums and products of floats may be contracted to one instruction; else
+each operation rounds.
 
 A text is called in one of two ways: with pointers to numbers (`translate`), or with NumPy's arrays, whose
-form it looks at first (`translate_function`). Importing this needs llvmlite.
+type and layout are checked first (`translate_function`). Importing this needs llvmlite.
 """
 
 from __future__ import annotations
@@ -52,27 +52,29 @@ from foldbatch.engines.llvm.numbers import (
 
 
 def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
-    """Return LLVM's text of a module with one function, `name`, of two pointers to whole numbers.
+    """Return LLVM's text of a module with one function, `name`, of two pointers to integers.
 
     Args:
         name: of the function.
-        text: of ``loop(n, x0, x1, ..., s)``, whose first line tells the kinds of what x0, x1 and so on point
-            to: ``# f4 i8``. None of this memory overlaps.
-        scope: what the text may call, by name.
+        text: of ``loop(n, x0, x1, ..., s)``, whose first line has the kinds of the numbers that x0, x1 and so
+            on point to: ``# f4 i8``. None of this memory overlaps.
+        scope: the functions that the text may call, by name.
 
-    The first pointer is to `n` and to the addresses of x0, x1 and so on; the second one is `s`.
+    The first pointer is to `n` and the addresses of x0, x1 and so on; the second one is `s`.
 
     Raises:
         TypeError: when the text converts numbers without saying so, or is not of the language.
     """
     kinds = text.split("\n", 1)[0].removeprefix("#").split()
-    definition, module = definition_in(text), ir.Module(name)
+    definition = definition_in(text)
+    module = ir.Module(name)
     inner = _function(module, "loop", definition, scope, ["u8", *(f"*{k}" for k in kinds), "*i8"], "")
     inner.attributes.add("alwaysinline")
     for argument in inner.args[1:]:
         argument.add_attribute("noalias")
     outer = ir.Function(module, ir.FunctionType(ir.VoidType(), [NUMBERS, NUMBERS]), name)
-    builder, (numbers, statics) = ir.IRBuilder(outer.append_basic_block()), outer.args
+    builder = ir.IRBuilder(outer.append_basic_block())
+    (numbers, statics) = outer.args
     rows, *words = (builder.load(builder.gep(numbers, [I64(i)])) for i in range(len(inner.args) - 1))
     types = [argument.type for argument in inner.args[1:-1]]
     builder.call(inner, [rows, *map(builder.inttoptr, words, types), statics])
@@ -80,7 +82,7 @@ def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
     return str(module)
 
 
-MISFIT = -(2**63)  # what a function returns that was given an array of another form
+MISFIT = -(2**63)  # the result of a function that got an array of another type or layout
 RETURNED = {"int": "i8", "bool": "b1", "None": ""}  # kinds, by annotation
 
 
@@ -91,39 +93,40 @@ def translate_function(
 
     Args:
         name: of the function.
-        definition: of a function with an annotation of what it returns.
-        scope: what it may call, by name.
+        definition: of a function whose result has an annotation.
+        scope: the functions that it may call, by name.
         signature: the kinds of its arguments: ``i4[] f8[,] i8``, where an array has one or two axes. None of
             their memory overlaps.
 
     The function takes the address of `numpy.ndarray`, and then its arguments; an array is the address of its
-    object. It returns a whole number; `MISFIT` where something else stands for an array, or one of another
-    dtype, of other axes, or with gaps: then nothing has been done.
+    object. It returns an integer; it does nothing and returns `MISFIT` if an argument that should be an array
+    is another object, or an array of another dtype, of other axes, or with gaps.
     """
-    module, kinds = ir.Module(name), signature.split()
+    module = ir.Module(name)
+    kinds = signature.split()
     inner = _function(module, "function", definition, scope, kinds, returned := _returned(definition))
     inner.attributes.add("alwaysinline")
     outer = ir.Function(module, ir.FunctionType(I64, [I64] * (1 + len(kinds))), name)
     builder = ir.IRBuilder(outer.append_basic_block())
     misfit = outer.append_basic_block()
     array_type, *arguments = outer.args
-    given: list[Any] = []
+    operands: list[Any] = []
     for kind, at in zip(kinds, arguments, strict=True):
         if kind.endswith("]"):
-            given += _array(builder, kind, at, array_type, misfit)
+            operands += _array(builder, kind, at, array_type, misfit)
         else:
-            given.append(convert(builder, Typed("i8", at), kind).at)
+            operands.append(convert(builder, Typed("i8", at), kind).at)
     for argument in inner.args:
         if argument.type.is_pointer:
             argument.add_attribute("noalias")
-    result = builder.call(inner, given)
+    result = builder.call(inner, operands)
     builder.ret(convert(builder, Typed(returned, result), "i8").at if returned else I64(0))
     ir.IRBuilder(misfit).ret(I64(MISFIT))
     return str(module)
 
 
 def translate_words(name: str, definition: ast.FunctionDef, scope: Mapping[str, Any]) -> str:
-    """Return LLVM's text of a module with one function, `name`, of words, which C calls; it returns one."""
+    """Return LLVM's text of a module with one function, `name`, from words to a word, which C calls."""
     module = ir.Module(name)
     kinds = ["i8"] * len(definition.args.args)
     _function(module, name, definition, scope, kinds, _returned(definition)).linkage = ""
@@ -131,7 +134,7 @@ def translate_words(name: str, definition: ast.FunctionDef, scope: Mapping[str, 
 
 
 def _words_of(kind: str) -> list[str]:
-    """Return the kinds of what an argument becomes: an array its pointer and its extents."""
+    """Return the kinds of LLVM's arguments for an argument; an array becomes a pointer and extents."""
     if not kind.endswith("]"):
         return [kind]
     element, _, axes = kind.partition("[")
@@ -139,7 +142,7 @@ def _words_of(kind: str) -> list[str]:
 
 
 def _array(builder: Any, kind: str, at: Any, array_type: Any, misfit: Any) -> list[Any]:
-    """Return the pointer and the extents of an array's object, or go to `misfit`."""
+    """Return the pointer and the extents of an array, given its object's address, or go to `misfit`."""
     pointer, *extents = _words_of(kind)
     element = pointer.removeprefix("*")
 
@@ -152,15 +155,16 @@ def _array(builder: Any, kind: str, at: Any, array_type: Any, misfit: Any) -> li
         builder.cbranch(holds, after, misfit)
         builder.position_at_end(after)
 
-    # first, as nothing of another object is where an array has it
+    # the type comes first: other objects have another layout
     look(builder.icmp_signed("==", word(at, objects.TYPE), array_type))
     look(builder.icmp_signed("==", word(at, objects.AXES, 32), I32(len(extents))))
     plain = I32(objects.PLAIN)
     look(builder.icmp_signed("==", builder.and_(word(at, objects.FLAGS, 32), plain), plain))
-    dtype, byte = word(at, objects.DTYPE), ir.IntType(8)
+    dtype = word(at, objects.DTYPE)
+    byte = ir.IntType(8)
     letter = word(dtype, objects.LETTER, 8)
-    letters = [ir.Constant(byte, ord(one)) for one in objects.letters(element)]
-    look(reduce(builder.or_, [builder.icmp_signed("==", letter, one) for one in letters]))
+    letters = [ir.Constant(byte, ord(code)) for code in objects.letters(element)]
+    look(reduce(builder.or_, [builder.icmp_signed("==", letter, code) for code in letters]))
     look(builder.icmp_signed("==", word(dtype, objects.ORDER, 8), byte(ord("="))))
     sizes, data = word(at, objects.EXTENTS), word(at, objects.DATA)
     begin = builder.inttoptr(data, TYPES[element].as_pointer())
@@ -168,7 +172,7 @@ def _array(builder: Any, kind: str, at: Any, array_type: Any, misfit: Any) -> li
 
 
 def _returned(definition: ast.FunctionDef) -> str:
-    """Return the kind of what a function returns; nothing where it returns nothing."""
+    """Return the kind of a function's result; empty if it returns None."""
     annotation = "" if definition.returns is None else ast.unparse(definition.returns)
     if annotation not in RETURNED:
         raise TypeError(f"expected {definition.name} to return int, bool or None, found {annotation!r}")
@@ -183,19 +187,19 @@ def _function(
     kinds: Sequence[str],
     returned: str,
 ) -> Any:
-    """Return a function of LLVM's, of arguments of some kinds, of which an array is several."""
+    """Add a function of arguments of some kinds to a module, and return it; an array is several arguments."""
     words = [word for kind in kinds for word in _words_of(kind)]
     types = [TYPES[kind[1:]].as_pointer() if kind[0] == "*" else TYPES[kind] for kind in words]
     result = TYPES[returned] if returned else ir.VoidType()
     function = ir.Function(module, ir.FunctionType(result, types), name)
     function.linkage = "internal"
     body = _FunctionBody(ir.IRBuilder(function.append_basic_block()), scope, returned)
-    given: list[Operand | Array] = []
+    operands: list[Operand | Array] = []
     places = map(Typed, words, function.args)
     for kind in kinds:
         first, *extents = islice(places, len(_words_of(kind)))
-        given.append(Array(first, tuple(extents)) if kind.endswith("]") else first)
-    body.begin(definition, given)
+        operands.append(Array(first, tuple(extents)) if kind.endswith("]") else first)
+    body.begin(definition, operands)
     body.statements(definition.body)
     if not body.builder.block.is_terminated:
         body.builder.unreachable() if returned else body.builder.ret_void()
@@ -221,10 +225,12 @@ BUILT_IN: dict[str, Any] = {
 
 @cache
 def definition_of(function: Callable[..., Any]) -> ast.FunctionDef:
+    """Return the syntax tree of a function."""
     return definition_in(textwrap.dedent(inspect.getsource(function)))
 
 
 def definition_in(text: str) -> ast.FunctionDef:
+    """Return the syntax tree of a text with one function."""
     (definition,) = ast.parse(text).body
     if not isinstance(definition, ast.FunctionDef):
         raise TypeError(f"expected a function, found {ast.unparse(definition)}")
@@ -232,18 +238,19 @@ def definition_in(text: str) -> ast.FunctionDef:
 
 
 class _FunctionBody:
-    """A function under way; `returned` is the kind of what it returns, None where it is written in place."""
+    """Writes the body of a function; `returned` is the kind of its result, None if it is written in place."""
 
     def __init__(self, builder: Any, scope: Mapping[str, Any], returned: str | None = None) -> None:
         self.builder = builder
         self.scope = scope
         self.returned = returned
-        self.variables: dict[str, Typed] = {}  # by name: pointers to where they are, with their kind
+        self.variables: dict[str, Typed] = {}  # by name: pointers to the stack
         self.arrays: dict[str, Array] = {}
         self.ends: list[Any] = []  # of the loops around: the blocks behind them
 
-    def begin(self, definition: ast.FunctionDef, given: Sequence[Operand | Array]) -> None:
-        for argument, value in zip(definition.args.args, given, strict=True):
+    def begin(self, definition: ast.FunctionDef, operands: Sequence[Operand | Array]) -> None:
+        """Bind the names of arguments."""
+        for argument, value in zip(definition.args.args, operands, strict=True):
             if isinstance(value, Array):
                 self.arrays[argument.arg] = value
             else:
@@ -252,7 +259,7 @@ class _FunctionBody:
     # -- statements
 
     def statements(self, body: Sequence[ast.stmt]) -> Operand | None:
-        """Write statements; return what they return."""
+        """Write statements; return the value of a return statement if the function is written in place."""
         for statement in body:
             match statement:
                 case ast.Assign(targets=[target], value=value):
@@ -282,14 +289,16 @@ class _FunctionBody:
         return None
 
     def assign(self, target: ast.expr, value: ast.expr) -> None:
+        """Write an assignment; all values of a tuple are computed before the first one is stored."""
         match target, value:
             case ast.Tuple(elts=targets), ast.Tuple(elts=values):
-                for one, it in zip(targets, [self.value(one) for one in values], strict=True):
-                    self.put(one, it)
+                for part, operand in zip(targets, [self.value(part) for part in values], strict=True):
+                    self.put(part, operand)
             case _:
                 self.put(target, self.value(value))
 
     def add_to(self, target: ast.expr, sign: ast.operator, value: ast.expr) -> None:
+        """Write an assignment such as ``target += value``."""
         match target:
             case ast.Subscript():
                 place = self.place(target)
@@ -298,6 +307,7 @@ class _FunctionBody:
                 self.set(name, arithmetic(self.builder, sign, self.get(name), self.value(value)))
 
     def put(self, target: ast.expr, value: Operand) -> None:
+        """Write the store of a value to a variable or an element."""
         match target:
             case ast.Name(id=name):
                 self.set(name, value)
@@ -307,6 +317,7 @@ class _FunctionBody:
                 raise TypeError(f"expected a variable or an element, found {ast.unparse(target)}")
 
     def repeat(self, name: str, bounds: Sequence[Operand], inside: Sequence[ast.stmt]) -> None:
+        """Write a ``for`` loop over a range."""
         build = self.builder
         *bounds, step = bounds if len(bounds) == 3 else (*bounds, 1)
         if step not in (1, -1):
@@ -316,51 +327,54 @@ class _FunctionBody:
             bounds = [convert(build, bound, "i8") for bound in bounds]
         first, last = alike(build, *bounds)
         before = build.block
-        head, body, done = (build.append_basic_block() for _ in range(3))
+        head, body, after = (build.append_basic_block() for _ in range(3))
         build.branch(head)
         build.position_at_end(head)
         turn = build.phi(last.at.type)
         turn.add_incoming(first.at, before)
-        more = compare(build, "<" if step == 1 else ">", Typed(last.kind, turn), last)
-        build.cbranch(more.at, body, done)
+        goes_on = compare(build, "<" if step == 1 else ">", Typed(last.kind, turn), last)
+        build.cbranch(goes_on.at, body, after)
         build.position_at_end(body)
         self.set(name, Typed(last.kind, turn))
-        self.ends.append(done)
+        self.ends.append(after)
         self.statements(inside)
         self.ends.pop()
         flag = "nsw" if last.kind[0] == "i" else "nuw"
         write = build.add if step == 1 else build.sub
         turn.add_incoming(write(turn, turn.type(1), flags=(flag,)), build.block)
         build.branch(head)
-        build.position_at_end(done)
+        build.position_at_end(after)
 
     def repeat_while(self, test: ast.expr, inside: Sequence[ast.stmt]) -> None:
+        """Write a ``while`` loop."""
         build = self.builder
-        head, body, done = (build.append_basic_block() for _ in range(3))
+        head, body, after = (build.append_basic_block() for _ in range(3))
         build.branch(head)
         build.position_at_end(head)
-        build.cbranch(self.truth(test), body, done)
+        build.cbranch(self.truth(test), body, after)
         build.position_at_end(body)
-        self.ends.append(done)
+        self.ends.append(after)
         self.statements(inside)
         self.ends.pop()
         build.branch(head)
-        build.position_at_end(done)
+        build.position_at_end(after)
 
     def choose(self, test: ast.expr, inside: Sequence[ast.stmt], otherwise: Sequence[ast.stmt]) -> None:
+        """Write an ``if`` statement."""
         build = self.builder
-        body, other, done = (build.append_basic_block() for _ in range(3))
-        build.cbranch(self.truth(test), body, other)
-        for block, lines in ((body, inside), (other, otherwise)):
+        body, alternative, after = (build.append_basic_block() for _ in range(3))
+        build.cbranch(self.truth(test), body, alternative)
+        for block, lines in ((body, inside), (alternative, otherwise)):
             build.position_at_end(block)
             self.statements(lines)
             if not build.block.is_terminated:
-                build.branch(done)
-        build.position_at_end(done)
+                build.branch(after)
+        build.position_at_end(after)
 
     # -- variables and memory
 
     def set(self, name: str, value: Operand) -> None:
+        """Store a value in a variable, which has the kind of its first value."""
         variable = self.variables.get(name)
         if variable is None:
             if not isinstance(value, Typed):
@@ -375,6 +389,7 @@ class _FunctionBody:
         self.builder.store(value.at, variable.at)
 
     def get(self, name: str) -> Operand:
+        """Return the value of a variable, the pointer of an array, or a constant of the scope."""
         variable = self.variables.get(name)
         if variable is not None:
             return Typed(variable.kind, self.builder.load(variable.at))
@@ -384,6 +399,7 @@ class _FunctionBody:
         return number
 
     def place(self, target: ast.Subscript) -> Typed:
+        """Return the pointer to an element."""
         base, number = self.value(target.value), self.index(target)
         if not isinstance(base, Typed) or not base.kind.startswith("*"):
             raise TypeError(f"expected a pointer, found {ast.unparse(target.value)}")
@@ -398,7 +414,7 @@ class _FunctionBody:
         match target:
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=[row, column])):
                 length = self.arrays[name].extents[1]
-                of_row, of_column = (convert(self.builder, self.value(one), "i8") for one in (row, column))
+                of_row, of_column = (convert(self.builder, self.value(part), "i8") for part in (row, column))
                 inside = arithmetic(self.builder, ast.Mult(), of_row, length)
                 return arithmetic(self.builder, ast.Add(), inside, of_column)
         return self.value(target.slice)
@@ -407,6 +423,7 @@ class _FunctionBody:
         return Typed(place.kind.removeprefix("*"), self.builder.load(place.at))
 
     def store(self, place: Typed, value: Operand) -> None:
+        """Store a value at a pointer to numbers of its kind."""
         kind = place.kind.removeprefix("*")
         if not isinstance(value, Typed):
             value = convert(self.builder, value, kind)
@@ -417,6 +434,7 @@ class _FunctionBody:
     # -- expressions
 
     def value(self, node: ast.expr) -> Operand:
+        """Return the value of an expression; a constant is a plain number."""
         build = self.builder
         match node:
             case ast.Constant(value=bool() | int() | float() as number):
@@ -432,22 +450,22 @@ class _FunctionBody:
                 return self.load(self.place(element))
             case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)]):
                 return self.arrays[name].extents[0]
-            case ast.BinOp(left=left, op=sign, right=right):
-                return arithmetic(build, sign, self.value(left), self.value(right))
+            case ast.BinOp(left=lhs, op=sign, right=rhs):
+                return arithmetic(build, sign, self.value(lhs), self.value(rhs))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return negative(build, self.value(operand))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return Typed("b1", build.not_(self.truth(operand)))
-            case ast.Compare(left=left, ops=[sign], comparators=[right]):
-                return compare(build, SYMBOLS[type(sign)], self.value(left), self.value(right))
-            case ast.BoolOp(op=ast.And(), values=[first, *others]):
-                rest = others[0] if len(others) == 1 else ast.BoolOp(ast.And(), others)
-                return self.either(first, rest, ast.Constant(value=False))
-            case ast.BoolOp(op=ast.Or(), values=[first, *others]):
-                rest = others[0] if len(others) == 1 else ast.BoolOp(ast.Or(), others)
-                return self.either(first, ast.Constant(value=True), rest)
+            case ast.Compare(left=lhs, ops=[sign], comparators=[rhs]):
+                return compare(build, SYMBOLS[type(sign)], self.value(lhs), self.value(rhs))
+            case ast.BoolOp(op=ast.And(), values=[first, *following]):
+                remainder = following[0] if len(following) == 1 else ast.BoolOp(ast.And(), following)
+                return self.select(first, remainder, ast.Constant(value=False))
+            case ast.BoolOp(op=ast.Or(), values=[first, *following]):
+                remainder = following[0] if len(following) == 1 else ast.BoolOp(ast.Or(), following)
+                return self.select(first, ast.Constant(value=True), remainder)
             case ast.IfExp(test=test, body=body, orelse=otherwise):
-                return self.either(test, body, otherwise)
+                return self.select(test, body, otherwise)
             case ast.Call():
                 result = self.call(node)
                 if result is None:
@@ -459,30 +477,33 @@ class _FunctionBody:
         value = self.value(node)
         return convert(self.builder, value, "b1").at
 
-    def either(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Typed:
-        """Return one of two values; the other is not computed if it reads memory, or may take long."""
-        build, condition = self.builder, self.truth(test)
+    def select(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Typed:
+        """Return one of two values; only this one is computed if they read memory or call functions."""
+        build = self.builder
+        condition = self.truth(test)
         if not any(isinstance(part, ast.Subscript | ast.Call) for part in _parts(body, otherwise)):
-            a, b = _both(build, self.value(body), self.value(otherwise))
+            a, b = _of_one_kind(build, self.value(body), self.value(otherwise))
             return Typed(a.kind, build.select(condition, a.at, b.at))
-        yes, no, done = (build.append_basic_block() for _ in range(3))
+        yes, no, after = (build.append_basic_block() for _ in range(3))
         build.cbranch(condition, yes, no)
-        found: list[tuple[Operand, Any]] = []
+        results: list[tuple[Operand, Any]] = []
         for block, node in ((yes, body), (no, otherwise)):
             build.position_at_end(block)
-            found.append((self.value(node), build.block))
-            build.branch(done)
-        build.position_at_end(done)
-        a, b = _both(build, found[0][0], found[1][0])
+            results.append((self.value(node), build.block))
+            build.branch(after)
+        build.position_at_end(after)
+        a, b = _of_one_kind(build, results[0][0], results[1][0])
         phi = build.phi(a.at.type)
-        for value, (_, block) in zip((a, b), found, strict=True):
+        for value, (_, block) in zip((a, b), results, strict=True):
             phi.add_incoming(value.at, block)
         return Typed(a.kind, phi)
 
     def call(self, node: ast.Call) -> Typed | None:
+        """Return the result of a call: of an instruction, or of a function, written in place or called."""
         if not isinstance(node.func, ast.Name):
             raise TypeError(f"expected the name of a function, found {ast.unparse(node.func)}")
-        name, arguments = node.func.id, [self.value(argument) for argument in node.args]
+        name = node.func.id
+        arguments = [self.value(argument) for argument in node.args]
         function = BUILT_IN.get(name) or self.scope[name]
         if isinstance(function, Mapping):  # by the kind of what it takes
             function = function[_kind(arguments[0])]
@@ -505,18 +526,23 @@ class _FunctionBody:
         self, function: FunctionType, definition: ast.FunctionDef, arguments: Sequence[Operand]
     ) -> Typed | None:
         """Call a function, written once a module for arguments of some kinds; plain numbers are ``i8``."""
-        given = [one if isinstance(one, Typed) else convert(self.builder, one, "i8") for one in arguments]
-        kinds, returned = [one.kind for one in given], _returned(definition)
-        name, module = " ".join([definition.name, *kinds]), self.builder.module
-        known = module.globals.get(name)
-        if known is None:
-            known = _function(module, name, definition, function.__globals__, kinds, returned)
-        result = self.builder.call(known, [one.at for one in given])
+        operands = [
+            operand if isinstance(operand, Typed) else convert(self.builder, operand, "i8")
+            for operand in arguments
+        ]
+        kinds = [operand.kind for operand in operands]
+        returned = _returned(definition)
+        name = " ".join([definition.name, *kinds])
+        module = self.builder.module
+        callee = module.globals.get(name)
+        if callee is None:
+            callee = _function(module, name, definition, function.__globals__, kinds, returned)
+        result = self.builder.call(callee, [operand.at for operand in operands])
         return Typed(returned, result) if returned else None
 
 
 def _is_straight(definition: ast.FunctionDef) -> bool:
-    """Whether a function has no loops, and returns at its end."""
+    """Return whether a function has no loops, and returns at its end only."""
     parts = [part for statement in definition.body for part in ast.walk(statement)]
     returns = [part for part in parts if isinstance(part, ast.Return)]
     return not any(isinstance(part, ast.For | ast.While) for part in parts) and all(
@@ -529,12 +555,12 @@ def _kind(operand: Operand) -> str:
 
 
 def _kind_of(number: float) -> str:
-    """Return the kind of a plain number that nothing else tells."""
+    """Return the kind of a plain number without another operand to take the kind from."""
     return "b1" if isinstance(number, bool) else "i8" if isinstance(number, int) else "f8"
 
 
 def _parts(*nodes: ast.expr) -> list[ast.AST]:
-    """Return what expressions are made of, but for conversions of plain numbers."""
+    """Return the nodes of expressions without conversions of plain numbers."""
     parts: list[ast.AST] = []
     for node in nodes:
         match node:
@@ -546,9 +572,10 @@ def _parts(*nodes: ast.expr) -> list[ast.AST]:
     return parts
 
 
-def _both(builder: Any, left: Operand, right: Operand) -> list[Typed]:
-    if isinstance(left, bool) and isinstance(right, bool):
-        return [convert(builder, left, "b1"), convert(builder, right, "b1")]
-    if isinstance(left, Typed) and isinstance(right, Typed) and left.kind == right.kind:
-        return [left, right]  # pointers, too
-    return alike(builder, left, right)
+def _of_one_kind(builder: Any, lhs: Operand, rhs: Operand) -> list[Typed]:
+    """Return two operands converted to one kind; they may be pointers, or plain truths."""
+    if isinstance(lhs, bool) and isinstance(rhs, bool):
+        return [convert(builder, lhs, "b1"), convert(builder, rhs, "b1")]
+    if isinstance(lhs, Typed) and isinstance(rhs, Typed) and lhs.kind == rhs.kind:
+        return [lhs, rhs]  # pointers, too
+    return alike(builder, lhs, rhs)

@@ -24,23 +24,23 @@ from foldbatch.engines.llvm.words import at, call, i8, u8
 from foldbatch.params.parameters import Array, Change, Rule, SparseRows, Updates
 from foldbatch.system.lines import address_of
 
-HEAD, STATIC = 6, 5  # numbers of a job before its places; which of them its function is told
-EACH, MOST = 16_384, 64  # the work of a part, as of `Jobs.add`, and parts of a job
-WORTH = 8 * EACH  # the work from which asking for the helper pays
+JOB_HEADER, STATIC = 6, 5  # integers of a job before its places; the one that its function gets
+PART_WORK, MAX_JOB_PARTS = 16_384, 64  # the work of a part, as in `Jobs.add`; the limit of parts of a job
+WORTH = 8 * PART_WORK  # the work from which asking for the helper pays
 
 
 def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any) -> None:
-    """Run jobs.
+    """Run jobs one after the other, large ones together with a helper.
 
     Args:
-        jobs: address of the jobs. Each is its function, how many arrays that takes, units, parts, work, and a
-            number that the function is told; then the addresses of the arrays' objects, and the bytes of a
-            unit in each.
-        count: how many there are.
-        words: address of what is shared with a helper, see `team`; 0 where there is none.
+        jobs: address of the records of jobs. A record has the job's function, the number of its arrays, of
+            units and of parts, the work, and an integer for the function; then the addresses of the arrays'
+            objects, and the bytes of a unit in each array.
+        count: number of jobs.
+        words: address of the words that are shared with a helper, see `team`; 0 without a helper.
         room: address of memory for the arguments of all parts of a job.
-        checks: after so many jobs the others are left if the answer is not 0.
-        answer: address of a number.
+        checks: the number of jobs that are checks; if the answer is not 0 after them, no other job runs.
+        answer: address of the checks' answer.
     """
     where = jobs
     for number in range(count):
@@ -48,41 +48,43 @@ def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any)
             return
         here = at(where)
         places, units, parts = here[1], here[2], here[3] if words != 0 else 1
-        given, apart, static = moved(here, HEAD), places + 2, where + 8 * STATIC
+        operands, apart, static = moved(here, JOB_HEADER), places + 2, where + 8 * STATIC
         for part in range(parts):
             to = moved(at(room), part * apart)
             first = i8(u8(units * part) // u8(parts))
             last = i8(u8(units * (part + 1)) // u8(parts))
             to[0], to[places + 1] = last - first, static
             for p in range(places):
-                to[p + 1] = at(given[p] + DATA)[0] + first * given[places + p]
+                to[p + 1] = at(operands[p] + DATA)[0] + first * operands[places + p]
         if parts > 1:
             share(words, here[0], here[1], room, apart, parts, i8(u8(here[4]) // u8(parts)))
         else:
             call(here[0], at(room), at(static))
-        where += 8 * (HEAD + 2 * here[1])
+        where += 8 * (JOB_HEADER + 2 * here[1])
 
 
 class Jobs:
-    """Jobs that are put together one by one, and then run."""
+    """A list of jobs, which run in one compiled call."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
-        self._arrays: list[Array] = []  # which live until the jobs have run
+        self._arrays: list[Array] = []  # kept alive until the jobs have run
         self._count, self._work, self._room, self._checks = 0, 0, 0, 0
-        self.answer = np.zeros(1, np.int64)  # ``[1] int64``: what checks write a 1 to where they find a fault
+        self.answer = np.zeros(1, np.int64)  # ``[1] int64``: checks write 1 if they find a fault
 
     def add(
         self,
-        # what is called with a number of units, the addresses of arrays, and a whole number
+        # it takes a number of units, the addresses of arrays, and an integer
         function: Native,
-        units: int,  # how many units there are, one after the other
-        arrays: Sequence[Array],  # see there
+        units: int,  # the number of units, which lie one after the other in each array
+        arrays: Sequence[Array],  # the arrays
         steps: Sequence[int],  # the bytes from one unit to the next in each array
-        work: int,  # how many numbers the job changes, or a quarter of those that it only reads
-        static: int = 0,  # the whole number
+        work: int,  # the count of numbers that the job changes, or a quarter of those that it only reads
+        static: int = 0,  # the integer
     ) -> None:
-        parts, count = max(1, min(work // EACH, units, MOST)) if work > EACH else 1, len(arrays)
+        """Append a job; a job of much work is cut into parts, which a helper may take."""
+        parts = max(1, min(work // PART_WORK, units, MAX_JOB_PARTS)) if work > PART_WORK else 1
+        count = len(arrays)
         self._numbers += (function.address, count, units, parts, work, static, *map(id, arrays), *steps)
         self._arrays += arrays
         self._count += 1
@@ -90,18 +92,19 @@ class Jobs:
         self._room = max(self._room, parts * (count + 2))
 
     def end_checks(self) -> None:
-        """Let jobs that are added from now on depend on `answer`: unless it is 0, they will not run."""
+        """End the checks: jobs that are added from now on run only if `answer` is still 0."""
         self._checks = self._count
 
     def run(self, helper: Team | None) -> bool:
-        """Run them, large ones together with a helper, if it is idle; return whether all have run."""
+        """Run the jobs, large ones together with an idle helper; return whether all have run."""
         run = compiled_function(_run, "i8 i8 i8 i8 i8 i8", sys.modules[__name__], team)
         # an array of NumPy's would take thrice as long to make
-        numbers, room = array("q", self._numbers), np.empty(self._room, np.int64)
+        numbers = array("q", self._numbers)
+        room = np.empty(self._room, np.int64)
         words = helper.take() if helper is not None and self._work >= WORTH else 0
-        given = numbers.buffer_info()[0], self._count, words, address_of(room)
+        arguments = numbers.buffer_info()[0], self._count, words, address_of(room)
         try:
-            run(*given, self._checks, address_of(self.answer))
+            run(*arguments, self._checks, address_of(self.answer))
         finally:
             if words and helper is not None:
                 helper.leave()
@@ -177,7 +180,7 @@ def step_text(rule: Rule, kind: str, *, rows: bool) -> str:
 
 @cache
 def _step(rule: Rule, kind: str, *, rows: bool) -> Native:
-    """Return a rule's step. Every product is rounded, as those of a gradient that comes scaled are."""
+    """Return a rule's step, compiled. Every product is rounded, as in a gradient that arrives scaled."""
     return native(step_text(rule, kind, rows=rows), rounded=True)
 
 
@@ -199,13 +202,18 @@ class Compiled(Updates):
     def apply(
         self, changes: Sequence[Change], look: Callable[[Sequence[Change]], None] | None
     ) -> list[Change]:
-        jobs, others = Jobs(), list[Change]()
+        """Apply the changes that compiled code can make, after checks; return the other changes.
+
+        `look` raises for gradients that are not finite; it gets the changes that are not compiled, and all
+        others if a compiled check has found a fault.
+        """
+        jobs, unfit = Jobs(), list[Change]()
         fitting = list[tuple[Change, str]]()  # each with the kind of its numbers
         for change in changes:
             kind = _kind_of_change(change)
-            others.append(change) if kind is None else fitting.append((change, kind))
+            unfit.append(change) if kind is None else fitting.append((change, kind))
         if look is not None:
-            look(others)
+            look(unfit)
             for change, kind in fitting:
                 _add_check(jobs, change.gradient, kind)
             jobs.end_checks()
@@ -214,9 +222,10 @@ class Compiled(Updates):
             _add_step(jobs, change, kind, constants)
         if not self._run(jobs) and look is not None:
             look([change for change, _ in fitting])
-        return others
+        return unfit
 
     def good(self, gradients: Iterable[Any]) -> bool:
+        """Return whether all gradients are finite; False also if compiled code cannot read one of them."""
         jobs = Jobs()
         for gradient in gradients:
             kind = _kind(gradient)
@@ -231,7 +240,7 @@ class Compiled(Updates):
 
 
 def _kind(gradient: Any) -> str | None:
-    """Return the kind of a gradient's numbers; None where compiled code cannot read it."""
+    """Return the kind of a gradient's numbers; None if compiled code cannot read it."""
     values = gradient
     if isinstance(gradient, SparseRows):
         rows, values = gradient.rows, gradient.values
@@ -243,7 +252,7 @@ def _kind(gradient: Any) -> str | None:
 
 
 def _kind_of_change(change: Change) -> str | None:
-    """Return the kind of a change's numbers; None where compiled code cannot make it."""
+    """Return the kind of a change's numbers; None if compiled code cannot make it."""
     _, p, moments, gradient, _, _, _, by_rows = change
     flags = p.flags.num & PLAIN
     for moment in moments:
@@ -253,6 +262,7 @@ def _kind_of_change(change: Change) -> str | None:
 
 
 def _add_check(jobs: Any, gradient: Any, kind: str) -> None:
+    """Append the jobs that check a gradient: numbers are finite, rows ascend and lie in the table."""
     values = gradient
     if isinstance(gradient, SparseRows):
         values, rows = gradient.values, gradient.rows
@@ -264,26 +274,31 @@ def _add_check(jobs: Any, gradient: Any, kind: str) -> None:
 def _add_step(
     jobs: Any, change: Change, kind: str, constants: dict[Any, tuple[Native, Array, tuple[int, ...]]]
 ) -> None:
-    """Add the job of a change; `constants` are of those before the steps, what they are told, and strides."""
+    """Append the job of a change; `constants` caches functions, their numbers, and strides, by form."""
     _, p, moments, gradient, factor, rule, numbers, _ = change
     size = p.itemsize
     sparse = isinstance(gradient, SparseRows)
     key = kind, factor, id(rule), id(numbers), sparse
     if key not in constants:
-        made = np.array([factor, *numbers], p.dtype)
-        constants[key] = _step(rule, kind, rows=sparse), made, (*((size,) * (2 + len(moments))), 0)
-    step, told, strides = constants[key]
+        array = np.array([factor, *numbers], p.dtype)
+        constants[key] = _step(rule, kind, rows=sparse), array, (*((size,) * (2 + len(moments))), 0)
+    step, numbers_array, strides = constants[key]
     if not sparse:
-        jobs.add(step, p.size, (p, gradient, *moments, told), strides, p.size)
+        jobs.add(step, p.size, (p, gradient, *moments, numbers_array), strides, p.size)
     else:
-        rows, values, width = gradient.rows, gradient.values, p.size // max(1, len(p))
-        arrays, steps = (p, values, *moments, told, rows), (0, size * width, *((0,) * len(moments)), 0, 8)
+        rows = gradient.rows
+        values = gradient.values
+        width = p.size // max(1, len(p))
+        arrays, steps = (
+            (p, values, *moments, numbers_array, rows),
+            (0, size * width, *((0,) * len(moments)), 0, 8),
+        )
         jobs.add(step, len(rows), arrays, steps, values.size, width)
 
 
-@cache  # a batch asks, and the text is long
+@cache  # every batch needs it, and the text is long
 def sum_copies(dtype: str) -> Loop | None:
-    """Return what sums rows of an array: ``(rows [n, w], starts [m + 1], order [*], out [m, w])``."""
+    """Return the compiled sum of rows: ``(rows [n, w], starts [m + 1], order [*], out [m, w])``."""
     kind = KIND_OF.get(np.dtype(dtype))
     if kind is None:
         return None

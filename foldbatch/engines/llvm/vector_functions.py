@@ -1,4 +1,4 @@
-"""What loops call: functions of one number as straight arithmetic, which LLVM can vectorise.
+"""Functions that loops call: of one number, as straight arithmetic, which LLVM can vectorise.
 
 They are in the language of `translation`. The library functions behind ``math.tanh`` take one number at a
 time, some 25 ns each; these take half a nanosecond. Fused multiply-add is allowed, so the last bit depends on
@@ -31,20 +31,20 @@ f4, f8, u8 = np.float32, np.float64, np.uint64
 
 def _two_to(builder: Any, x: Typed) -> Typed:
     bias, shift = (127, 23) if x.kind == "f4" else (1023, 52)
-    whole = TYPES[x.kind.replace("f", "i")]
-    exponent = builder.add(builder.bitcast(x.at, whole), ir.Constant(whole, bias))
-    return Typed(x.kind, builder.bitcast(builder.shl(exponent, ir.Constant(whole, shift)), x.at.type))
+    integer = TYPES[x.kind.replace("f", "i")]
+    exponent = builder.add(builder.bitcast(x.at, integer), ir.Constant(integer, bias))
+    return Typed(x.kind, builder.bitcast(builder.shl(exponent, ir.Constant(integer, shift)), x.at.type))
 
 
 two_to: Any = Instruction(_two_to)  # 2 ** k, where k stands in the lowest bits of a float that is MAGIC + k
 
 
-def _known(name: str) -> Instruction:
-    """Return a function of one float that LLVM knows."""
+def _intrinsic(name: str) -> Instruction:
+    """Return one of LLVM's intrinsic functions of one float."""
     return Instruction(lambda builder, x: intrinsic(builder, f"llvm.{name}", x))
 
 
-log: Any = _known("log")
+log: Any = _intrinsic("log")
 
 # Adding this to a small float rounds it to a whole number, and leaves that in the lowest bits.
 MAGIC_F4, MAGIC_F8 = 1.5 * 2.0**23, 1.5 * 2.0**52
@@ -208,7 +208,7 @@ ACCUMULATORS = 1024  # sums of columns that are under way at once
 
 
 def stack(kind: str, size: int) -> Instruction:
-    """Return ``stack()``: memory for `size` numbers, until the function returns."""
+    """Return the writer of ``stack()``: memory for `size` numbers, until the function returns."""
 
     def write(builder: Any) -> Typed:
         with builder.goto_entry_block():
@@ -239,14 +239,14 @@ SCOPE: dict[str, Any] = {
     "log": log,
     "log1p": log1p,
     "greatest": Instruction(_greatest),
-    "sin": _known("sin"),
-    "cos": _known("cos"),
+    "sin": _intrinsic("sin"),
+    "cos": _intrinsic("cos"),
     "copysign": copysign,
-    "floor": _known("floor"),
+    "floor": _intrinsic("floor"),
     "fmod": fmod,
     "pow": Instruction(lambda builder, x, y: intrinsic(builder, "llvm.pow", x, y)),
-    "rint": _known("rint"),
-    "sqrt": _known("sqrt"),
+    "rint": _intrinsic("rint"),
+    "sqrt": _intrinsic("sqrt"),
     "as_f8": Instruction(_as_f8),  # the float64 of these bits
     "fetch": fetch,
     "exp": {"f4": exp_f4, "f8": exp_f8},

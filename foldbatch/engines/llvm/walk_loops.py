@@ -1,9 +1,9 @@
-"""What walks do most, as compiled functions of CPython: calls of cells, and nodes of trees.
+"""Compiled functions of CPython for the hot paths of walks: calls of cells, and making the nodes of trees.
 
-CPython calls each with an object of its own and arguments (``METH_FASTCALL``). The object is a tuple whose
-first item is an array: what follows in it is told below. `call` does a call of a cell, see `model.calls`:
-where no signature fits, or anything is unlike what is common, the cell's own code in Python does it. No code
-of the user's is run here. Importing this needs llvmlite.
+CPython calls them with a closure object and the arguments (``METH_FASTCALL``). The closure is a tuple whose
+first item is an array of words, see `INCREASE` and below. `call` notes a call of a cell by the codes of
+`model.calls`; if no signature fits, or an object is unusual, the cell's general function in Python does the
+call. No code of the user runs here. Importing this needs llvmlite.
 
 Source: the C API of CPython; objects are read where `PyListObject`, `PyTupleObject` and `arrayobject` (of
 ``array.array``) have them.
@@ -28,11 +28,11 @@ from foldbatch.model.calls import (
     EXACT,
     EXPECTED,
     GENERAL,
-    GIVEN,
     GUARD,
     GUARDS,
     HEAD,
     HOW,
+    IDENTICAL,
     IN_TUPLE,
     IN_TUPLES,
     KIND,
@@ -40,14 +40,14 @@ from foldbatch.model.calls import (
     LISTS,
     MAY_BE_EMPTY,
     MEMBERS,
-    NUMBER,
     OF,
     OUTPUT,
+    OUTPUT_NUMBER,
+    PASSED,
     PLACE,
     RESULT,
     RESULTS,
     ROWS,
-    SAME,
     SIGNATURES,
     SIZE,
     SIZED,
@@ -57,19 +57,21 @@ from foldbatch.model.calls import (
     WIDTH,
 )
 
-# what the array begins with: the addresses of functions of CPython's, and of its objects
-INCREASE, DECREASE, APPEND, WHOLE, OF_WHOLE, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, THREAD = range(10)
+# The header of the array: the addresses of functions of CPython, and of its objects.
+INCREASE, DECREASE, APPEND, AS_INT64, NEW_INT, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, THREAD = range(10)
 CLEAR = 10
-NOTHING, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(11, 22)
-GIVEN_ONCE, OWN = SPACE + 1, SPACE + 3  # two words for arguments
-# then, for calls: the array of counters, what stands for numbers of a value, and where in a value both are,
-# in words; what refuses a value that no call has returned, and one that was found so; then comes what
-# `model.calls` tells of
-COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, REFUSE, BY_HAND, OF_CELL = range(OWN, OWN + 7)
-# and for nodes: their class, the dtype of parents, and where in a node its parts are, in words
-NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(OWN, OWN + 8)
-# words of an object: its type, how many items it has, where those of a list or an array are, and for how many
-# there is room; the first one of a tuple
+NONE_OBJECT, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(11, 22)
+ARGUMENT_WORDS, FUNCTION_WORDS = SPACE + 1, SPACE + 3  # room for two arguments of a vectorcall
+# Behind it, for `call`: the array of counters, the object that stands for unknown numbers of a value, the
+# offsets in a value of its number and of that object, in words; the function that refuses a value that no
+# call has returned, and such a value once it is found; then the code of the cell, see `model.calls`.
+COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, REFUSE, BY_HAND, OF_CELL = range(FUNCTION_WORDS, FUNCTION_WORDS + 7)
+# Behind it, for `nodes`: their class, the dtype of parents, and the offsets of a node's parts, in words.
+NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(
+    FUNCTION_WORDS, FUNCTION_WORDS + 8
+)
+# Offsets in an object, in words: its type, its number of items; the address of the items of a list or an
+# array, and for how many there is room; the first item of a tuple.
 TYPE, COUNT = objects.TYPE // 8, objects.DATA // 8
 ITEMS = COUNT + 1
 FIRST = tuple.__basicsize__ // 8
@@ -79,23 +81,25 @@ AXES, EXTENTS = objects.AXES // 8, objects.EXTENTS // 8
 
 
 def slot(look: Any, arguments: Any) -> int:
-    """Return the address of what lies at a place."""
-    found = address(moved(arguments, look[0]))
+    """Return the address of the pointer to the object at a place of the arguments, see `model.calls`."""
+    target = address(moved(arguments, look[0]))
     for i in range(look[1]):
-        found = at(found)[0] + 8 * (FIRST + look[2 + i])
-    return i8(found)
+        target = at(target)[0] + 8 * (FIRST + look[2 + i])
+    return i8(target)
 
 
-def placed(look: Any, arguments: Any) -> int:
+def argument_at(look: Any, arguments: Any) -> int:
+    """Return the address of the object at a place of the arguments."""
     return i8(at(slot(look, arguments))[0])
 
 
 def is_plain(integer: int, real: int, truth: int, type_: int) -> bool:
+    """Return whether a type is int, float or bool, whose addresses come first."""
     return type_ == integer or type_ == real or type_ == truth  # noqa: PLR1714
 
 
 def fits_all(look: Any, items: int, size: int) -> bool:
-    """Whether all items of a list are alike: as the guards say which come behind that of the list."""
+    """Return whether all items of a list are as the guards behind the list's guard say."""
     members, tuples = look[SIZE], look[EXPECTED]
     for i in range(size):
         item = at(items)[i]
@@ -110,9 +114,9 @@ def fits_all(look: Any, items: int, size: int) -> bool:
     return True
 
 
-def is_array(known: Any, look: Any, array: Any) -> bool:
-    """Whether an object is an array as a guard says."""
-    if array[TYPE] != known[ARRAYS] or array[DTYPE] != look[EXPECTED]:
+def is_array(python: Any, look: Any, array: Any) -> bool:
+    """Return whether an object is an array of the dtype and the extents of a guard."""
+    if array[TYPE] != python[ARRAYS] or array[DTYPE] != look[EXPECTED]:
         return False
     axes, sizes = i8(at_i4(address(moved(array, AXES)))[0]), at(array[EXTENTS])
     if axes != look[SIZE]:
@@ -123,211 +127,213 @@ def is_array(known: Any, look: Any, array: Any) -> bool:
     return True
 
 
-def fits(known: Any, own: Any, arguments: Any) -> bool:
-    """Whether arguments have the structure of a signature."""
+def fits(python: Any, signature: Any, arguments: Any) -> bool:
+    """Return whether arguments have the structure of a signature: go through its guards."""
     i = i8(0)
-    while i < own[GUARDS]:
-        look = moved(own, HEAD + GUARD * i)
+    while i < signature[GUARDS]:
+        look = moved(signature, HEAD + GUARD * i)
         kind, expected = look[KIND], look[EXPECTED]
-        thing = placed(moved(look, GUARD - PLACE), arguments)
-        if kind == SAME:
-            if thing != expected:
+        obj = argument_at(moved(look, GUARD - PLACE), arguments)
+        if kind == IDENTICAL:
+            if obj != expected:
                 return False
         elif kind == OF or kind == MAY_BE_EMPTY:  # noqa: PLR1714, SIM109 - the language has no `in`
-            if at(thing)[TYPE] != known[LISTED]:
+            if at(obj)[TYPE] != python[LISTED]:
                 return False
-            size = at(thing)[COUNT]
+            size = at(obj)[COUNT]
             if kind == OF and size == 0:
                 return False
-            if not fits_all(look, at(thing)[ITEMS], size):
+            if not fits_all(look, at(obj)[ITEMS], size):
                 return False
             i += look[SIZE]
         elif kind == ARRAY:
-            if not is_array(known, look, at(thing)):
+            if not is_array(python, look, at(obj)):
                 return False
             i += look[SIZE]
         elif kind == EXACT or kind == SIZED:  # noqa: PLR1714, SIM109
-            if at(thing)[TYPE] != expected:
+            if at(obj)[TYPE] != expected:
                 return False
-            if kind == SIZED and at(thing)[COUNT] != look[SIZE]:
+            if kind == SIZED and at(obj)[COUNT] != look[SIZE]:
                 return False
-        elif not is_plain(known[INTEGER], known[REAL], known[TRUTH], at(thing)[TYPE]):
+        elif not is_plain(python[INTEGER], python[REAL], python[TRUTH], at(obj)[TYPE]):
             return False
         i += 1
     return True
 
 
-def appended(known: Any, to: int, thing: int) -> int:
-    """Append to a list; what nobody made, a value without a number, is left to CPython, which raises."""
-    own = at(to)
-    size = own[COUNT]
-    if size == own[ROOM] or thing == 0:
-        return i8(ask_i4(known[APPEND], to, thing))
-    ask(known[INCREASE], thing)
-    at(own[ITEMS])[size], own[COUNT] = thing, size + 1
+def append(python: Any, to: int, obj: int) -> int:
+    """Append an object to a list; a null pointer is left to CPython, which raises. Return 0 on success."""
+    target = at(to)
+    size = target[COUNT]
+    if size == target[ROOM] or obj == 0:
+        return i8(ask_i4(python[APPEND], to, obj))
+    ask(python[INCREASE], obj)
+    at(target[ITEMS])[size], target[COUNT] = obj, size + 1
     return i8(0)
 
 
-def numbered(known: Any, value: int) -> int:
+def value_number(python: Any, value: int) -> int:
     """Return the number of a value; -1 of one that no call has returned, which `call` refuses."""
-    held = at(value)[known[N_AT]]  # 0 of one that was made without a number
-    n = ask(known[WHOLE], held) if held != 0 else i8(-1)
+    number = at(value)[python[N_AT]]  # 0 of one that was made without a number
+    n = ask(python[AS_INT64], number) if number != 0 else i8(-1)
     if n < 0:
-        known[BY_HAND] = value
+        python[BY_HAND] = value
     return i8(n)
 
 
-def put(known: Any, to: int, number: int) -> int:
-    """Append a number to an array of numbers; return 0 if that succeeds and it is not negative."""
-    own = at(to)
-    size = own[COUNT]
-    if size == own[ROOM]:
-        given = moved(known, GIVEN_ONCE)
-        given[0], given[1] = to, to if size > 0 else known[SPACE]  # it is twice as long then
-        made = ask(known[VECTORCALL], known[LENGTHEN], address(given), i8(2), i8(0))
-        if made == 0:
+def put(python: Any, to: int, number: int) -> int:
+    """Append a number to an `array.array`; return 0 if that succeeds and the number is not negative."""
+    target = at(to)
+    size = target[COUNT]
+    if size == target[ROOM]:
+        words = moved(python, ARGUMENT_WORDS)
+        words[0], words[1] = to, to if size > 0 else python[SPACE]  # extended by itself it is twice as long
+        answer = ask(python[VECTORCALL], python[LENGTHEN], address(words), i8(2), i8(0))
+        if answer == 0:
             return -1
-        ask(known[DECREASE], made)
-        own[COUNT] = size
-    at(own[ITEMS])[size], own[COUNT] = number, size + 1
+        ask(python[DECREASE], answer)
+        target[COUNT] = size
+    at(target[ITEMS])[size], target[COUNT] = number, size + 1
     return i8(0) if number >= 0 else i8(-1)
 
 
-def noted(known: Any, own: Any, arguments: Any, number: int) -> int:
-    """Note a call, given its number; return 0, if that did not fail."""
-    rows, look, failed = own[ROWS], moved(own, HEAD + GUARD * own[GUARDS]), i8(0)
-    failed += put(known, rows, number)
-    for _ in range(own[VALUES]):
-        failed += put(known, rows, numbered(known, placed(look, arguments)))
+def note_call(python: Any, signature: Any, arguments: Any, number: int) -> int:
+    """Append a call to the lists of its cell, given its first value number; return 0 on success."""
+    rows, look, failed = signature[ROWS], moved(signature, HEAD + GUARD * signature[GUARDS]), i8(0)
+    failed += put(python, rows, number)
+    for _ in range(signature[VALUES]):
+        failed += put(python, rows, value_number(python, argument_at(look, arguments)))
         look = moved(look, PLACE)
-    for _ in range(own[LISTS]):
-        found = at(placed(moved(look, LIST - PLACE), arguments))
-        items, size, to = at(found[ITEMS]), found[COUNT], look[ELEMENTS]
-        failed += put(known, rows, size)
+    for _ in range(signature[LISTS]):
+        sequence = at(argument_at(moved(look, LIST - PLACE), arguments))
+        items, size, to = at(sequence[ITEMS]), sequence[COUNT], look[ELEMENTS]
+        failed += put(python, rows, size)
         for i in range(size):
             for m in range(look[MEMBERS]):
                 item = items[i]
                 if look[IN_TUPLES] != 0:
                     item = at(item)[FIRST + m]
-                failed += put(known, to, numbered(known, item))
+                failed += put(python, to, value_number(python, item))
         look = moved(look, LIST)
-    for _ in range(own[DATA]):
-        place, made = moved(look, DATUM - PLACE), i8(0)
+    for _ in range(signature[DATA]):
+        place, datum = moved(look, DATUM - PLACE), i8(0)
         if look[HOW] == THERE:
-            failed += appended(known, look[COLUMN], placed(place, arguments))
+            failed += append(python, look[COLUMN], argument_at(place, arguments))
         else:
             if look[HOW] == COPIED:
-                made = ask(known[VECTORCALL], known[COPY], slot(place, arguments), i8(1), i8(0))
+                datum = ask(python[VECTORCALL], python[COPY], slot(place, arguments), i8(1), i8(0))
             else:
-                made = ask(known[OF_WHOLE], number)
-            if made == 0:
+                datum = ask(python[NEW_INT], number)
+            if datum == 0:
                 return -1
-            failed += appended(known, look[COLUMN], made)
-            ask(known[DECREASE], made)
+            failed += append(python, look[COLUMN], datum)
+            ask(python[DECREASE], datum)
         look = moved(look, DATUM)
-    at(at(known[COUNTERS])[ITEMS])[0] = number + own[WIDTH] - failed  # one too many is noticed in the end
+    at(at(python[COUNTERS])[ITEMS])[0] = (
+        number + signature[WIDTH] - failed
+    )  # one too many is noticed at the end of the walk
     return failed
 
 
-def result(known: Any, look: Any, arguments: Any, number: int) -> int:
-    """Return one result of a call, a new reference to it; 0 where there is no memory."""
-    if look[KIND] == GIVEN:
-        thing = placed(moved(look, RESULT - PLACE), arguments)
-        ask(known[INCREASE], thing)
-        return i8(thing)
+def make_result(python: Any, look: Any, arguments: Any, number: int) -> int:
+    """Return a new reference to one result of a call; 0 if there is no memory."""
+    if look[KIND] == PASSED:
+        argument = argument_at(moved(look, RESULT - PLACE), arguments)
+        ask(python[INCREASE], argument)
+        return i8(argument)
     if look[KIND] != OUTPUT:
-        ask(known[INCREASE], known[NOTHING])
-        return i8(known[NOTHING])
-    n = ask(known[OF_WHOLE], number + look[NUMBER])
+        ask(python[INCREASE], python[NONE_OBJECT])
+        return i8(python[NONE_OBJECT])
+    n = ask(python[NEW_INT], number + look[OUTPUT_NUMBER])
     if n == 0:
         return i8(0)
-    made = ask(known[ALLOCATE], look[CLASS], i8(0))
-    if made == 0:
-        ask(known[DECREASE], n)
+    value = ask(python[ALLOCATE], look[CLASS], i8(0))
+    if value == 0:
+        ask(python[DECREASE], n)
         return i8(0)
-    ask(known[INCREASE], known[UNKNOWN])
-    at(made)[known[N_AT]], at(made)[known[UNKNOWN_AT]] = n, known[UNKNOWN]
-    return i8(made)
+    ask(python[INCREASE], python[UNKNOWN])
+    at(value)[python[N_AT]], at(value)[python[UNKNOWN_AT]] = n, python[UNKNOWN]
+    return i8(value)
 
 
-def call(given: int, arguments: int, count: int) -> int:
-    """Do a call of the cell that an array tells of; return a new reference to what it yields."""
-    known = at(at(at(given)[FIRST])[COUNT])
-    cell, args = moved(known, OF_CELL), at(arguments)
+def call(closure: int, arguments: int, count: int) -> int:
+    """Call the closure's cell; return a new reference to its results, or 0 after an error."""
+    python = at(at(at(closure)[FIRST])[COUNT])
+    cell, args = moved(python, OF_CELL), at(arguments)
     for s in range(cell[SIGNATURES]):
-        own = at(cell[CELL + s])
-        if own[ROWS] != 0 and fits(known, own, args):
-            counters = at(at(known[COUNTERS])[ITEMS])
+        signature = at(cell[CELL + s])
+        if signature[ROWS] != 0 and fits(python, signature, args):
+            counters = at(at(python[COUNTERS])[ITEMS])
             number = counters[0]
-            if counters[1] < number or counters[2] != ask(known[THREAD]):
+            if counters[1] < number or counters[2] != ask(python[THREAD]):
                 break
-            if noted(known, own, args, number) != 0:
-                if known[BY_HAND] != 0:
-                    look = moved(known, GIVEN_ONCE)
-                    look[0], known[BY_HAND] = known[BY_HAND], 0
-                    ask(known[CLEAR])  # what CPython says of its number
-                    return i8(ask(known[VECTORCALL], known[REFUSE], address(look), i8(1), i8(0)))
+            if note_call(python, signature, args, number) != 0:
+                if python[BY_HAND] != 0:
+                    look = moved(python, ARGUMENT_WORDS)
+                    look[0], python[BY_HAND] = python[BY_HAND], 0
+                    ask(python[CLEAR])  # the error of CPython about its number
+                    return i8(ask(python[VECTORCALL], python[REFUSE], address(look), i8(1), i8(0)))
                 return 0
-            look, size = moved(own, own[RESULTS]), own[IN_TUPLE]
+            look, size = moved(signature, signature[RESULTS]), signature[IN_TUPLE]
             if size < 0:
-                return result(known, look, args, number)
-            made = i8(0)
-            if own[TUPLE] == 0:  # noqa: SIM108 - only one of them is to be made
-                made = ask(known[NEW_TUPLE], size)
+                return make_result(python, look, args, number)
+            answer = i8(0)
+            if signature[TUPLE] == 0:
+                answer = ask(python[NEW_TUPLE], size)
             else:
-                made = ask(known[ALLOCATE], own[TUPLE], size)
-            if made == 0:
+                answer = ask(python[ALLOCATE], signature[TUPLE], size)
+            if answer == 0:
                 return 0
             for i in range(size):
-                thing = result(known, look, args, number)
-                at(made)[FIRST + i] = thing
-                if thing == 0:
-                    ask(known[DECREASE], made)
+                item = make_result(python, look, args, number)
+                at(answer)[FIRST + i] = item
+                if item == 0:
+                    ask(python[DECREASE], answer)
                     return 0
                 look = moved(look, RESULT)
-            return i8(made)
-    return i8(ask(known[VECTORCALL], cell[GENERAL], address(args), count, i8(0)))
+            return i8(answer)
+    return i8(ask(python[VECTORCALL], cell[GENERAL], address(args), count, i8(0)))
 
 
-def held(known: Any, made: int, place: int, thing: int) -> None:
-    """Put an object into a part of a new one."""
-    ask(known[INCREASE], thing)
-    at(made)[place] = thing
+def set_part(python: Any, obj: int, place: int, part: int) -> None:
+    """Set a part of a new object, given the offset of the part in words."""
+    ask(python[INCREASE], part)
+    at(obj)[place] = part
 
 
-def nodes(given: int, arguments: int, count: int) -> int:
-    """Make all nodes of a tree, given it, its parents, labels and tokens, and a list for what is below each.
+def nodes(closure: int, arguments: int, count: int) -> int:
+    """Make all nodes of a tree; return a new reference to True, to False if parents are no plain int32 array.
 
-    There, one empty list is for all: see `trees.tree.linked`. Return whether that was done: not where parents
-    are not as they are in most trees.
+    The arguments are the tree, its parents, labels and tokens, and a list with the children of each node,
+    which is filled; before, all its items are one empty list, see `trees.tree.linked`.
     """
-    known, args = at(at(at(given)[FIRST])[COUNT]), at(arguments)
+    python, args = at(at(at(closure)[FIRST])[COUNT]), at(arguments)
     parents, labels, tokens, below = at(args[1]), at(args[2]), at(args[3]), at(at(args[4])[ITEMS])
-    answer, size, empty = known[FALSE], labels[COUNT], below[0]
-    if parents[FLAGS] & WHOLE_ROWS == WHOLE_ROWS and parents[DTYPE] == known[NARROW]:
-        above, answer = at_i4(parents[COUNT]), known[TRUE]
+    answer, size, empty = python[FALSE], labels[COUNT], below[0]
+    if parents[FLAGS] & WHOLE_ROWS == WHOLE_ROWS and parents[DTYPE] == python[NARROW]:
+        above, answer = at_i4(parents[COUNT]), python[TRUE]
         for i in range(size):
-            made, index = ask(known[ALLOCATE], known[NODE], i8(0)), ask(known[OF_WHOLE], i)
-            if made == 0 or index == 0:
+            node, index = ask(python[ALLOCATE], python[NODE], i8(0)), ask(python[NEW_INT], i)
+            if node == 0 or index == 0:
                 return 0
-            at(made)[known[INDEX_AT]] = index
-            held(known, made, known[TREE_AT], args[0])
-            held(known, made, known[LABEL_AT], labels[FIRST + i])
-            held(known, made, known[TOKEN_AT], tokens[FIRST + i])
-            held(known, made, known[LEAF_AT], known[TRUE] if below[i] == empty else known[FALSE])
-            held(known, made, known[BELOW_AT], below[i])
+            at(node)[python[INDEX_AT]] = index
+            set_part(python, node, python[TREE_AT], args[0])
+            set_part(python, node, python[LABEL_AT], labels[FIRST + i])
+            set_part(python, node, python[TOKEN_AT], tokens[FIRST + i])
+            set_part(python, node, python[LEAF_AT], python[TRUE] if below[i] == empty else python[FALSE])
+            set_part(python, node, python[BELOW_AT], below[i])
             parent = i8(above[i])
             if parent < 0:
                 parent = size
             if below[parent] == empty:
-                siblings = ask(known[NEW_LIST], i8(0))
+                siblings = ask(python[NEW_LIST], i8(0))
                 if siblings == 0:
                     return 0
                 below[parent] = siblings
-                ask(known[DECREASE], empty)
-            failed = appended(known, below[parent], made)
-            ask(known[DECREASE], made)
+                ask(python[DECREASE], empty)
+            failed = append(python, below[parent], node)
+            ask(python[DECREASE], node)
             if failed != 0:
                 return 0
-    ask(known[INCREASE], answer)
+    ask(python[INCREASE], answer)
     return i8(answer)

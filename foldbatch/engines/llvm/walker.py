@@ -1,8 +1,8 @@
 """A batch's direction in one compiled call: its launches, their levels, and the instructions of each.
 
-The form of a kernel's code stands in `coder`. For each launch, the walker finds out where the rows of each
-cell begin and how far they move with each row of their axis; for each level, where that level's are; then it
-calls one function after the other. Importing this needs llvmlite.
+`coder` has the layout of a kernel's code. For each launch, the walker computes the address of row 0 of each
+cell and the bytes from a row to the next; for each level, the address of the level's first row; then it calls
+one function after the other. Importing this needs llvmlite.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from foldbatch.engines.llvm.coder import (
     CELL,
     COPIES_OF,
     ENTRIES,
+    ERROR_WORDS,
     ERRORS,
     FIELDS_OF,
-    FOUND,
+    FROM_BASE,
     INSTRUCTION,
-    MOST,
+    MAX_PARTS,
     RAGGED,
     SEGMENTS_OF,
     STORED,
     TARGET,
-    WHOLE,
     KernelCode,
 )
 from foldbatch.engines.llvm.compiling import compiled_function
@@ -53,15 +53,17 @@ from foldbatch.engines.llvm.vector_functions import moved
 from foldbatch.engines.llvm.words import address, at, call, i8, u8
 from foldbatch.system.lines import address_of
 
-CODE = coder.HEAD
+CODE = coder.CODE_HEADER
 WORTH = 60_000  # multiplications from which an instruction is worth sharing with a helper
-FEW = 4  # such instructions of a batch that are worth waking the helper
+MIN_LARGE = 4  # such instructions of a batch that are worth waking the helper
 
 
-def begin_at(cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, origin: Any, step: Any) -> None:
-    """Write a cell's address for row 0 of its axis in the batch, and how far it moves with each row.
+def locate_cell(
+    cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, origin: Any, step: Any
+) -> None:
+    """Write a cell's address for row 0 of its axis in the batch, and the bytes from a row to the next.
 
-    `fields` are what the launch tells of its binding; all are pointers or addresses.
+    `fields` are the launch's integers for the cell's binding; all arguments are pointers or addresses.
     """
     kind, size, width = cell[1], cell[3], max(fields[WIDTH], 1)
     apart = (kind == BY_LAUNCH and fields[FIRST] < 0) or (kind == STORED and fields[STORES] == 0)
@@ -77,7 +79,7 @@ def begin_at(cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, or
         origin[0], step[0] = index + 8 * fields[INDEX], 8
     elif apart:
         origin[0], step[0] = addresses[fields[SPARE]], 0
-    elif kind == WHOLE or (kind == TARGET and fields[FIRST] < 0):
+    elif kind == FROM_BASE or (kind == TARGET and fields[FIRST] < 0):
         origin[0], step[0] = addresses[fields[BASE]], 0
     elif kind == BY_RANK:
         origin[0], step[0] = addresses[fields[BASE]], size
@@ -86,51 +88,51 @@ def begin_at(cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, or
         step[0] = size
 
 
-def lay_out(here: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin: Any) -> None:
+def write_arguments(instruction: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin: Any) -> None:
     """Write the arguments of an instruction's parts one after the other, as `team` reads them.
 
     Args:
-        here: pointer to the instruction.
+        instruction: pointer to the instruction.
         times: rows of its axis.
-        parts: into which it is cut.
+        parts: number of parts into which it is cut.
         cells: pointer to the addresses of cells.
-        arguments: pointer to memory for what is written.
+        arguments: pointer to memory; the arguments are written there.
         begin: address of the kernel's code.
     """
-    pointers = here[1]
-    given = moved(here, INSTRUCTION)
-    others = moved(given, 2 * pointers)
+    pointers = instruction[1]
+    operands = moved(instruction, INSTRUCTION)
+    cuts = moved(operands, 2 * pointers)
     for part in range(parts):
         to = moved(arguments, part * (pointers + 2))
-        if here[4] > 0:
-            own = moved(others, part * (2 * pointers + 1))
-            to[0], to[pointers + 1] = times, begin + 8 * own[0]
+        if instruction[4] > 0:
+            cut = moved(cuts, part * (2 * pointers + 1))
+            to[0], to[pointers + 1] = times, begin + 8 * cut[0]
             for p in range(pointers):
-                to[p + 1] = cells[own[2 * p + 1]] + own[2 * p + 2]
+                to[p + 1] = cells[cut[2 * p + 1]] + cut[2 * p + 2]
         else:
             first = i8(u8(times * part) // u8(parts))
             last = i8(u8(times * (part + 1)) // u8(parts))
-            to[0], to[pointers + 1] = last - first, begin + 8 * here[3]
+            to[0], to[pointers + 1] = last - first, begin + 8 * instruction[3]
             for p in range(pointers):
-                to[p + 1] = cells[given[2 * p]] + given[2 * p + 1] + first * others[p]
+                to[p + 1] = cells[operands[2 * p]] + operands[2 * p + 1] + first * cuts[p]
 
 
 def walk(
-    codes: Any,  # the address of those of all kernels, one after the other
-    starts: Any,  # where each begins
+    codes: Any,  # the address of the codes of all kernels, one after the other
+    starts: Any,  # the offset of each
     launches: Any,  # the launch table's rows
-    count: Any,  # of these
-    length: Any,  # of a row
-    levels: Any,  # first call and the one after the last, of each
+    count: Any,  # the number of rows
+    length: Any,  # the integers of a row
+    levels: Any,  # of each level its first call and the one after its last
     index: Any,  # the index arrays
-    addresses: Any,  # of buffers
+    addresses: Any,  # the addresses of buffers
     work_at: Any,  # the address of memory for six times `room` numbers; no kernel has more cells or arguments
-    room: Any,  # see there
-    errors: Any,  # the address of memory for `coder.FOUND` numbers, the first of which is 0
-    words: Any,  # what is shared with a helper, see `team`; 0 where there is none
+    room: Any,  # see `work_at`
+    errors: Any,  # the address of memory for `coder.ERROR_WORDS` numbers, the first of which is 0
+    words: Any,  # the address of the words that are shared with a helper, see `team`; 0 without a helper
 ) -> int:
     """Run launches; return how many instructions were worth sharing."""
-    index_at, found = address(index), at(errors)
+    index_at, error = address(index), at(errors)
     origins, steps, cells = at(work_at), at(work_at + 8 * room), at(work_at + 16 * room)
     arguments, lowers, rows = at(work_at + 24 * room), at(work_at + 32 * room), at(work_at + 40 * room)
     large = 0
@@ -139,12 +141,12 @@ def walk(
         begin = codes + 8 * starts[head[0]]
         kernel = at(begin)
         cell_count, ragged = kernel[0], kernel[1]
-        told = moved(kernel, CODE)
+        records = moved(kernel, CODE)
         for c in range(cell_count):
-            cell = moved(told, c * CELL)
+            cell = moved(records, c * CELL)
             fields = moved(head, HEAD + FIELDS * cell[0])
-            begin_at(cell, fields, index_at, addresses, errors, moved(origins, c), moved(steps, c))
-        segments = moved(told, cell_count * CELL)
+            locate_cell(cell, fields, index_at, addresses, errors, moved(origins, c), moved(steps, c))
+        segments = moved(records, cell_count * CELL)
         program = moved(segments, ragged)
         lowers[0], rows[0] = 0, 1
         for level in range(head[1], head[2]):
@@ -155,44 +157,44 @@ def walk(
                 lower = index[first + start]
                 lowers[RAGGED + g], rows[RAGGED + g] = lower, index[first + stop] - lower
             for c in range(cell_count):
-                cells[c] = origins[c] + lowers[told[c * CELL + 2]] * steps[c]
-            here = program
+                cells[c] = origins[c] + lowers[records[c * CELL + 2]] * steps[c]
+            instruction = program
             for _ in range(kernel[2]):
-                pointers, times, cut = here[1], rows[here[2]], here[4]
-                given = moved(here, INSTRUCTION)
-                others = moved(given, 2 * pointers)
-                worth = cut != 0 and times * here[5] >= WORTH and (cut > 0 or times > 1)
+                pointers, times, cut = instruction[1], rows[instruction[2]], instruction[4]
+                operands = moved(instruction, INSTRUCTION)
+                cuts = moved(operands, 2 * pointers)
+                worth = cut != 0 and times * instruction[5] >= WORTH and (cut > 0 or times > 1)
                 large += i8(worth)
                 if worth and words != 0:
-                    parts, apart = cut if cut > 0 else min(times, MOST), pointers + 2
-                    lay_out(here, times, parts, cells, arguments, begin)
-                    work = i8(u8(times * here[5]) // u8(parts))
-                    share(words, here[0], here[1], work_at + 24 * room, apart, parts, work)
+                    parts, apart = cut if cut > 0 else min(times, MAX_PARTS), pointers + 2
+                    write_arguments(instruction, times, parts, cells, arguments, begin)
+                    work = i8(u8(times * instruction[5]) // u8(parts))
+                    share(words, instruction[0], instruction[1], work_at + 24 * room, apart, parts, work)
                 else:
                     arguments[0] = times
                     for p in range(pointers):
-                        arguments[p + 1] = cells[given[2 * p]] + given[2 * p + 1]
-                    call(here[0], arguments, at(begin + 8 * here[3]))
-                if found[0] != 0:
-                    found[4], found[5] = number, start
+                        arguments[p + 1] = cells[operands[2 * p]] + operands[2 * p + 1]
+                    call(instruction[0], arguments, at(begin + 8 * instruction[3]))
+                if error[0] != 0:
+                    error[4], error[5] = number, start
                     return large
                 if cut > 0:
-                    others = moved(others, cut * (2 * pointers + 1))
-                here = moved(others, pointers) if cut < 0 else others
+                    cuts = moved(cuts, cut * (2 * pointers + 1))
+                instruction = moved(cuts, pointers) if cut < 0 else cuts
     return large
 
 
 class Walker:
-    """Runs launch tables of some kernels, by number; several threads may, each with a memory of its own."""
+    """Runs launch tables, which name kernels by number; several threads may run tables side by side."""
 
     def __init__(self, codes: Sequence[KernelCode]) -> None:
-        self._codes = tuple(codes)  # which hold on to the functions
+        self._codes = tuple(codes)  # kept alive: they own the functions
         sizes = [len(code.numbers) for code in codes]
         self._numbers = np.concatenate([code.numbers for code in codes]) if codes else np.zeros(1, np.int64)
         self._starts = np.cumsum([0, *sizes])[:-1] if codes else np.zeros(1, np.int64)
         self.room = max([1, *(code.room for code in codes)])
         self.places = address_of(self._numbers), self._starts
-        self._large = FEW  # instructions worth sharing, of the batch before: the next one is like it
+        self._large = MIN_LARGE  # instructions worth sharing, of the batch before: the next one is like it
         signature = "i8 i8[] i8[,] i8 i8 i8[,] i8[] i8[] i8 i8 i8 i8"
         self._walk = compiled_function(walk, signature, sys.modules[__name__], coder, launch, team)
 
@@ -204,14 +206,14 @@ class Walker:
         Raises:
             OutOfRangeError: when an id is out of range; nothing has run after that.
         """
-        memory = np.empty(FOUND + 6 * self.room, np.int64)
+        memory = np.empty(ERROR_WORDS + 6 * self.room, np.int64)
         memory[0] = 0
         errors = address_of(memory)
-        words = helper.take() if helper is not None and self._large >= FEW else 0
-        given = *self.places, table.launches, *table.launches.shape, table.bounds, table.index, addresses
-        self._large = self._walk(*given, errors + 8 * FOUND, self.room, errors, words)
+        words = helper.take() if helper is not None and self._large >= MIN_LARGE else 0
+        arguments = *self.places, table.launches, *table.launches.shape, table.bounds, table.index, addresses
+        self._large = self._walk(*arguments, errors + 8 * ERROR_WORDS, self.room, errors, words)
         if words and helper is not None:
             helper.leave()
         if memory[0]:
-            _, row, found, size, number, start = memory[:FOUND].tolist()
-            raise OutOfRangeError(start + row, found, size, number)
+            _, row, actual, size, number, start = memory[:ERROR_WORDS].tolist()
+            raise OutOfRangeError(start + row, actual, size, number)

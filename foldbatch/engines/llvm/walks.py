@@ -1,4 +1,4 @@
-"""Functions of CPython for walks, which are compiled: see `walk_loops`."""
+"""Functions of CPython that run the compiled loops of `walk_loops`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ API = {
     loops.INCREASE: "Py_IncRef",
     loops.DECREASE: "Py_DecRef",
     loops.APPEND: "PyList_Append",
-    loops.WHOLE: "PyLong_AsLongLong",
-    loops.OF_WHOLE: "PyLong_FromLongLong",
+    loops.AS_INT64: "PyLong_AsLongLong",
+    loops.NEW_INT: "PyLong_FromLongLong",
     loops.NEW_TUPLE: "PyTuple_New",
     loops.NEW_LIST: "PyList_New",
     loops.ALLOCATE: "PyType_GenericAlloc",
@@ -32,7 +32,7 @@ API = {
     loops.CLEAR: "PyErr_Clear",
 }
 OBJECTS = {
-    loops.NOTHING: None,
+    loops.NONE_OBJECT: None,
     loops.TRUE: True,
     loops.FALSE: False,
     loops.REAL: float,
@@ -57,13 +57,14 @@ class _Definition(ctypes.Structure):
     )
 
 
-def _words(thing: Any, count: int) -> list[int]:
-    return [c_int64.from_address(id(thing) + 8 * i).value for i in range(count)]
+def _words(obj: Any, count: int) -> list[int]:
+    """Return the first words of an object's memory."""
+    return [c_int64.from_address(id(obj) + 8 * i).value for i in range(count)]
 
 
 @cache
 def readable() -> bool:
-    """Whether lists, tuples and arrays of Python lie in memory as compiled code reads and writes them."""
+    """Return whether lists, tuples and arrays of CPython have the memory layout that compiled code uses."""
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return False
     listed, pair = [2.5, None], (2.5, None)
@@ -71,27 +72,28 @@ def readable() -> bool:
     head = _words(listed, loops.ROOM + 1)
     if head[loops.TYPE :: loops.ROOM - loops.TYPE] != [id(list), room] or head[loops.COUNT] != 2:
         return False  # before another word is taken for an address
-    held = [c_int64.from_address(head[loops.ITEMS] + 8 * i).value for i in range(2)]
-    two, whole = [*map(id, pair)], _words(pair, loops.FIRST + 2)
+    listed_items = [c_int64.from_address(head[loops.ITEMS] + 8 * i).value for i in range(2)]
+    two, pair_words = [*map(id, pair)], _words(pair, loops.FIRST + 2)
     numbers = array("q", (5, 6))
     place, count = numbers.buffer_info()
     if _words(numbers, loops.ROOM + 1)[loops.COUNT :] != [count, place, count]:
         return False
-    sized = [whole[loops.TYPE], whole[loops.COUNT]] == [id(tuple), 2]
-    return sized and held == two == whole[loops.FIRST :]
+    sized = [pair_words[loops.TYPE], pair_words[loops.COUNT]] == [id(tuple), 2]
+    return sized and listed_items == two == pair_words[loops.FIRST :]
 
 
-def places_of(thing: Any, parts: Sequence[Any]) -> list[int] | None:
-    """Return the words of a struct where its parts are, which are all that it has; else None."""
-    words = _words(thing, type(thing).__basicsize__ // 8)
+def places_of(obj: Any, parts: Sequence[Any]) -> list[int] | None:
+    """Return the offsets of a struct's parts, in words; None if it has more parts, or one is ambiguous."""
+    words = _words(obj, type(obj).__basicsize__ // 8)
     places = [words.index(id(part)) for part in parts if words.count(id(part)) == 1]
     return places if len(places) == len(parts) == len(words) - 2 else None
 
 
-def _told(*more: int) -> list[int]:
+def _header(*extra: int) -> list[int]:
+    """Return a closure's words: addresses of CPython's functions and objects, then those in `extra`."""
     api = {k: ctypes.cast(getattr(pythonapi, name), ctypes.c_void_p).value or 0 for k, name in API.items()}
-    known = api | {place: id(thing) for place, thing in OBJECTS.items()}
-    return [*(known[place] for place in range(loops.GIVEN_ONCE)), 0, 0, *more]
+    addresses = api | {place: id(obj) for place, obj in OBJECTS.items()}
+    return [*(addresses[place] for place in range(loops.ARGUMENT_WORDS)), 0, 0, *extra]
 
 
 @cache
@@ -99,36 +101,42 @@ def _definition(loop: Callable[..., int]) -> _Definition:
     return _Definition(loop.__name__.encode(), compiled_words(loop, loops), FAST, None)
 
 
-def _function(loop: Callable[..., int], told: Sequence[int], *kept: Any) -> Callable[..., Any]:
-    """Return a function of CPython that is told numbers, and keeps what these are of."""
+def _function(loop: Callable[..., int], numbers: Sequence[int], *owners: Any) -> Callable[..., Any]:
+    """Return a function of CPython that runs a loop; the owners of the addresses in `numbers` stay alive."""
     make = pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    made: Callable[..., Any] = make(ctypes.byref(_definition(loop)), (np.array(told, np.int64), *kept), None)
-    return made
+    function: Callable[..., Any] = make(
+        ctypes.byref(_definition(loop)), (np.array(numbers, np.int64), *owners), None
+    )
+    return function
 
 
 def calls(counters: array[int], value: Any, refuse: Callable[[Any], Any]) -> Callable[..., Any] | None:
-    """Return a maker of functions that do calls of cells, given a general function and codes of signatures.
+    """Return a maker of functions that call cells; None if this Python's objects cannot be read.
 
-    `refuse` raises for a value that no call has returned; see `functions.coded`. None where CPython's objects
-    do not lie in memory as compiled code reads them.
+    The maker takes the general function of a cell, and the codes of its signatures; see `functions.coded`.
+    `counters` and `value` are the recorder's counters and a value as a sample; `refuse` raises for a value
+    that no call has returned.
     """
     places = places_of(value, [value.n, value.unknown]) if readable() else None
     if places is None:
         return None
-    told = _told(id(counters), id(value.unknown), *places, id(refuse), 0)
+    header = _header(id(counters), id(value.unknown), *places, id(refuse), 0)
 
     def make(general: Callable[..., Any], codes: Sequence[Index]) -> Callable[..., Any]:
-        own = id(general), len(codes), *map(address_of, codes)
-        return _function(loops.call, [*told, *own], general, refuse, *codes)
+        cell_numbers = id(general), len(codes), *map(address_of, codes)
+        return _function(loops.call, [*header, *cell_numbers], general, refuse, *codes)
 
     return make
 
 
 def nodes(node: Any) -> Callable[..., Any] | None:
-    """Return what makes all nodes of a tree, given one whose parts differ; None where nothing does."""
+    """Return a function that makes all nodes of a tree, given a sample node whose parts all differ.
+
+    Return None if this Python's objects cannot be read.
+    """
     parts = [getattr(node, name) for name in node.__struct_fields__]
     places = places_of(node, parts) if readable() else None
     if places is None:
         return None
-    return _function(loops.nodes, _told(id(type(node)), id(np.dtype(np.int32)), *places), type(node))
+    return _function(loops.nodes, _header(id(type(node)), id(np.dtype(np.int32)), *places), type(node))

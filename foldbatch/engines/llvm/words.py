@@ -1,4 +1,4 @@
-"""Words of memory in loops: pointers from addresses, calls of what lies at an address, and atomics.
+"""Words of memory in loops: pointers from addresses, calls of functions by address, and atomics.
 
 Atomics read, write and count words that threads share so that all of them see one order. Importing this needs
 llvmlite.
@@ -14,19 +14,19 @@ from llvmlite import ir
 
 from foldbatch.engines.llvm.numbers import I64, NUMBERS, TYPES, Instruction, Typed
 
-WORD = 8  # bytes
+WORD_BYTES = 8  # bytes
 PAUSES = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}  # by machine
 
-i8 = u8 = int  # what texts convert with
+i8 = u8 = int  # compiled: conversions
 
 
 def _at(builder: Any, address: Typed, kind: str = "i8") -> Typed:
     return Typed(f"*{kind}", builder.inttoptr(address.at, TYPES[kind].as_pointer()))
 
 
-def _copy(builder: Any, to: Typed, given: Typed, size: Typed) -> None:
+def _copy(builder: Any, to: Typed, source: Typed, size: Typed) -> None:
     pointer = TYPES["u1"].as_pointer()
-    places = [builder.inttoptr(place.at, pointer) for place in (to, given)]
+    places = [builder.inttoptr(place.at, pointer) for place in (to, source)]
     function = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, I64])
     builder.call(function, [*places, size.at, ir.Constant(TYPES["b1"], 0)])
 
@@ -40,20 +40,24 @@ def _call(builder: Any, address: Typed, numbers: Typed, statics: Typed) -> None:
     builder.call(builder.inttoptr(address.at, type_.as_pointer()), [numbers.at, statics.at])
 
 
-def _ask(builder: Any, address: Typed, *given: Typed, kind: str = "i8") -> Typed:
-    type_ = ir.FunctionType(TYPES[kind], [I64] * len(given))
+def _ask(builder: Any, address: Typed, *arguments: Typed, kind: str = "i8") -> Typed:
+    """Return the result of a function of C at an address, which takes words."""
+    type_ = ir.FunctionType(TYPES[kind], [I64] * len(arguments))
     return Typed(
-        kind, builder.call(builder.inttoptr(address.at, type_.as_pointer()), [one.at for one in given])
+        kind,
+        builder.call(
+            builder.inttoptr(address.at, type_.as_pointer()), [argument.at for argument in arguments]
+        ),
     )
 
 
 def _load(builder: Any, address: Typed) -> Typed:
-    return Typed("i8", builder.load_atomic(_at(builder, address).at, "acquire", WORD))
+    return Typed("i8", builder.load_atomic(_at(builder, address).at, "acquire", WORD_BYTES))
 
 
 def _store(builder: Any, address: Typed, number: Typed | int) -> None:
     at = number.at if isinstance(number, Typed) else I64(number)
-    builder.store_atomic(at, _at(builder, address).at, "release", WORD)
+    builder.store_atomic(at, _at(builder, address).at, "release", WORD_BYTES)
 
 
 def _swap(builder: Any, address: Typed, old: Typed, new: Typed) -> Typed:
@@ -68,9 +72,9 @@ def _count(builder: Any, address: Typed) -> Typed:
 def _pause(builder: Any) -> None:
     name = PAUSES.get(platform.machine())
     if name is not None:
-        known = builder.module.globals.get(name)
+        declared = builder.module.globals.get(name)
         type_ = ir.FunctionType(ir.VoidType(), [])
-        builder.call(known or ir.Function(builder.module, type_, name), [])
+        builder.call(declared or ir.Function(builder.module, type_, name), [])
 
 
 def _give_way(builder: Any, address: Typed) -> None:
@@ -84,13 +88,15 @@ at_f4: Any = Instruction(partial(_at, kind="f4"))
 at_f8: Any = Instruction(partial(_at, kind="f8"))
 copy: Any = Instruction(_copy)  # ``copy(to, given, size)``: bytes, from one address to another
 address: Any = Instruction(_address)  # and the address of a pointer
-call: Any = Instruction(_call)  # ``call(address, numbers, s)``: what `compiling.native` compiled
-ask: Any = Instruction(_ask)  # ``ask(address, ...)``: what a function of C returns, given words
-ask_i4: Any = Instruction(partial(_ask, kind="i4"))  # and what one returns that is half a word
-load: Any = Instruction(_load)  # ``load(address)``: what was stored there, and all that was written before
-store: Any = Instruction(_store)  # ``store(address, number)``, after all that was written before
+call: Any = Instruction(_call)  # ``call(address, numbers, s)``: a function of `compiling.native`
+ask: Any = Instruction(_ask)  # ``ask(address, ...)``: the result of a function of C, given words
+ask_i4: Any = Instruction(partial(_ask, kind="i4"))  # and the result of one that returns half a word
+load: Any = Instruction(
+    _load
+)  # ``load(address)``: the word there; writes before its `store` are visible, too
+store: Any = Instruction(_store)  # ``store(address, number)``, after all writes so far
 # ``swap(address, old, new)``: whether the old number was there; then the new one is
 swap: Any = Instruction(_swap)
-count: Any = Instruction(_count)  # ``count(address)``: one more; what was there
+count: Any = Instruction(_count)  # ``count(address)``: add 1; the number before
 pause: Any = Instruction(_pause)  # a moment in a loop that waits
 give_way: Any = Instruction(_give_way)  # ``give_way(address)`` of a function that lets other threads run

@@ -20,7 +20,7 @@ from foldbatch.static.op import UNBATCHED
 from foldbatch.static.passes.rewrite import rebuilt, rewrite_knowing, sealed
 
 VIEWS = ("reshape", "slice")
-WIDE = 8  # columns from which a product is dearer than that of all columns of what it is made of
+MIN_HEAD_COLUMNS = 8  # columns of a head: with fewer, a product with all columns of its weight costs less
 
 
 def attend(graph: Graph) -> Graph:
@@ -45,22 +45,25 @@ Products: TypeAlias = "Sequence[tuple[Node, Node | None]]"  # elements, and thei
 
 @dataclass(frozen=True, slots=True)
 class _SumOfProducts:
+    """A sum of products of elements and numbers."""
+
     product: Node  # what is summed
     number: int  # which of its operands are the elements
 
 
 def _attended(graph: Graph) -> Graph:
+    """Return the graph with sums of products as one op each; see `attend`."""
     readers: dict[Node, list[Node | None]] = defaultdict(list)
     for node in graph.nodes:
         for x in node.inputs:
             readers[x].append(node)
     for node in graph.outputs:
         readers[node].append(None)
-    found = dict[Node, _SumOfProducts]()
+    sums = dict[Node, _SumOfProducts]()
     for node in graph.nodes:
-        if (each := _sum_of_products(node)) is not None and readers[each.product] == [node]:
-            found[node] = each
-    products = {each.product for each in found.values()}
+        if (match := _sum_of_products(node)) is not None and readers[match.product] == [node]:
+            sums[node] = match
+    products = {match.product for match in sums.values()}
 
     def alone(x: Node) -> bool:
         return all(y in products or (y is not None and y.op.name in VIEWS and alone(y)) for y in readers[x])
@@ -72,39 +75,40 @@ def _attended(graph: Graph) -> Graph:
         return alone(x) and all(len(readers[y]) == 1 for y in parts)
 
     def attended(node: Node, operands: list[Node]) -> Node:
-        each = found.get(node)
-        if each is None:
+        """Return a node on new operands; a sum of products becomes `segment_dot` or `segment_mix`."""
+        match = sums.get(node)
+        if match is None:
             return _spread(node, operands, readers) if node.op.name == "add" else rebuilt(node, operands)
         (product,) = operands
-        x, other = product.inputs[each.number], product.inputs[1 - each.number]
-        absorbs = moves(each.product.inputs[each.number])
+        x, factor = product.inputs[match.number], product.inputs[1 - match.number]
+        absorbs = moves(match.product.inputs[match.number])
         if node.op.name == "sum":
-            return _moved(_dot, other.inputs[0], x, absorbs=absorbs)
-        a = apply("reshape", other, shape=x.shape[:-1]) if other.shape != x.shape[:-1] else other
+            return _moved(_dot, factor.inputs[0], x, absorbs=absorbs)
+        a = apply("reshape", factor, shape=x.shape[:-1]) if factor.shape != x.shape[:-1] else factor
         return _moved(_mix, a, x, absorbs=absorbs)
 
     return rewrite_knowing(graph, attended)
 
 
 def _sum_of_products(node: Node) -> _SumOfProducts | None:
-    """Return what a node sums up, where that is a product for each element of a sequence."""
+    """Return the product that a node sums, if it has a factor for each element of a sequence."""
     if node.op.name not in ("sum", "segment_sum") or not node.type.is_float:
         return None
     (product,) = node.inputs
     if product.op.name != "multiply" or product.axis.rank < 2 or not product.shape:
         return None
     for number in (1, 0):
-        x, other = product.inputs[number], product.inputs[1 - number]
+        x, factor = product.inputs[number], product.inputs[1 - number]
         if x.type != product.type or x.axis is not product.axis:
             continue
         if node.op.name == "sum":
             if (
                 node.attrs["axes"] == (product.ndim - 1,)
-                and other.op.name == "repeat"
-                and other.type == x.type
+                and factor.op.name == "repeat"
+                and factor.type == x.type
             ):
                 return _SumOfProducts(product, number)
-        elif other.axis is x.axis and other.shape == (*x.shape[:-1], 1):
+        elif factor.axis is x.axis and factor.shape == (*x.shape[:-1], 1):
             return _SumOfProducts(product, number)
     return None
 
@@ -112,28 +116,28 @@ def _sum_of_products(node: Node) -> _SumOfProducts | None:
 def _affine(x: Node) -> tuple[list[tuple[Node, Node]], list[Node]] | None:
     """Return elements and weights whose products are terms of a vector, and terms that are alike for all."""
     if x.op.name == "slice":
-        found = _affine(x.inputs[0])
-        if found is None:
+        inner = _affine(x.inputs[0])
+        if inner is None:
             return None
         start, stop = x.attrs["start"], x.attrs["stop"]
-        products, same = found
+        products, shared = inner
         cut = [(y, apply("slice", weight, axis=1, start=start, stop=stop)) for y, weight in products]
-        return cut, [apply("slice", term, axis=0, start=start, stop=stop) for term in same]
-    products, same = [], list[Node]()
+        return cut, [apply("slice", term, axis=0, start=start, stop=stop) for term in shared]
+    products, shared = [], list[Node]()
     for term in x.inputs if x.op.name == "add" else (x,):
         if term.op.name == "linear" and term.type == x.type and term.ndim == 1:
             products.append((term.inputs[0], term.inputs[1]))
         elif term.axis is UNBATCHED and term.type == x.type:
-            same.append(term)
+            shared.append(term)
         else:
             return None
-    return (products, same) if products else None
+    return (products, shared) if products else None
 
 
 def _heads(x: Node) -> list[Node]:
     """Return the vectors of which elements are made that have several, if they are worth it."""
     (vector,) = x.inputs if x.op.name == "reshape" else (x,)
-    if x.ndim != 2 or vector.ndim != 1 or x.shape[1] < WIDE or _affine(vector) is None:
+    if x.ndim != 2 or vector.ndim != 1 or x.shape[1] < MIN_HEAD_COLUMNS or _affine(vector) is None:
         return []
     return [slice_of(vector, 0, i, i + x.shape[1]) for i in range(0, vector.shape[0], x.shape[1])]
 
@@ -142,32 +146,34 @@ def _row(x: Node, number: int) -> Node:
     return apply("reshape", slice_of(x, 0, number, number + 1), shape=x.shape[1:])
 
 
-def _moved(absorbed: Callable[..., Node], given: Node, x: Node, *, absorbs: bool) -> Node:
+def _moved(absorbed: Callable[..., Node], row: Node, x: Node, *, absorbs: bool) -> Node:
     """Return a product with elements, `_dot` or `_mix`: by heads, and of what they are made of."""
     if absorbs and (heads := _heads(x)):
-        parts = [_moved(absorbed, _row(given, i), head, absorbs=True) for i, head in enumerate(heads)]
+        parts = [_moved(absorbed, _row(row, i), head, absorbs=True) for i, head in enumerate(heads)]
         return apply("concat", *(apply("reshape", y, shape=(1, *y.shape)) for y in parts), axis=0)
     affine = _affine(x) if absorbs else None
-    return absorbed(given, x, [(x, None)], []) if affine is None else absorbed(given, x, *affine)
+    return absorbed(row, x, [(x, None)], []) if affine is None else absorbed(row, x, *affine)
 
 
-def _dot(q: Node, x: Node, products: Products, same: Sequence[Node]) -> Node:
+def _dot(q: Node, x: Node, products: Products, shared: Sequence[Node]) -> Node:
+    """Return the products of a call's row with elements, whose weights move to the side of the row."""
     terms = [
         apply("segment_dot", y, q if w is None else apply("linear", q, apply("transpose", w, axes=(1, 0))))
         for y, w in products
     ]
-    if same:
-        row = apply("sum", q * _sum(same), axes=(x.ndim - 1,))
+    if shared:
+        row = apply("sum", q * _sum(shared), axes=(x.ndim - 1,))
         terms.append(apply("repeat", row, axis=x.axis))
     return _sum(terms)
 
 
-def _mix(a: Node, x: Node, products: Products, same: Sequence[Node]) -> Node:
+def _mix(a: Node, x: Node, products: Products, shared: Sequence[Node]) -> Node:
+    """Return the sum of elements times numbers; weights multiply the sum instead of the elements."""
     mixed = [(apply("segment_mix", a, y), weight) for y, weight in products]
     terms = [y if weight is None else apply("linear", y, weight) for y, weight in mixed]
-    if same:
-        whole = apply("segment_sum", a)
-        terms.append(apply("reshape", whole, shape=(*whole.shape, 1)) * _sum(same))
+    if shared:
+        total = apply("segment_sum", a)
+        terms.append(apply("reshape", total, shape=(*total.shape, 1)) * _sum(shared))
     return _sum(terms)
 
 

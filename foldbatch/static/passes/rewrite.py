@@ -39,10 +39,10 @@ def sealed(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
     if not interior:
         return transform(graph)
     mask = {x: input_node(x.type, x.axis, f"given {x.op.name}") for x in interior}
-    given = {mask_: x for x, mask_ in mask.items()}
+    unmasked = {mask_: x for x, mask_ in mask.items()}
     inputs = tuple(mask.get(x, x) for x in graph.inputs)
     outputs = transform(Graph(inputs, tuple(substitute(graph.outputs, mask)))).outputs
-    outputs = tuple(substitute(outputs, given))
+    outputs = tuple(substitute(outputs, unmasked))
     return graph if outputs == graph.outputs else Graph(graph.inputs, outputs)
 
 
@@ -68,7 +68,7 @@ def rewrite_knowing(graph: Graph, rule: Callable[[Node, list[Node]], Node]) -> G
     return graph if outputs == graph.outputs else Graph(graph.inputs, outputs)
 
 
-LIMIT = 65_536  # elements: a larger constant costs more memory than it saves time
+MAX_FOLDED = 65_536  # elements: a larger constant costs more memory than it saves time
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -78,7 +78,7 @@ def fold_constants(graph: Graph) -> Graph:
 
 def fold(node: Node) -> Node:
     """Return the value of a node as a constant of its dtype, if all its operands are constants."""
-    if not node.inputs or node.axis is not UNBATCHED or node.type.size > LIMIT:
+    if not node.inputs or node.axis is not UNBATCHED or node.type.size > MAX_FOLDED:
         return node
     if any(x.op is not CONSTANT for x in node.inputs) or not _in_range(node):
         return node

@@ -142,6 +142,7 @@ def flatten_sums(graph: Graph) -> Graph:
 
 
 def _merged_sums(graph: Graph) -> set[Node]:
+    """Return the sums that only another sum of the same type reads: their terms become its terms."""
     reads = Counter(graph.outputs)
     for node in graph.nodes:
         reads.update(node.inputs)
@@ -162,6 +163,7 @@ def _merged_sums(graph: Graph) -> set[Node]:
 
 
 def _terms(node: Node, merged: set[Node]) -> list[Node]:
+    """Return the terms of a sum, with merged sums replaced by their terms."""
     terms: list[Node] = []
     stack = list(reversed(node.inputs))
     while stack:
@@ -200,6 +202,7 @@ def pads_joined(node: Node) -> Node | None:
 
 
 def _filled(term: int, x: Node) -> _PaddedTerm | None:
+    """Return a term as padded parts; None if it fills its axis, or is no pad or concatenation."""
     if x.op.name not in ("pad", "concat"):
         return None
     axis = x.attrs["axis"]
@@ -273,7 +276,7 @@ RULES: dict[str, tuple[Simplification, ...]] = {
 
 # Every rule makes a graph smaller or an op cheaper, so these bounds are never met; they turn a
 # mistake in a rule into a poor graph rather than a hang.
-_ROUNDS = 100
+_MAX_ROUNDS = 100
 _STEPS = 100
 
 
@@ -287,7 +290,8 @@ def simplify(graph: Graph) -> Graph:
 
 
 def _simplified(graph: Graph) -> Graph:
-    for _ in range(_ROUNDS):
+    """Return the graph after rounds of all rules, until nothing changes."""
+    for _ in range(_MAX_ROUNDS):
         simpler = rewrite(flatten_sums(graph), simplify_node)
         if simpler.outputs == graph.outputs:
             break
@@ -306,6 +310,7 @@ def simplify_node(node: Node) -> Node:
 
 
 def _once(node: Node) -> Node:
+    """Return a node after one rule, or folding; the node itself if none applies."""
     folded = fold(node)
     if folded is not node:
         return folded

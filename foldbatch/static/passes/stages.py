@@ -24,6 +24,7 @@ def split_by_stage(graph: Graph, stage_of: StageOf) -> Graph:
     """
 
     def split(node: Node, operands: list[Node]) -> Node:
+        """Return a product as a sum of products, one for each run of columns of one stage."""
         joined = node.inputs[0] if node.op.name == "linear" else node
         if joined.op.name != "concat" or joined.attrs["axis"] != joined.ndim - 1 or joined is node:
             return rebuilt(node, operands)
@@ -80,7 +81,7 @@ def _part(x: Node, members: Sequence[Node], node: Node) -> Node:
     return apply("slice", product, axis=product.ndim - 1, start=start, stop=start + node.shape[-1])
 
 
-_ROUNDS = 20  # a gate is a few ops deep
+_WIDENING_ROUNDS = 20  # a gate is a few ops deep
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def widen(graph: Graph, stage_of: StageOf) -> Graph:
     a and b are the same for the whole batch. Only ops of one stage are joined.
     """
     stages = {node: stage_of(node) for node in graph.nodes}
-    for _ in range(_ROUNDS):
+    for _ in range(_WIDENING_ROUNDS):
         runs = [run for members in _alike(graph, stages).values() for run in _runs(members)]
         if not runs:
             break
@@ -108,6 +109,7 @@ def widen(graph: Graph, stage_of: StageOf) -> Graph:
 
 
 def _alike(graph: Graph, stages: dict[Node, str]) -> dict[Hashable, list[_Member]]:
+    """Return the nodes that may be joined, grouped by stage, op and sliced operands."""
     groups: dict[Hashable, list[_Member]] = defaultdict(list)
     for node in graph.nodes:
         columns = _columns(node)
@@ -151,10 +153,12 @@ def _runs(members: Sequence[_Member]) -> list[list[_Member]]:
 def _joined(
     graph: Graph, stages: dict[Node, str], runs: Sequence[Sequence[_Member]]
 ) -> tuple[Graph, dict[Node, str]]:
+    """Return the graph with each run of nodes as one op, and the stages of its nodes."""
     run_of = {member.node: run for run in runs for member in run}
     new_stages: dict[Node, str] = {}
 
     def join(node: Node, operands: list[Node]) -> Node:
+        """Return a node on new operands; a member of a run becomes a slice of the run's op."""
         if node not in run_of:
             result = rebuilt(node, operands)
         else:
@@ -192,6 +196,7 @@ def sum_early(graph: Graph, stage_of: StageOf) -> Graph:
     """
 
     def regroup(node: Node, operands: list[Node]) -> Node:
+        """Return a sum with the terms that are ready before it as a sum of their own."""
         now = rebuilt(node, operands)
         stage = stage_of(node)
         early = [i for i, x in enumerate(node.inputs) if stage_of(x) == BEFORE]

@@ -63,10 +63,13 @@ class TestCompiled:
 
         known = []
         for head in (table_loops.HEAD, table_loops.HEAD + 1):
-            with mock.patch.object(table_loops, "HEAD", head), mock.patch.object(compiling, "_made") as made:
+            with (
+                mock.patch.object(table_loops, "HEAD", head),
+                mock.patch.object(compiling, "_code_address") as made,
+            ):
                 made.side_effect = lambda kind, text, translate: known.append(text) or 0
                 made_of = compiling.compiled_function.__wrapped__
-                made_of(table_loops.launch, tables.SIGNATURES["launch"], table_loops)
+                made_of(table_loops.write_launches, tables.SIGNATURES["write_launches"], table_loops)
         assert known[0] != known[1]
 
     @pytest.fixture(autouse=True)
@@ -136,11 +139,11 @@ class TestCompiled:
         forget_functions(monkeypatch)
         run_twice(2.0)
         forget_functions(monkeypatch)
-        compiling._translated.cache_clear()
+        compiling._translation_digest.cache_clear()
         monkeypatch.setattr(compiling.inspect, "getsource", lambda module: "another")
         run_twice(2.0)
         monkeypatch.undo()
-        compiling._translated.cache_clear()
+        compiling._translation_digest.cache_clear()
         assert len([path for path in tmp_path.iterdir() if path.is_file()]) == 2
 
     def test_functions_are_called_by_address_with_any_number_of_pointers(self, monkeypatch):

@@ -120,6 +120,6 @@ def test_launches_are_the_same(name: str, drawn: Any) -> None:
     merged = merge(program.lowered.trace_all(drawn.examples, range(len(drawn.examples))), cells)
     schedule = build(merged, cells, POLICIES["auto"], LAYOUTS["consumer"], arenas, arithmetic=arithmetic)
     for kernels in (program.engine.training, program.engine.inference):
-        found = tables.launching(functions, kernels.bound)(schedule)
+        found = tables.launch_writer(functions, kernels.bound)(schedule)
         right = launch_tables(kernels.bound, replace(schedule))  # which is flat no more
         assert flat(found) == flat(right)

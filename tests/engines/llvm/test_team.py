@@ -57,8 +57,8 @@ def test_a_helper_changes_no_bit(team: Any, chains: list[Any], monkeypatch: pyte
 
     alone, together = program(1), program(2)
     expected = everything(alone, chains)
-    monkeypatch.setattr(module, "REST", 0.0)
-    team._rest, end = 0.0, time.monotonic() + 20
+    monkeypatch.setattr(module, "MIN_REST", 0.0)
+    team._rest_seconds, end = 0.0, time.monotonic() + 20
     while team.helped < 20 and time.monotonic() < end:  # a busy machine may have no core for the helper
         for a, b in zip(everything(together, chains), expected, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -101,19 +101,19 @@ def test_after_a_stall_the_helper_is_left_alone_for_a_while(team, monkeypatch):
         team.leave()
         start = now[0]
         while not team.take():
-            now[0] += module.REST / 2
+            now[0] += module.MIN_REST / 2
         rests.append(now[0] - start)
         team.leave()
     assert rests[:6] == sorted(rests[:6])
-    assert module.REST <= rests[0] < 2 * module.REST
-    assert module.LONGEST * 0.9 < rests[-2] < 2 * module.LONGEST
-    assert module.REST <= rests[-1] < 2 * module.REST
+    assert module.MIN_REST <= rests[0] < 2 * module.MIN_REST
+    assert module.MAX_REST * 0.9 < rests[-2] < 2 * module.MAX_REST
+    assert module.MIN_REST <= rests[-1] < 2 * module.MIN_REST
 
 
 def test_a_helper_that_is_no_help_is_left_alone(team: Any, chains: list[Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(team, "_wake", lambda: None)
-    monkeypatch.setattr(sys.modules[type(team).__module__], "LONGEST", 60.0)
-    team._rest = 60.0
+    monkeypatch.setattr(sys.modules[type(team).__module__], "MAX_REST", 60.0)
+    team._rest_seconds = 60.0
     together = program(2)
     together.run(chains)
     assert team.jobs > 0
@@ -138,10 +138,10 @@ def test_a_helper_gives_way_until_it_is_to_sleep(team: Any, asleep: int) -> None
 
     calls: list[int] = []
     give_way = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: calls.append(1) or 0)
-    words = np.zeros(module.WORDS + module.LINE, np.int64)
+    words = np.zeros(module.WORDS + module.LINE_WORDS, np.int64)
     words[module.YIELD] = ctypes.cast(give_way, ctypes.c_void_p).value
     words[module.AWAKE], words[module.ASLEEP] = 1, asleep
-    compiled_function(module._help, "i8", module)(words.ctypes.data)
+    compiled_function(module._take_parts, "i8", module)(words.ctypes.data)
     assert bool(calls) != bool(asleep)
     assert not words[module.AWAKE]
 

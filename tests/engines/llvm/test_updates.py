@@ -150,9 +150,9 @@ class TestCompiled:
 
         fresh, rng = team.Team(), np.random.default_rng(0)
         monkeypatch.setattr(team, "available_cores", lambda: 2)
-        monkeypatch.setattr(team, "REST", 0.0)
+        monkeypatch.setattr(team, "MIN_REST", 0.0)
         monkeypatch.setattr(team, "team", lambda: fresh)
-        sizes, rows = (9 * updates.EACH + 3, updates.EACH, 7), np.arange(0, 900, 2)
+        sizes, rows = (9 * updates.PART_WORK + 3, updates.PART_WORK, 7), np.arange(0, 900, 2)
         gradients = [rng.normal(size=n).astype(dtype) for n in sizes]
         gradients.append(SparseRows(rows, rng.normal(size=(len(rows), 200)).astype(dtype), (900, 200)))
         start = [[rng.random(g.shape).astype(dtype) for _ in range(3)] for g in gradients]

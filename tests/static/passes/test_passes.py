@@ -8,7 +8,7 @@ from foldbatch.static import ops, passes
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.graph import CONSTANT, SOURCES, Graph, Node, apply, constant, input_node
 from foldbatch.static.op import OPS, UNBATCHED
-from foldbatch.static.passes.rewrite import LIMIT, fold_constants
+from foldbatch.static.passes.rewrite import MAX_FOLDED, fold_constants
 from foldbatch.static.passes.simplify import RULES, simplify, simplify_node
 from foldbatch.types import TensorType
 from tests.static.passes.checks import cases, check_case, check_law
@@ -53,7 +53,7 @@ def test_folding_keeps_types_and_values_and_is_done_at_once(problem: Problem) ->
 @given(problems(smooth=False))
 def test_no_small_unbatched_node_on_constants_alone_is_left(problem: Problem) -> None:
     for node in fold_constants(problem.graph).nodes:
-        if node.op not in SOURCES and node.axis is UNBATCHED and node.type.size <= LIMIT:
+        if node.op not in SOURCES and node.axis is UNBATCHED and node.type.size <= MAX_FOLDED:
             assert any(x.op is not CONSTANT for x in node.inputs) or node.op.bound
 
 
