@@ -47,7 +47,7 @@ TAKEN = RefusedError(503, "server", "a free connection", "none", "ask again late
 
 
 class StopParsingError(Exception):
-    """What a client sends is refused; raised within the parser, which stops at it."""
+    """A request is refused; raised within the parser, which stops at it."""
 
 
 def connections(limits: Limits) -> type[HttpToolsProtocol]:
@@ -156,8 +156,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection whose next head did not come in time; say so where it had begun."""
         if self._raw and self._reading_head and not self._ending:
-            expected, found = f"a head in {self.limits.idle:g} s", f"{self._raw:,} bytes of it"
-            self._refuse(RefusedError(408, "head", expected, found, "send it faster"))
+            expected, actual = f"a head in {self.limits.idle:g} s", f"{self._raw:,} bytes of it"
+            self._refuse(RefusedError(408, "head", expected, actual, "send it faster"))
         else:
             self._close()
 
@@ -179,9 +179,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             return
         if not hosts and self.parser.get_http_version() == "1.0":
             return
-        found = repr(hosts[0][:100].decode("latin-1")) if len(hosts) == 1 else str(len(hosts) or "none")
+        actual = repr(hosts[0][:100].decode("latin-1")) if len(hosts) == 1 else str(len(hosts) or "none")
         fix = "send Host: NAME once, as RFC 9112 says"
-        self._refusal = RefusedError(400, "request", "one Host header", found, fix)
+        self._refusal = RefusedError(400, "request", "one Host header", actual, fix)
         raise StopParsingError
 
     def _idle(self) -> bool:
@@ -218,14 +218,14 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         self.transport.close()
         self._watch_reader()
 
-    def _watch_reader(self, left: int | None = None) -> None:
+    def _watch_reader(self, former_size: int | None = None) -> None:
         """Give a client up that takes nothing of its answer for a while; who takes some has more time."""
         now = self.transport.get_write_buffer_size()
-        if left is not None and now >= left:
+        if former_size is not None and now >= former_size:
             self.transport.abort()
-        elif now and (left is not None or self._reader is None):
+        elif now and (former_size is not None or self._reader is None):
             self._reader = self.loop.call_later(self.limits.idle, self._watch_reader, now)
-        elif left is not None:
+        elif former_size is not None:
             self._reader = None
 
     def _wait(self, seconds: float) -> None:
@@ -262,11 +262,11 @@ def listen(host: str, port: int) -> socket.socket:
                 room.enter_context(socket.socket(family))
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        found, expected = error.strerror or str(error), "an address that is free"
+        actual, expected = error.strerror or str(error), "an address that is free"
         fix = "give another --host or --port; --port 0 is any that is free"
         if error.errno == errno.EMFILE:
             expected, fix = f"{ROOM} more files and sockets at once", "allow them, as by ulimit -n 1024"
-        raise ReadError(f"{host}:{port}", expected, found, fix) from None
+        raise ReadError(f"{host}:{port}", expected, actual, fix) from None
 
 
 def server_of(app: Any, limits: Limits, grace: float) -> Server:
@@ -326,6 +326,7 @@ def application(
     metrics.watch_queue(lambda: batching.examples, lambda: batching.nodes)
 
     async def about(request: Request) -> Response:
+        """Answer with the model's name, task, classes and a sample of its format."""
         model = service.model
         return JSONResponse(
             {
@@ -347,6 +348,7 @@ def application(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        """Start batching and the reloading on SIGHUP; stop both when the server ends."""
         batching.start()
         asked = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -397,8 +399,8 @@ async def _reload_when_asked(service: Service, metrics: ServerMetrics, asked: as
             raise
         except BaseException as error:  # noqa: BLE001 - a file may make functions of its own raise anything
             metrics.reloads.labels("failed").inc()
-            said = str(error) if isinstance(error, FoldbatchError | OSError) else repr(error)
-            log(f"{service.path}: not read anew, the former model answers on: {said}")
+            text = str(error) if isinstance(error, FoldbatchError | OSError) else repr(error)
+            log(f"{service.path}: not read anew, the former model answers on: {text}")
         else:
             metrics.reloads.labels("ok").inc()
             log(f"{service.path}: read anew")
