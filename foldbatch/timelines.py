@@ -81,7 +81,7 @@ def _named(name: str, thread: int, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "ph": "M", "pid": PROCESS, "tid": thread, "args": arguments}
 
 
-MOST = 12  # lines of the table for a row
+MAX_TABLE_LINES = 12  # lines of the table for a row
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -117,10 +117,10 @@ class Timeline:
         total = self.seconds or 1.0
         for row in rows_of(self.spans):
             entries = totals([span for span in self.spans if span.row == row])
-            if len(entries) > MOST:
-                unlisted = entries[MOST - 1 :]
+            if len(entries) > MAX_TABLE_LINES:
+                unlisted = entries[MAX_TABLE_LINES - 1 :]
                 seconds, count = sum(entry[1] for entry in unlisted), sum(entry[2] for entry in unlisted)
-                entries = [*entries[: MOST - 1], (f"{len(unlisted)} others", seconds, count)]
+                entries = [*entries[: MAX_TABLE_LINES - 1], (f"{len(unlisted)} others", seconds, count)]
             for number, (name, seconds, count) in enumerate(entries):
                 figures = f"{count}", f"{seconds * 1e3:.3f}", f"{seconds / total:.0%}"
                 yield ("" if number else row, name, *figures)

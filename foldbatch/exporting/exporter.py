@@ -258,7 +258,7 @@ def _numbers(
 OPSET, OPSETS = 21, range(18, 24)  # ScatterND reduces by max and min from 18 on
 IR_VERSION = 10  # that of opset 21, which older runtimes read
 
-LARGEST = 2_000_000_000  # bytes of constants; a message of protocol buffers has less than 2 GiB
+MAX_PROTO_BYTES = 2_000_000_000  # bytes of constants; a message of protocol buffers has less than 2 GiB
 
 State = dict[str, str]  # what runs hand on: tensors that grow, by name
 
@@ -514,8 +514,10 @@ class Exporter:
             fix = "end it with a tensor" if model.cells else "run a walk once, so that its cells are known"
             raise ModelError("export", "a model that computes tensors", "one without", fix)
         size = sum(x.nbytes for x in build.writer.constants.values())
-        if size >= LARGEST:
-            expected = f"parameters of less than {LARGEST / 1e9:.1f} GB, which fit into one file of ONNX"
+        if size >= MAX_PROTO_BYTES:
+            expected = (
+                f"parameters of less than {MAX_PROTO_BYTES / 1e9:.1f} GB, which fit into one file of ONNX"
+            )
             raise ModelError("export", expected, f"{size / 1e9:.1f} GB", "make tables of words smaller")
         constants = [onnx.numpy_helper.from_array(x, name) for name, x in build.writer.constants.items()]
         graph = onnx.helper.make_graph(build.writer.nodes, "foldbatch", build.inputs, outputs, constants)
@@ -580,7 +582,7 @@ def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: 
     return Exporter(program).proto(metadata, opset)
 
 
-BATCH = 256
+COMPARED_TOGETHER = 256  # examples of a batch
 
 
 def session_of(data: bytes, threads: int = 0) -> Any:
@@ -609,7 +611,7 @@ def largest_difference(program: Program, exporter: Exporter, data: bytes, exampl
     Of numbers above 1 it is the share that counts, since rounding grows with them.
     """
     session, rest, largest = session_of(data), iter(examples), 0.0
-    while batch := list(islice(rest, BATCH)):
+    while batch := list(islice(rest, COMPARED_TOGETHER)):
         ours, theirs = program.run(batch, metrics=True), run(exporter, session, batch)
         pairs = list(zip(_tensors(list(ours)), _tensors(list(theirs)), strict=True))
         pairs += [(ours.metrics[name].values, theirs.metrics[name].values) for name in ours.metrics]

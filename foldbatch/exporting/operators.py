@@ -112,7 +112,7 @@ def translation(function: Translation) -> Translation:
     return function
 
 
-def _same(name: str) -> Translation:
+def _by_name(name: str) -> Translation:
     return lambda at, node, *xs: at.add(name, *xs)
 
 
@@ -121,7 +121,7 @@ def onnx_type(dtype: str) -> int:
     return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-SAME = {
+EQUAL_OPERATORS = {
     "subtract": "Sub",
     "multiply": "Mul",
     "divide": "Div",
@@ -143,7 +143,7 @@ SAME = {
     "minimum": "Min",
     "equal": "Equal",
 }
-TRANSLATIONS |= {ours: _same(theirs) for ours, theirs in SAME.items()}
+TRANSLATIONS |= {name: _by_name(onnx_name) for name, onnx_name in EQUAL_OPERATORS.items()}
 
 
 @translation

@@ -18,7 +18,7 @@ from foldbatch.errors import counted
 from foldbatch.schema.values import PLAIN, kind_of, plain_value
 from foldbatch.trees.text import shorten
 
-SHOWN = 5  # values of a category that are printed
+SHOWN_VALUES = 5  # values of a category that are printed
 
 
 class DataPosition(msgspec.Struct, frozen=True):
@@ -140,8 +140,8 @@ def _detail(kind: Kind) -> str:
                 f"deviation {kind.deviation:.4g}"
             )
         case Category():
-            shown = ", ".join(f"{shorten(value)} {count:,}" for value, count in kind.values[:SHOWN])
-            more = len(kind.values) - SHOWN
+            shown = ", ".join(f"{shorten(value)} {count:,}" for value, count in kind.values[:SHOWN_VALUES])
+            more = len(kind.values) - SHOWN_VALUES
             return shown + (f" and {more} more" if more > 0 else "")
         case Text():
             shown = ", ".join(map(shorten, kind.examples))
@@ -164,7 +164,7 @@ def _span(low: float, high: float) -> str:
 
 
 EXAMPLES = 3
-LARGEST = 1e100  # numbers beyond it count as it: their squares must be numbers, too
+MAX_MAGNITUDE = 1e100  # numbers beyond it count as it: their squares must be numbers, too
 
 
 class Thresholds(NamedTuple):
@@ -253,5 +253,5 @@ def bounded(value: float) -> float:
     try:
         number = float(value)
     except OverflowError:  # an int beyond all floats
-        return LARGEST if value > 0 else -LARGEST
-    return max(-LARGEST, min(LARGEST, number)) if isfinite(number) else number
+        return MAX_MAGNITUDE if value > 0 else -MAX_MAGNITUDE
+    return max(-MAX_MAGNITUDE, min(MAX_MAGNITUDE, number)) if isfinite(number) else number

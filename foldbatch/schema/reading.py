@@ -10,13 +10,13 @@ from typing import Any
 from zlib import crc32
 
 from foldbatch.errors import UnlikeSamplesWarning, frames_inside, with_nearest
-from foldbatch.schema.kinds import LARGEST, bounded
+from foldbatch.schema.kinds import MAX_MAGNITUDE, bounded
 from foldbatch.schema.values import KINDS, differing_kind, has_content, kind_of, plain_value
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
 FARTHEST = 10.0  # deviations from the mean; farther numbers are read as this far
-LONGEST = 1000  # characters of a text that are read
+MAX_TEXT = 1000  # characters of a text that are read
 BEGIN, END = "\x02", "\x03"  # stand around a text, so that n-grams tell its ends
 
 
@@ -84,7 +84,7 @@ def read_number(place: Place, mean: float, deviation: float, value: Any) -> list
     ([2.0], [-10.0])
     """
     kind = type(value)
-    if (kind is not float and kind is not int) or not -LARGEST < value < LARGEST:
+    if (kind is not float and kind is not int) or not -MAX_MAGNITUDE < value < MAX_MAGNITUDE:
         value = _converted(value, "number", place)
         if value is None:
             return None
@@ -115,7 +115,7 @@ def read_ngrams(place: Place, size: int, buckets: int, value: Any) -> list[int] 
         value = _converted(value, "text", place)
         if value is None:
             return None
-    text = f"{BEGIN}{value[:LONGEST]}{END}"
+    text = f"{BEGIN}{value[:MAX_TEXT]}{END}"
     grams = (text[i : i + size] for i in range(max(len(text) - size, 0) + 1))
     return [crc32(gram.encode("utf-8", "surrogatepass")) % buckets for gram in grams]
 

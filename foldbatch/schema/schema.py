@@ -25,7 +25,7 @@ from foldbatch.trees.given import rows_of
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
-WHOLE = "record"  # what the whole value is called
+ROOT_NAME = "record"  # what the whole value is called
 Pooling = Callable[[], fb.Block[Any, Any]]
 POOLINGS: dict[str, Pooling] = {"mean": fb.Mean, "max": fb.Max, "sum": fb.Sum, "min": fb.Min}
 
@@ -52,7 +52,7 @@ def place_block(place: kinds.DataPosition, settings: Settings, path: str) -> fb.
     fields = {"read": tuple(record[1]), "empty": tuple(record[0].fields.keys() - record[1])} if record else {}
     ignored = () if path else settings.ignored
     names = dict.fromkeys(kinds.VALUES.get(kinds.title(kind), kinds.title(kind)) for kind, _ in pairs)
-    of_samples = reading.Place(path or WHOLE, tuple(names), **fields, ignored=ignored)
+    of_samples = reading.Place(path or ROOT_NAME, tuple(names), **fields, ignored=ignored)
     blocks = [_kind_block(kind, settings, path, inner, of_samples) for kind, inner in pairs]
     if len(blocks) < 2:
         return blocks[0] if blocks else None
@@ -87,7 +87,7 @@ def _kind_block(
     kind: kinds.Kind, settings: Settings, path: str, inner: Blocks, place: reading.Place
 ) -> fb.Block[Any, Any]:
     read: Callable[..., Any]
-    size, name = settings.size, path or WHOLE
+    size, name = settings.size, path or ROOT_NAME
     given: tuple[Any, ...] = ()
     match kind:
         case kinds.Flags():
@@ -120,7 +120,7 @@ def _kind_block(
 
 
 def _joined(settings: Settings, path: str) -> fb.Block[Any, Any]:
-    return fb.Concat() >> fb.Linear(settings.size, "tanh", name=path or WHOLE)
+    return fb.Concat() >> fb.Linear(settings.size, "tanh", name=path or ROOT_NAME)
 
 
 def _pooled(item: fb.Block[Any, Any], settings: Settings, path: str) -> fb.Block[Any, Any]:
@@ -133,7 +133,7 @@ DATE_OR_NUMBER = re.compile(
     r"\s*([-+]?[0-9][0-9,_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?\s*%?|[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}"
     r"([T ][0-9:.]+\s*(Z|[-+][0-9:]+)?)?|[0-9]{1,2}:[0-9]{2}(:[0-9.]+)?)\s*"
 )
-DEEPEST = 64  # levels: blocks are nested as deep as the schema is
+MAX_NESTING = 64  # levels: blocks are nested as deep as the schema is
 _FIX = "convert keys with str"
 _Path = tuple[Any, ...]  # (the path of what is around, a key or an index); a sample's is (its number,)
 
@@ -243,7 +243,7 @@ class Schema:
             of_place = {kinds.VALUES.get(kinds.title(each), kinds.title(each)): each for each in place.kinds}
             if kind not in of_place:
                 if differing_kind(plain, tuple(of_place)):
-                    odd[path or WHOLE, str(kind)] = None
+                    odd[path or ROOT_NAME, str(kind)] = None
                 continue
             match of_place[kind]:
                 case kinds.Fields() as record:
@@ -275,7 +275,7 @@ class Schema:
             path, place = waiting.pop()
             for kind in place.kinds:
                 if isinstance(kind, kinds.Text) and all(map(DATE_OR_NUMBER.fullmatch, kind.examples)):
-                    found.append(path or WHOLE)
+                    found.append(path or ROOT_NAME)
                 named = isinstance(kind, kinds.Fields)
                 below = [(name if named else INSIDE[name], inner) for name, inner in kinds.below(kind)]
                 joint = "." if named and path else ""
@@ -310,8 +310,8 @@ class Schema:
         stack = [(root, 0)]
         while stack:
             place, depth = stack.pop()
-            if depth > DEEPEST:
-                raise ModelError("Schema.from_plain", f"{DEEPEST} levels or fewer", "more", fix)
+            if depth > MAX_NESTING:
+                raise ModelError("Schema.from_plain", f"{MAX_NESTING} levels or fewer", "more", fix)
             for kind in place.kinds:
                 if isinstance(kind, kinds.Number) and not kind.deviation > 0:
                     found = repr(kind.deviation)
@@ -375,9 +375,9 @@ def _check(sample: Any, number: int) -> None:
             except BadDataError as error:
                 raise error.kind(_where(path), error.expected, error.found, error.fix) from None
         if isinstance(value, list | dict):
-            if depth == DEEPEST:
+            if depth == MAX_NESTING:
                 fix = "describe data of any depth, such as trees, with ForwardDeclaration"
-                raise ExampleError(_where(path), f"{DEEPEST} levels or fewer", "more", fix)
+                raise ExampleError(_where(path), f"{MAX_NESTING} levels or fewer", "more", fix)
             if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
                 raise ExampleTypeError(_where(path), "keys of str", describe_value(value), _FIX)
             inside = list(value.items() if isinstance(value, dict) else enumerate(value))

@@ -217,7 +217,7 @@ Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 READERS = 2  # long bodies that are read at the same time, which bounds memory and leaves time to others
-SHORT = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
+SHORT_BODY = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
 MOST_DIGITS = 18  # of a length that can be true
 ENDED = "server: expected time for an answer, found the end of the server; ask again later"
 INTERNAL = "server: expected an answer, found an error of the server; its log says more"
@@ -287,7 +287,7 @@ class Predict:
         if coding.lower() != "identity":
             raise RefusedError(415, "body", "no Content-Encoding", coding, "send it as it is")
         configuration = self._service.model.configuration
-        if len(body) > SHORT:
+        if len(body) > SHORT_BODY:
             reading = self._readers.submit(read_body, body, kind, configuration, self._limits)
             try:
                 async with asyncio.timeout_at(arrived + self._limits.deadline):

@@ -233,7 +233,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
 
 
 BACKLOG = 2048  # connections that the system holds until they are taken
-ROOM = 16  # files and sockets that a server opens without asking: its loop's, a client's, the model's anew
+SPARE_FILES = 16  # files and sockets a server opens without asking: its loop's, a client's, the model's anew
 INTERRUPTED = 130  # the exit status after Ctrl-C
 
 
@@ -258,14 +258,17 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with ExitStack() as room:
-            for _ in range(ROOM):
+            for _ in range(SPARE_FILES):
                 room.enter_context(socket.socket(family))
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         actual, expected = error.strerror or str(error), "an address that is free"
         fix = "give another --host or --port; --port 0 is any that is free"
         if error.errno == errno.EMFILE:
-            expected, fix = f"{ROOM} more files and sockets at once", "allow them, as by ulimit -n 1024"
+            expected, fix = (
+                f"{SPARE_FILES} more files and sockets at once",
+                "allow them, as by ulimit -n 1024",
+            )
         raise ReadError(f"{host}:{port}", expected, actual, fix) from None
 
 

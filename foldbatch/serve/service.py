@@ -202,7 +202,7 @@ class Limits:
     )
 
 
-LONGEST = 1000  # characters of a line
+MAX_LINE = 1000  # characters of a line
 
 
 def log(text: str, error: BaseException | None = None) -> None:
@@ -220,8 +220,8 @@ def log(text: str, error: BaseException | None = None) -> None:
 
 def one_line(text: str) -> str:
     """Return a text as one line that a terminal shows as it is, its end left out where it is very long."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:LONGEST])
-    return shown + "..." * (len(text) > LONGEST)
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:MAX_LINE])
+    return shown + "..." * (len(text) > MAX_LINE)
 
 
 EXPECTED = "a model that can answer"

@@ -27,8 +27,8 @@ from uuid import uuid4
 
 from foldbatch.errors import FoldbatchWarning, frames_inside
 
-LIMIT = 500_000_000  # bytes: some ten thousand entries
-LEFT = 0.8  # of the limit, when it was passed and entries have been removed
+MAX_BYTES = 500_000_000  # bytes: some ten thousand entries
+SHARE_AFTER_REMOVAL = 0.8  # of the limit, when it was passed and entries have been removed
 MAIN = (".cubin", ".so", ".o")  # endings of the file that is touched when its entry is used
 FORGOTTEN = 3600  # seconds after which nobody is writing to a temporary file any more
 OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -208,15 +208,15 @@ def remove(removed: Iterable[Entry]) -> None:
 
 
 def tidy(directory: Path) -> None:
-    """Remove temporary files that were left behind; where entries pass `LIMIT`, those least recently used."""
+    """Remove temporary files left behind; where entries pass `MAX_BYTES`, those least recently used."""
     by_name = entries(directory)
     deadline = time.time() - FORGOTTEN
     remove(entry for name, entry in by_name.items() if ".tmp" in name and entry.used < deadline)
     size = sum(entry.size for entry in by_name.values())
-    if size <= LIMIT:
+    if size <= MAX_BYTES:
         return
     for entry in sorted(by_name.values(), key=lambda entry: entry.used):
-        if size <= LEFT * LIMIT:
+        if size <= SHARE_AFTER_REMOVAL * MAX_BYTES:
             break
         remove([entry])
         size -= entry.size

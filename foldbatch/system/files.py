@@ -97,7 +97,7 @@ def remove_partial(folder: Path, names: Iterable[str]) -> None:
 
 
 LOCKLESS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of file systems
-HELD: Final[set[int]] = set()  # open descriptors of folders, which forked processes close
+OPEN_FOLDERS: Final[set[int]] = set()  # open descriptors of folders, which forked processes close
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def locked(folder: Path) -> Iterator[None]:
     expected a folder that no other training writes to, found one that does
     """
     handle = os.open(folder, os.O_RDONLY)
-    HELD.add(handle)
+    OPEN_FOLDERS.add(handle)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -138,14 +138,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _let_go(handle: int) -> None:
-    if handle in HELD:
-        HELD.discard(handle)
+    if handle in OPEN_FOLDERS:
+        OPEN_FOLDERS.discard(handle)
         os.close(handle)
 
 
 def _let_go_of_all() -> None:
     """Close, in a forked process, its parent's descriptors: else it would hold the lock after the parent."""
-    for handle in list(HELD):
+    for handle in list(OPEN_FOLDERS):
         _let_go(handle)
 
 
@@ -156,7 +156,7 @@ Array = NDArray[Any]
 VERSION = 1
 KEY = "foldbatch"  # of the one text that the format's own header holds for us
 LENGTH = struct.Struct("<Q")  # of the format's own header, which comes first
-MOST = 100_000_000  # bytes of it that the format allows
+MAX_HEADER_BYTES = 100_000_000  # bytes of it that the format allows
 DAMAGED = LookupError, TypeError, ValueError, AttributeError  # of what has another form than ours
 
 
@@ -235,7 +235,7 @@ def _cover(file: IO[bytes], size: int) -> Cover | None:
         return None
     (length,) = LENGTH.unpack(first)
     data = size - LENGTH.size - length
-    if data < 0 or length > MOST:
+    if data < 0 or length > MAX_HEADER_BYTES:
         return None
     try:
         entries = msgspec.json.decode(file.read(length))

@@ -46,7 +46,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_start_all)
 
 
-NOBODY: Final = -1  # no thread has this number
+NO_THREAD: Final = -1  # no thread has this number
 STACK: Final = 1 << 30  # bytes, which are used only as far as the calls are deep
 
 Result = TypeVar("Result")
@@ -90,7 +90,7 @@ class _Apart:
         _thread.start_new_thread(self._begin, ())  # `Thread.start` waits, and so could be interrupted
 
     def _begin(self) -> None:
-        if self._runner.setdefault("is", threading.get_ident()) == NOBODY:
+        if self._runner.setdefault("is", threading.get_ident()) == NO_THREAD:
             return
         try:
             for each, attributes in self._locals:
@@ -108,11 +108,11 @@ class _Apart:
 
     def wait(self) -> None:
         while not self._ends.acquire(timeout=0.1):
-            if self._runner.get("is", NOBODY) not in (NOBODY, *sys._current_frames()):
+            if self._runner.get("is", NO_THREAD) not in (NO_THREAD, *sys._current_frames()):
                 return  # it was broken off before it said that it has ended
 
     def break_off(self) -> None:
-        if (ident := self._runner.setdefault("is", NOBODY)) == NOBODY:
+        if (ident := self._runner.setdefault("is", NO_THREAD)) == NO_THREAD:
             return
         thread, leave = ctypes.c_ulong(ident), ctypes.py_object(SystemExit)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, leave)

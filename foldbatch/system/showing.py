@@ -86,7 +86,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = 
     return "\n".join(texts)
 
 
-PATIENCE = 1.0  # seconds after which a task is long
+BAR_DELAY = 1.0  # seconds after which a task is long
 
 
 def rich_bars(file: IO[str]) -> Any:
@@ -115,7 +115,7 @@ class Bar:
     def advance(self, steps: int) -> None:
         """Count steps that are done."""
         self._done += steps
-        if self._shown and self._bars is None and time.monotonic() - self._begun > PATIENCE:
+        if self._shown and self._bars is None and time.monotonic() - self._begun > BAR_DELAY:
             self._bars = rich_bars(self._file)
             self._bars.start()
             self._task = self._bars.add_task(self._title, total=self._total)

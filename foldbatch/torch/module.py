@@ -141,7 +141,7 @@ TAKEN: dict[Any, Callable[[Any, dict[str, Array], str | None], Taken]] = {
 
 
 # One parameter of PyTorch for each of ours: optimizers know a shared one by its identity.
-_MADE: weakref.WeakKeyDictionary[Parameter, weakref.ref[torch.nn.Parameter]] = weakref.WeakKeyDictionary()
+_SHARED: weakref.WeakKeyDictionary[Parameter, weakref.ref[torch.nn.Parameter]] = weakref.WeakKeyDictionary()
 
 
 def torch_parameter(parameter: Parameter) -> torch.nn.Parameter:
@@ -155,12 +155,12 @@ def torch_parameter(parameter: Parameter) -> torch.nn.Parameter:
     >>> torch_parameter(ours) is theirs
     True
     """
-    reference = _MADE.get(parameter)
+    reference = _SHARED.get(parameter)
     made = reference() if reference is not None else None
     if made is None:
         view = torch.from_numpy(parameter.value)
         made = torch.nn.Parameter(view, requires_grad=parameter.trainable and view.is_floating_point())
-        _MADE[parameter] = weakref.ref(made)
+        _SHARED[parameter] = weakref.ref(made)
     return made
 
 
@@ -268,7 +268,7 @@ def refuse_replaced(
             raise ParameterError(full_name, expected, "another tensor", fix)
 
 
-NOTHING: frozenset[str] = frozenset()
+NO_METRICS: frozenset[str] = frozenset()
 LOSSES = frozenset({"losses"})
 
 
@@ -525,7 +525,7 @@ class Module(ParameterModule):
             raise BackendError("fb.torch.Module", "to be run", "a trace, which would keep these results", fix)
         refuse_replaced(self, self._mounted, self._memory)
         batch = examples if isinstance(examples, Planned) else listed(examples)
-        variant = self.program._variants.for_run(batch, LOSSES if losses else NOTHING)
+        variant = self.program._variants.for_run(batch, LOSSES if losses else NO_METRICS)
         # PyTorch's generator, so that what is computed again, as by activation checkpointing, draws the same
         step = int(torch.randint(2**62, ())) if (drew := self._draws[self.training]) else 0
         decide = self.program._deciding.decide(step, training=self.training)

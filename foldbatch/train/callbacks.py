@@ -153,7 +153,7 @@ class ReduceLROnPlateau(Monitored):
             self._waited = 0
 
 
-LEAST = 1e-12  # a learning rate must be above 0
+MIN_RATE = 1e-12  # a learning rate must be above 0
 
 
 @dataclass(eq=False, repr=False)
@@ -213,7 +213,7 @@ class Schedule(Callback):
             self.lr = trainer.optimizer.lr
         factor = number(f"Schedule at {self.every} {count}", self.schedule(count), 0, fix=FACTOR)
         if factor != self._factor:
-            trainer.optimizer.lr = max(self.lr * factor, LEAST)
+            trainer.optimizer.lr = max(self.lr * factor, MIN_RATE)
             self._factor = factor
 
 

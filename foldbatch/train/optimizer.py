@@ -219,13 +219,13 @@ def formula(rule: Rule) -> Callable[..., None]:
     return apply
 
 
-BLOCK = 131_072  # elements: what is computed of a block on the way stays in the cache
+BLOCK_ELEMENTS = 131_072  # elements: what is computed of a block on the way stays in the cache
 
 
 def cuts(table: Array) -> Iterator[tuple[int, int]]:
-    """Yield first and last (excluded) rows of the blocks of a table ``[n, *]``, of about `BLOCK` elements."""
+    """Yield first and last (excluded) rows of blocks of a table ``[n, *]`` with about `BLOCK_ELEMENTS` elements."""
     rows = len(table)
-    step = max(1, BLOCK * rows // max(1, table.size))
+    step = max(1, BLOCK_ELEMENTS * rows // max(1, table.size))
     return ((start, min(start + step, rows)) for start in range(0, rows, step))
 
 

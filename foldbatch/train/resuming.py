@@ -122,7 +122,7 @@ PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, bytes, ran
 WRITTEN: Final = (dt.date, dt.time, dt.timedelta, decimal.Decimal, PurePath)
 WITHIN: Final = b"^"  # stands for an object within itself
 MAX_CACHED: Final = 1 << 20  # objects whose digests are known at a time
-ROWS: Final = 4096  # examples that are traced at a time
+TRACED_TOGETHER: Final = 4096  # examples that are traced at a time
 AGAIN: Final = 64  # examples that are traced twice, to see whether the same comes
 
 
@@ -241,7 +241,7 @@ def _name(value: Any) -> str:
 
 
 Facts = dict[str, str]
-SHOWN = 60  # characters of a value that is shown
+SHOWN_CHARACTERS = 60  # characters of a value that is shown
 DIGEST = "digest "  # begins the text of what is too long to be shown
 
 
@@ -253,7 +253,7 @@ def text_of(value: Any) -> str:
     """
     if isinstance(value, np.generic):
         value = value.item()
-    if is_plain(value) and len(text := repr(value)) <= SHOWN:
+    if is_plain(value) and len(text := repr(value)) <= SHOWN_CHARACTERS:
         return text
     return DIGEST + digest(value).hex()
 
@@ -464,7 +464,7 @@ def _difference(name: str, values: Sequence[str | Digests], places: Sequence[str
         where[text] = f"{where[text]} and {place}" if text in where else place
     if len(where) < 2:
         return ""
-    if any(text.startswith(DIGEST) or len(text) > SHOWN for text in where):
+    if any(text.startswith(DIGEST) or len(text) > SHOWN_CHARACTERS for text in where):
         return f"another {name} {', '.join(list(where.values())[1:])} than {places[0]}"
     amount = "number of " if rows else ""
     return f"{amount}{name} {', '.join(f'{text} {place}' for text, place in where.items())}"
@@ -482,7 +482,8 @@ def traced(program: Program, examples: Sequence[Any]) -> Digests:
         return none  # of prepared ones the digests of examples say it
     try:
         parts = [
-            _of_traces(program, examples[start : start + ROWS]) for start in range(0, len(examples), ROWS)
+            _of_traces(program, examples[start : start + TRACED_TOGETHER])
+            for start in range(0, len(examples), TRACED_TOGETHER)
         ]
         again = _of_traces(program, examples[:AGAIN])
     except Exception:  # noqa: BLE001 - also one of the user's own; it comes again

@@ -32,7 +32,7 @@ from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests,
 from foldbatch.train.samplers import Sampler, shuffled
 from foldbatch.trees.given import chosen
 
-BATCH = 32  # examples of a batch, where nobody says how many
+DEFAULT_BATCH_SIZE = 32  # examples of a batch, where nobody says how many
 AVERAGED = "validation_averaged_"  # begins the names of figures of averaged parameters
 TRACES = "traces"  # of a record: of some trainings there are none
 MODEL = "model"  # the note that says which model a file has
@@ -331,7 +331,9 @@ class Trainer(Closed):
         self.history: list[dict[str, Any]] = []
         self.stopped: str | None = None
         self.fitting = False
-        self._size = BATCH if batch_size is None else whole_number("Trainer batch_size", batch_size, 1)
+        self._size = (
+            DEFAULT_BATCH_SIZE if batch_size is None else whole_number("Trainer batch_size", batch_size, 1)
+        )
         self._given_sampler = sampler
         self._seed = seed
         self._began = 0.0  # when the epoch under way would have begun, had it not been interrupted

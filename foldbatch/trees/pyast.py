@@ -24,7 +24,7 @@ from foldbatch.trees.text import BYTE_ORDER_MARK
 from foldbatch.trees.tree import Label, Tree, flatten, trusted_tree
 
 LONGEST_CONSTANT = 24  # characters; a longer one has no token
-DEEP = 10**5  # how deep calls may be nested in a parse; a thread with a large stack has room for more
+PARSER_DEPTH = 10**5  # how deep calls may be nested in a parse; a thread with a large stack has room for more
 _TOKEN_FIELDS = ("id", "attr", "arg", "name", "module", "rest")  # no type of node has two of them
 _LONGEST_INT = 1 << 80  # the repr of a far longer one would raise
 
@@ -61,7 +61,7 @@ def parse_python(source: str | bytes, name: str = "source") -> ast.Module:
         try:
             return ast.parse(source)
         except RecursionError:  # a long sum nests deeper than the limit of this thread
-            parsed: ast.Module = in_depth(partial(ast.parse, source), DEEP)
+            parsed: ast.Module = in_depth(partial(ast.parse, source), PARSER_DEPTH)
             return parsed
     except SyntaxError as error:
         where = f"{name}:{error.lineno or 1}:{max(error.offset or 1, 1)}"
@@ -265,7 +265,7 @@ def _hide(tree: Tree, name: str) -> Tree:
 
 OPERATORS = {"max": max, "min": min}
 DIGIT = "digit"  # the label of a leaf
-DEEPEST, MOST = 3, 3  # levels of operators, and operands of one
+MAX_OPERATOR_LEVELS, MAX_OPERANDS = 3, 3  # levels of operators, and operands of one
 SIZES = {"train": 12_000, "dev": 500, "test": 1000}
 
 
@@ -279,7 +279,7 @@ def random_expressions(seed: int = 0) -> dict[str, list[tuple[Tree, str]]]:
     """
     rng, drawn = random.Random(seed), dict[Any, None]()  # noqa: S311 - no secret is made of it
     while len(drawn) < sum(SIZES.values()):
-        nested = _drawn(rng, DEEPEST)
+        nested = _drawn(rng, MAX_OPERATOR_LEVELS)
         if nested[0] != DIGIT:
             drawn[nested] = None
     samples = ((Tree.from_nested(nested), str(_value(nested))) for nested in drawn)
@@ -317,7 +317,7 @@ def _parsed(node: ast.expr) -> Any:
 def _drawn(rng: random.Random, depth: int) -> Any:
     if depth == 0 or rng.random() < 1 / 4:
         return DIGIT, str(rng.randrange(10))
-    return rng.choice([*OPERATORS]), *(_drawn(rng, depth - 1) for _ in range(rng.randint(2, MOST)))
+    return rng.choice([*OPERATORS]), *(_drawn(rng, depth - 1) for _ in range(rng.randint(2, MAX_OPERANDS)))
 
 
 def _value(nested: Any) -> int:

@@ -118,8 +118,8 @@ def _is_number(field: str) -> bool:
     return True
 
 
-MOST = 20  # missing words that a report holds
-SHOWN = 8  # and that it prints
+MAX_MISSED = 20  # missing words that a report holds
+SHOWN_MISSED = 8  # and that it prints
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class Coverage:
         text += f", {self.lowered:,} of them in lower case" if self.lowered else ""
         text += f"; {counted(self.missing, 'word')} ha{'s' if self.missing == 1 else 've'} none."
         if self.most_missed:
-            more = self.missing - len(self.most_missed[:SHOWN])
-            text += f"\nMissing: {', '.join(map(shorten, self.most_missed[:SHOWN]))}"
+            more = self.missing - len(self.most_missed[:SHOWN_MISSED])
+            text += f"\nMissing: {', '.join(map(shorten, self.most_missed[:SHOWN_MISSED]))}"
             text += f" and {more:,} more." if more > 0 else "."
         return text
 
@@ -192,5 +192,5 @@ def embedding_matrix(
     for pairs in (found, lowered):
         rows, sources = np.array(pairs, np.int64).reshape(-1, 2).T
         table[rows] = vectors.matrix[sources]
-    coverage = Coverage(len(found), len(lowered), len(missing), tuple(missing[:MOST]))
+    coverage = Coverage(len(found), len(lowered), len(missing), tuple(missing[:MAX_MISSED]))
     return table, coverage

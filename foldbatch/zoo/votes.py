@@ -10,7 +10,7 @@ from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.zoo.tasks import AnyBlock, Task, only_element
 from foldbatch.zoo.words import name_of, subwords
 
-MOST = 6  # of children and of arguments are counted
+MAX_COUNTED = 6  # of children and of arguments are counted
 
 
 @pure
@@ -35,7 +35,7 @@ def features_of(node: TreeNode) -> tuple[str, ...]:
     body = [name for name in children if name != "arguments"]
     features |= {f"child {name}" for name in body}
     features |= {f"first {name}" for name in body[:1]} | {f"last {name}" for name in body[-1:]}
-    counts = {f"{min(len(body), MOST)} children", f"{min(names.count('arg'), MOST)} arguments"}
+    counts = {f"{min(len(body), MAX_COUNTED)} children", f"{min(names.count('arg'), MAX_COUNTED)} arguments"}
     return tuple(sorted(features | counts | {f"size {root.bit_length()}"}))
 
 

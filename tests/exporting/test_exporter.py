@@ -51,7 +51,7 @@ def test_opsets_that_lack_an_op_or_are_not_tried_are_refused(program_of, opset):
 
 
 def test_a_model_that_fits_into_no_file_is_refused(program_of, monkeypatch):
-    monkeypatch.setattr(exporter, "LARGEST", 100)
+    monkeypatch.setattr(exporter, "MAX_PROTO_BYTES", 100)
     with pytest.raises(ModelError, match="export: expected parameters of less than"):
         to_onnx(program_of("rntn"))
 
