@@ -223,7 +223,7 @@ BLOCK_ELEMENTS = 131_072  # elements: what is computed of a block on the way sta
 
 
 def cuts(table: Array) -> Iterator[tuple[int, int]]:
-    """Yield first and last (excluded) rows of blocks of a table ``[n, *]`` with about `BLOCK_ELEMENTS` elements."""
+    """Yield first and last (excluded) rows of a table's blocks of about `BLOCK_ELEMENTS` elements."""
     rows = len(table)
     step = max(1, BLOCK_ELEMENTS * rows // max(1, table.size))
     return ((start, min(start + step, rows)) for start in range(0, rows, step))
