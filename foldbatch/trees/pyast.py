@@ -52,7 +52,7 @@ def python_tree(source: str | bytes | ast.AST, name: str = "source") -> Tree:
 
 
 def parse_python(source: str | bytes, name: str = "source") -> ast.Module:
-    """Return what ``ast.parse`` does, with every failure turned into a `ReadError`.
+    """Return the module of ``ast.parse``; every failure becomes a `ReadError`.
 
     A byte order mark at the beginning of a text is dropped, as Python does in files.
     """
@@ -68,14 +68,15 @@ def parse_python(source: str | bytes, name: str = "source") -> ast.Module:
         fix = "is it written for another version of Python?"
         raise ReadError(where, "Python source", error.msg, fix) from None
     except (RecursionError, MemoryError) as error:
-        found = f"deeper nesting ({type(error).__name__})"
+        actual = f"deeper nesting ({type(error).__name__})"
         fix = "split the expression, or run another version of Python: some follow more, and 3.12 fewest"
-        raise ReadError(f"{name}:1:1", "nesting that Python can parse", found, fix) from None
+        raise ReadError(f"{name}:1:1", "nesting that Python can parse", actual, fix) from None
     except ValueError as error:  # a NUL character, a lone surrogate
         raise ReadError(f"{name}:1:1", "Python source", str(error), "save the file as UTF-8 text") from None
 
 
 def _expand(node: object, _: object) -> tuple[Label, str | None, list[object]]:
+    """Return label, token and children of a node of Python's syntax tree."""
     assert isinstance(node, ast.AST)
     label = type(node).__name__
     token: str | None = None
@@ -198,7 +199,7 @@ def python_functions(source: str | bytes, name: str = "source") -> list[tuple[st
     """
     module = parse_python(source, name)
     _drop_docstrings(module)
-    return [(one.name, _hide(python_tree(one), one.name)) for one in _functions(module)]
+    return [(function.name, _hide(python_tree(function), function.name)) for function in _functions(module)]
 
 
 def leading_verb(name: str) -> str:
@@ -221,6 +222,7 @@ def _part_of(module: str) -> str:
 
 
 def _modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
+    """Yield name and syntax tree of each module below a folder; skip files that cannot be read."""
     paths = []
     for folder, subfolders, files in os.walk(root):
         subfolders[:] = [name for name in subfolders if name not in _SKIPPED_FOLDERS]
@@ -306,6 +308,7 @@ def parse_expression(text: str, where: str = "expression") -> Tree:
 
 
 def _parsed(node: ast.expr) -> Any:
+    """Return an expression of digits and operators as nested tuples; raise a ValueError at other ones."""
     match node:
         case ast.Constant(int(digit)) if type(digit) is int and 0 <= digit <= 9:
             return DIGIT, str(digit)
