@@ -304,7 +304,7 @@ def traced_before(program: Program, examples: Sequence[Any]) -> list[Any]:
 
 
 def cut(examples: list[Any], size: int) -> list[list[Any]]:
-    """Return whole batches; what is left over is left out."""
+    """Return the full batches of examples; a smaller last one is dropped."""
     return [examples[i : i + size] for i in range(0, len(examples) - size + 1, size)]
 
 

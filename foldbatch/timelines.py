@@ -109,7 +109,7 @@ class Timeline:
         return max((span.end for span in self.spans), default=0.0) - first
 
     def __repr__(self) -> str:
-        shown = table(("row", "name", "count", "total ms", "share"), self._lines(), left=2)
+        shown = table(("row", "name", "count", "total ms", "share"), self._lines(), left_columns=2)
         return f"{shown}\n{self.seconds * 1e3:.3f} ms in all; times {self.note}"
 
     def _lines(self) -> Iterator[tuple[str, ...]]:

@@ -38,7 +38,7 @@ from foldbatch.types import TensorType, describe_value
 
 @dataclass(frozen=True, slots=True)
 class CellInterface:
-    """What the graph takes for one cell."""
+    """The tables that the graph takes for one cell."""
 
     number: int  # the cell's number in the model
     recursive: bool  # whether it runs level by level
@@ -46,18 +46,18 @@ class CellInterface:
     operands: tuple[int, ...]  # the numbers of the operands that inference reads
     sequences: dict[int, int]  # by number of a sequence that counts, an operand that runs along it
 
-    def name(self, what: str, number: int | None = None) -> str:
+    def name(self, table: str, number: int | None = None) -> str:
         """Return the name of a table.
 
         >>> CellInterface(2, False, (), (), {}).name("feed", 0)
         'cell2.feed0'
         """
-        return f"cell{self.number}.{what}{'' if number is None else number}"
+        return f"cell{self.number}.{table}{'' if number is None else number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What the graph of a model takes and yields."""
+    """The inputs and outputs of the graph of a model."""
 
     # the cells, component by component in the order in which they run
     components: tuple[tuple[CellInterface, ...], ...]
@@ -82,7 +82,7 @@ def graph_of(model: Model, cell: int) -> CellGraph:
 
 
 def interface_of(model: Model) -> Interface:
-    """Return what the graph of a model takes and yields."""
+    """Return the inputs and outputs of the graph of a model."""
     refuse(model)
     cells = {k: _cell(model, k) for k in range(len(model.cells))}
     numbers = sorted({signature.component for signature in model.signatures})
@@ -113,6 +113,7 @@ def refuse(model: Model) -> None:
 
 
 def _cell(model: Model, k: int) -> CellInterface:
+    """Return the interface of a cell: the feeds, operands and sequences that inference reads."""
     graph, signature = graph_of(model, k), model.signatures[k]
     read = {*reachable((*graph.outputs, *graph.metrics), graph.inputs)}
     axes = {node.axis for node in read}
@@ -162,10 +163,10 @@ def tables_of(model: Model, interface: Interface, traces: Sequence[Trace]) -> Ta
     for name in interface.metrics:
         places = interface.metrics[name]
         inputs[f"order.{name}"], examples[name], labels[name] = _order(model, places, merged, turns)
-    held = tuple([trace.result for trace in traces])
-    numbers = _numbers(model, interface, merged, held)
+    results = tuple([trace.result for trace in traces])
+    numbers = _numbers(model, interface, merged, results)
     inputs |= {f"{name}.rows": rows[values] for name, values in numbers.items()}
-    return Tables(inputs, examples, labels, numbers, merged.offsets, held)
+    return Tables(inputs, examples, labels, numbers, merged.offsets, results)
 
 
 def decoded(model: Model, tables: Tables, outputs: Mapping[str, Array]) -> list[Any]:
@@ -188,14 +189,15 @@ def _starts(
     """Return where the calls of each level start, for each cell: ``[cells, levels + 1]``."""
     if not component[0].recursive:
         return np.array([[0, len(turns[component[0].number])]])
-    own = [level_of[cell.number] for cell in component]
-    count = max([int(part.max()) + 1 for part in own if len(part)], default=0)
-    return np.array([np.searchsorted(np.sort(part), np.arange(count + 1)) for part in own])
+    levels = [level_of[cell.number] for cell in component]
+    count = max([int(part.max()) + 1 for part in levels if len(part)], default=0)
+    return np.array([np.searchsorted(np.sort(part), np.arange(count + 1)) for part in levels])
 
 
 def _inputs(
     model: Model, cell: CellInterface, trace: Trace, turns: Index, bounds: Index, rows: Index
 ) -> dict[str, Array]:
+    """Return the tables of a cell for a batch: feeds, operands by row, sequences and levels."""
     k, signature = cell.number, model.signatures[cell.number]
     inputs: dict[str, Array] = {}
     for i in cell.feeds:
@@ -230,27 +232,31 @@ def _order(
     """Return where the values of a metric stand, in the order of visits, and example and label of each."""
     visits, examples, labels = [], [], list[Any]()
     for k, i in places:
-        own = merged.examples(k)[turns[k]]
+        example_of_call = merged.examples(k)[turns[k]]
         mark = dict(model.marks[k]).get(i)
         visit = merged.trace.calls[k][turns[k], 0]
-        if mark is not None and len(own):  # a cell without calls has no columns
-            visit = merged.trace.feeds[k][mark][turns[k]] + merged.offsets[own]
+        if mark is not None and len(example_of_call):  # a cell without calls has no columns
+            visit = merged.trace.feeds[k][mark][turns[k]] + merged.offsets[example_of_call]
         visits.append(visit.astype(np.int64))
-        examples.append(own)
-        known = labels_of(model, k, i, merged.trace) if len(own) else None
-        labels += [None] * len(own) if known is None else [known[turn] for turn in turns[k].tolist()]
+        examples.append(example_of_call)
+        cell_labels = labels_of(model, k, i, merged.trace) if len(example_of_call) else None
+        labels += (
+            [None] * len(example_of_call)
+            if cell_labels is None
+            else [cell_labels[turn] for turn in turns[k].tolist()]
+        )
     order = np.argsort(np.concatenate(visits), kind="stable")
     labelled = any(i in model.labels[k] for k, i in places)
-    told = [labels[place] for place in order.tolist()] if labelled else None
-    return order, np.concatenate(examples)[order], told
+    ordered_labels = [labels[place] for place in order.tolist()] if labelled else None
+    return order, np.concatenate(examples)[order], ordered_labels
 
 
 def _numbers(
-    model: Model, interface: Interface, merged: Merged, held: Sequence[tuple[object, ...]]
+    model: Model, interface: Interface, merged: Merged, results: Sequence[tuple[object, ...]]
 ) -> dict[str, Index]:
     """Return, for each arena of results, the numbers of its values in the order of the examples."""
-    found = numbers_in(model.result, held, merged.offsets.tolist())
-    numbers = np.array(list(dict.fromkeys(found)), np.int64)
+    result_numbers = numbers_in(model.result, results, merged.offsets.tolist())
+    numbers = np.array(list(dict.fromkeys(result_numbers)), np.int64)
     arenas = arenas_of(merged.trace, model.signatures)[numbers]
     return {interface.results_name(i): numbers[arenas == arena] for i, arena in enumerate(interface.results)}
 
@@ -264,7 +270,7 @@ State = dict[str, str]  # what runs hand on: tensors that grow, by name
 
 
 def described_tables(model: Model, interface: Interface) -> dict[str, Any]:
-    """Return what tables a graph takes as plain data: for readers that must find their way by it."""
+    """Return the tables that a graph takes as plain data, for readers that find their way by it."""
     cells = []
     for cell in interface.cells:
         signature = model.signatures[cell.number]
@@ -302,6 +308,7 @@ class _Build:
         self.state |= self.run(cell, self.writer, self.tables(cell), self.state)
 
     def loop(self, component: Sequence[CellInterface]) -> None:
+        """Add a loop over the levels of a recursive component; update the state of arenas and metrics."""
         tables = [self.tables(cell) for cell in component]
         written = [name for cell in component for name, _ in self.written(cell)]
         carried = list(dict.fromkeys(written))
@@ -310,20 +317,22 @@ class _Build:
         body = self.writer.body()
         turn, going = body.name("level"), body.name("going")
         state = self.state | {name: body.name(name) for name in carried}
-        given = [state[name] for name in carried]
-        one = body.constant([1], "int64")
-        first = body.add("Reshape", turn, one)
-        last = body.add("Add", first, one)
+        inputs_of_body = [state[name] for name in carried]
+        single = body.constant([1], "int64")
+        first = body.add("Reshape", turn, single)
+        last = body.add("Add", first, single)
         added: State = {}
-        for cell, whole in zip(component, tables, strict=True):
+        for cell, table_names in zip(component, tables, strict=True):
             # calls of a level read rows of lower levels alone
-            ready = self.level(cell, body, whole, first, last)
+            ready = self.level(cell, body, table_names, first, last)
             added = self.run(cell, body, ready, state, added)
         after = [added[name] for name in carried]
         still = body.add("Identity", going)
         ends = [onnx.helper.make_tensor_value_info(turn, onnx_type("int64"), [])]
         ends += [onnx.helper.make_tensor_value_info(going, onnx_type("bool"), [])]
-        ends += [_declared(name, types[key], "rows") for name, key in zip(given, carried, strict=True)]
+        ends += [
+            _declared(name, types[key], "rows") for name, key in zip(inputs_of_body, carried, strict=True)
+        ]
         results = [onnx.helper.make_tensor_value_info(still, onnx_type("bool"), [])]
         results += [_declared(name, types[key], "more") for name, key in zip(after, carried, strict=True)]
         graph = onnx.helper.make_graph(body.nodes, "levels", ends, results)
@@ -338,18 +347,19 @@ class _Build:
         self.state |= zip(carried, outputs, strict=True)
 
     def level(
-        self, cell: CellInterface, body: OnnxWriter, whole: Mapping[str, str], first: str, last: str
+        self, cell: CellInterface, body: OnnxWriter, table_names: Mapping[str, str], first: str, last: str
     ) -> dict[str, str]:
+        """Return the names of a cell's tables for one level, cut from those of all levels."""
         bounds = {}
         for name in ("starts", *(f"begins{s}" for s in cell.sequences)):
-            bounds[name] = [body.add("Gather", whole[name], place) for place in (first, last)]
+            bounds[name] = [body.add("Gather", table_names[name], place) for place in (first, last)]
         level = {"calls": body.add("Sub", *reversed(bounds["starts"]))}
         ragged = {f"owner{s}": s for s in cell.sequences}
         for i in cell.operands:
             sequence = self.model.signatures[cell.number].operands[i].sequence
             if sequence is not None:
                 ragged[f"operand{i}"] = sequence
-        for name, table in whole.items():
+        for name, table in table_names.items():
             if name not in bounds:
                 place = f"begins{ragged[name]}" if name in ragged else "starts"
                 level[name] = body.rows(table, *bounds[place])
@@ -385,12 +395,13 @@ class _Build:
         return grown
 
     def written(self, cell: CellInterface) -> list[tuple[str, TensorType]]:
-        """Return what a cell adds rows to, one name for each of its results, and their types."""
+        """Return the names and types of the tables that a cell adds rows to, one for each result."""
         graph, signature = graph_of(self.model, cell.number), self.model.signatures[cell.number]
         outputs = [(f"arena{arena}", self.model.arenas[arena]) for arena in signature.outputs]
         return outputs + [(f"{cell.number}.{i}", node.type) for i, node in enumerate(graph.metrics)]
 
     def tables(self, cell: CellInterface) -> dict[str, str]:
+        """Declare the tables of a cell as inputs of the graph; return their full names by short ones."""
         graph, signature = graph_of(self.model, cell.number), self.model.signatures[cell.number]
         rows, k = f"calls{cell.number}", cell.number
         for i in cell.feeds:
@@ -398,8 +409,8 @@ class _Build:
         for i in cell.operands:
             operand = signature.operands[i]
             if operand.sequence is None:
-                several = (len(operand.columns),) if len(operand.columns) > 1 else ()
-                self.declare(cell.name("operand", i), "int64", (rows, *several))
+                columns = (len(operand.columns),) if len(operand.columns) > 1 else ()
+                self.declare(cell.name("operand", i), "int64", (rows, *columns))
             else:
                 self.declare(cell.name("operand", i), "int64", (f"elements{k}.{operand.sequence}",))
         for s in cell.sequences:
@@ -424,6 +435,7 @@ class _Build:
         return state.get(f"arena{arena}") or self.no_rows(self.model.arenas[arena])
 
     def outputs(self) -> list[Any]:
+        """Add the outputs of the graph: results by arena, then metrics in the order of visits."""
         declared = []
         for place, arena in enumerate(self.interface.results):
             name = self.interface.results_name(place)
@@ -459,7 +471,7 @@ class _Outputs(dict[str, Array]):
 
 
 class Exporter:
-    """What leads from a program to another runtime: the graph, and the tables of examples.
+    """The way from a program to another runtime: the graph, and the tables of examples.
 
     Raises:
         BlockTypeError: when it is no program.
@@ -539,13 +551,13 @@ class Exporter:
         batch = listed(examples)
         traces = self.lowered.trace_all(batch, range(len(batch)))
         if self.lowered.model is not self.model:
-            expected, found = "the cells and wires that the graph has", "a walk that has learnt others since"
+            expected, actual = "the cells and wires that the graph has", "a walk that has learnt others since"
             fix = "call program.warm with examples of all kinds, then export anew"
-            raise ModelError("export", expected, found, fix)
+            raise ModelError("export", expected, actual, fix)
         return tables_of(self.model, self.interface, traces)
 
     def results(self, tables: Tables, outputs: Mapping[str, Array]) -> Results:
-        """Return what the graph yielded for a batch, as `Program.run` does, with metrics.
+        """Return the results and metrics of a batch, as `Program.run` does, from the outputs of the graph.
 
         Raises:
             ModelError: when an output is missing.
@@ -559,13 +571,16 @@ class Exporter:
 
     def vocabularies(self) -> list[Vocabulary]:
         """Return the vocabularies by which the program reads words as numbers."""
-        found: dict[int, Vocabulary] = {}
+        by_id: dict[int, Vocabulary] = {}
         for value in self.program.lowered.reached:
-            given = (*getattr(value, "args", ()), *getattr(value, "keywords", {}).values())  # of a partial
-            for part in (value, getattr(value, "__self__", None), *given):
+            arguments = (
+                *getattr(value, "args", ()),
+                *getattr(value, "keywords", {}).values(),
+            )  # of a partial
+            for part in (value, getattr(value, "__self__", None), *arguments):
                 if isinstance(part, Vocabulary):
-                    found.setdefault(id(part), part)
-        return list(found.values())
+                    by_id.setdefault(id(part), part)
+        return list(by_id.values())
 
 
 def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
@@ -593,7 +608,7 @@ def session_of(data: bytes, threads: int = 0) -> Any:
 
 
 def run(exporter: Exporter, session: Any, examples: Sequence[Any]) -> Results:
-    """Return what `Program.run` returns with metrics, computed by onnxruntime.
+    """Return results with metrics as `Program.run` does, computed by onnxruntime.
 
     >>> exporter = Exporter(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))
     >>> session = session_of(exporter.proto().SerializeToString(), threads=1)
@@ -610,11 +625,11 @@ def largest_difference(program: Program, exporter: Exporter, data: bytes, exampl
 
     Of numbers above 1 it is the share that counts, since rounding grows with them.
     """
-    session, rest, largest = session_of(data), iter(examples), 0.0
-    while batch := list(islice(rest, COMPARED_TOGETHER)):
-        ours, theirs = program.run(batch, metrics=True), run(exporter, session, batch)
-        pairs = list(zip(_tensors(list(ours)), _tensors(list(theirs)), strict=True))
-        pairs += [(ours.metrics[name].values, theirs.metrics[name].values) for name in ours.metrics]
+    session, remaining, largest = session_of(data), iter(examples), 0.0
+    while batch := list(islice(remaining, COMPARED_TOGETHER)):
+        ours, exported = program.run(batch, metrics=True), run(exporter, session, batch)
+        pairs = list(zip(_tensors(list(ours)), _tensors(list(exported)), strict=True))
+        pairs += [(ours.metrics[name].values, exported.metrics[name].values) for name in ours.metrics]
         for a, b in pairs:
             if a.size:
                 apart = np.abs(a.astype(np.float64) - b) / np.maximum(1.0, np.abs(a))

@@ -98,7 +98,7 @@ class OnnxScope:
 
 
 def first_axis(node: Node) -> int:
-    """Return which axis of a tensor is the first instance axis: 1 where it has rows, else 0."""
+    """Return the number of the first instance axis of a tensor: 1 where it has rows, else 0."""
     return int(node.axis is not UNBATCHED)
 
 
@@ -161,10 +161,10 @@ def _softplus(at: OnnxScope, node: Node, x: str) -> str:
 
 
 def _floored(at: OnnxScope, node: Node, x: str, y: str) -> tuple[str, str]:
-    """Return what truncated division leaves, and whether floored division leaves `y` more."""
-    zero, rest = at.constant(0, node.dtype), at.add("Mod", x, y, fmod=1)
-    apart = at.add("Xor", at.add("Less", rest, zero), at.add("Less", y, zero))
-    return rest, at.add("And", at.add("Not", at.add("Equal", rest, zero)), apart)
+    """Return the remainder of truncated division, and whether floored division has `y` more."""
+    zero, remainder = at.constant(0, node.dtype), at.add("Mod", x, y, fmod=1)
+    apart = at.add("Xor", at.add("Less", remainder, zero), at.add("Less", y, zero))
+    return remainder, at.add("And", at.add("Not", at.add("Equal", remainder, zero)), apart)
 
 
 def _zero_like(at: OnnxScope, node: Node, sign: str) -> str:
@@ -174,25 +174,26 @@ def _zero_like(at: OnnxScope, node: Node, sign: str) -> str:
 
 @translation
 def _mod(at: OnnxScope, node: Node, x: str, y: str) -> str:
-    rest, more = _floored(at, node, x, y)
-    whole = at.add("Equal", rest, at.constant(0, node.dtype))
-    floored = at.add("Where", more, at.add("Add", rest, y), rest)
-    return at.add("Where", whole, _zero_like(at, node, y), floored)
+    remainder, adds_divisor = _floored(at, node, x, y)
+    divides = at.add("Equal", remainder, at.constant(0, node.dtype))
+    floored = at.add("Where", adds_divisor, at.add("Add", remainder, y), remainder)
+    return at.add("Where", divides, _zero_like(at, node, y), floored)
 
 
 @translation
 def _floor_divide(at: OnnxScope, node: Node, x: str, y: str) -> str:
-    zero, one = at.constant(0, node.dtype), at.constant(1, node.dtype)
-    rest, more = _floored(at, node, x, y)
-    near = at.add("Div", at.add("Sub", x, rest), y)
-    near = at.add("Where", more, at.add("Sub", near, one), near)
-    whole = at.add("Floor", near)
-    above = at.add("Greater", at.add("Sub", near, whole), at.constant(0.5, node.dtype))
-    whole = at.add("Where", above, at.add("Add", whole, one), whole)
+    """Add floored division as NumPy rounds it: by the remainder, corrected by one where needed."""
+    zero, unit = at.constant(0, node.dtype), at.constant(1, node.dtype)
+    remainder, exceeds = _floored(at, node, x, y)
+    near = at.add("Div", at.add("Sub", x, remainder), y)
+    near = at.add("Where", exceeds, at.add("Sub", near, unit), near)
+    floored = at.add("Floor", near)
+    above = at.add("Greater", at.add("Sub", near, floored), at.constant(0.5, node.dtype))
+    floored = at.add("Where", above, at.add("Add", floored, unit), floored)
     quotient = at.add("Div", x, y)
     small = at.add("Mul", quotient, zero)  # the zero that the exact quotient is rounded down to
-    whole = at.add("Where", at.add("Equal", near, zero), small, whole)
-    return at.add("Where", at.add("Equal", y, zero), quotient, whole)
+    floored = at.add("Where", at.add("Equal", near, zero), small, floored)
+    return at.add("Where", at.add("Equal", y, zero), quotient, floored)
 
 
 @translation
@@ -204,6 +205,8 @@ def _where(at: OnnxScope, node: Node, condition: str, a: str, b: str) -> str:
 
 
 def _compared(name: str) -> Translation:
+    """Return the translation of a comparison; booleans are compared as integers."""
+
     def compared(at: OnnxScope, node: Node, a: str, b: str) -> str:
         if node.inputs[0].dtype == "bool":  # which these do not take
             a, b = (at.add("Cast", x, to=onnx_type("int32")) for x in (a, b))
@@ -217,14 +220,15 @@ TRANSLATIONS |= {"less": _compared("Less"), "less_equal": _compared("LessOrEqual
 
 @translation
 def _cast(at: OnnxScope, node: Node, x: str) -> str:
-    given, to = node.inputs[0].dtype, onnx_type(node.dtype)
-    if not given.startswith("float") or not node.dtype.startswith("int"):
+    """Add a cast; floats are clipped to the range of integers, as the engines do."""
+    dtype, to = node.inputs[0].dtype, onnx_type(node.dtype)
+    if not dtype.startswith("float") or not node.dtype.startswith("int"):
         return at.add("Cast", x, to=to)
     limits = np.iinfo(node.dtype)  # beyond these a runtime may do as it likes
-    high = np.nextafter(np.array(-float(limits.min), given), np.array(0, given))
-    number = at.add("Where", at.add("IsNaN", x), at.constant(0, given), x)
-    inside = at.add("Clip", number, at.constant(limits.min, given), at.constant(high))
-    above = at.add("GreaterOrEqual", number, at.constant(-float(limits.min), given))
+    high = np.nextafter(np.array(-float(limits.min), dtype), np.array(0, dtype))
+    number = at.add("Where", at.add("IsNaN", x), at.constant(0, dtype), x)
+    inside = at.add("Clip", number, at.constant(limits.min, dtype), at.constant(high))
+    above = at.add("GreaterOrEqual", number, at.constant(-float(limits.min), dtype))
     return at.add("Where", above, at.constant(limits.max, node.dtype), at.add("Cast", inside, to=to))
 
 
@@ -300,8 +304,8 @@ def _top_and_rest(at: OnnxScope, node: Node, x: str, place: int) -> tuple[str, s
 
 
 def _log_chances(at: OnnxScope, node: Node, x: str, place: int) -> str:
-    top, rest = _top_and_rest(at, node, x, place)
-    return at.add("Sub", at.add("Sub", x, top), rest)
+    top, log_sum = _top_and_rest(at, node, x, place)
+    return at.add("Sub", at.add("Sub", x, top), log_sum)
 
 
 @translation
@@ -367,17 +371,20 @@ def _least(dtype: str) -> Any:
 
 
 def _lengths(at: OnnxScope, source: Node) -> str:
-    ones = at.add("Expand", at.constant(1, "int64"), at.counts[source.axis])
+    counted = at.add("Expand", at.constant(1, "int64"), at.counts[source.axis])
     none = at.add("Expand", at.constant(0, "int64"), at.counts[CALL])
     places = at.add("Unsqueeze", at.owners[source.axis], at.constant([1], "int64"))
-    return at.add("ScatterND", none, places, ones, reduction="add")
+    return at.add("ScatterND", none, places, counted, reduction="add")
 
 
 def _positions(at: OnnxScope, source: Node) -> str:
+    """Return the place of each element in the sequence of its call, from 0."""
     owners, zero = at.owners[source.axis], at.constant(0, "int64")
     starts = at.add("CumSum", _lengths(at, source), zero, exclusive=1)
-    ones = at.add("Expand", at.constant(1, "int64"), at.counts[source.axis])
-    return at.add("Sub", at.add("CumSum", ones, zero, exclusive=1), at.add("Gather", starts, owners, axis=0))
+    counted = at.add("Expand", at.constant(1, "int64"), at.counts[source.axis])
+    return at.add(
+        "Sub", at.add("CumSum", counted, zero, exclusive=1), at.add("Gather", starts, owners, axis=0)
+    )
 
 
 @translation
@@ -388,6 +395,7 @@ def _segment_max(at: OnnxScope, node: Node, x: str) -> str:
 
 @translation
 def _segment_is_max(at: OnnxScope, node: Node, x: str) -> str:
+    """Add a mask of the first largest element of each segment."""
     source = node.inputs[0]
     position = at.reshape(_positions(at, source), (1,) * source.ndim, source.axis)
     top = _of_call(at, source, _scattered(at, source, x, _least(source.dtype), "max"))
@@ -436,7 +444,7 @@ def _segment_logsumexp(at: OnnxScope, node: Node, x: str) -> str:
 
 
 def _or_zero(at: OnnxScope, source: Node, rows: str) -> str:
-    """Return what calls have of their sequences, and 0 for an empty one."""
+    """Return rows of calls, with 0 for the calls whose sequence is empty."""
     lengths = at.reshape(_lengths(at, source), (1,) * source.ndim, CALL)
     return at.add(
         "Where", at.add("Equal", lengths, at.constant(0, "int64")), at.constant(0, source.dtype), rows

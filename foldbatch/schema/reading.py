@@ -45,8 +45,8 @@ class Place:
         for name in self.empty:
             value = record.get(name)
             if value is not None and has_content(value):
-                found = f"{name}: {describe_value(value)}"
-                self._warn(f"value of {name}", "no value, as in the samples", found)
+                actual = f"{name}: {describe_value(value)}"
+                self._warn(f"value of {name}", "no value, as in the samples", actual)
 
     def compare(self, value: Any) -> None:
         """Warn of a plain value that is of no kind which the samples had here."""
@@ -55,10 +55,10 @@ class Place:
             expected = " or ".join(f"a {name}" for name in self.kinds)
             self._warn(kind, f"{expected}, as in the samples", describe_value(value))
 
-    def _warn(self, key: str, expected: str, found: str) -> None:
+    def _warn(self, key: str, expected: str, actual: str) -> None:
         if key not in self._warned:
             fix = "it is not read; convert or rename it, or infer a schema from samples that have it"
-            warning = UnlikeSamplesWarning(self.path, expected, found, fix)
+            warning = UnlikeSamplesWarning(self.path, expected, actual, fix)
             warnings.warn(warning, stacklevel=frames_inside())
             self._warned.add(key)  # not where a filter made an error of it
 
@@ -167,10 +167,10 @@ def _converted(value: Any, kind: str, place: Place) -> Any:
     if value is None:
         return None
     plain = plain_value(value)
-    found = kind_of(plain)
-    if found == kind:
+    actual = kind_of(plain)
+    if actual == kind:
         return plain
-    if found is not None and found not in place.kinds:
+    if actual is not None and actual not in place.kinds:
         place.compare(plain)
     return None
 
@@ -180,27 +180,27 @@ ANYWHERE = Place("record", tuple(dict.fromkeys(KINDS.values())))
 
 
 def as_flag(value: Any) -> int | None:
-    """Return what `read_flag` does."""
+    """Read a value as `read_flag` does, at a place without a name."""
     return read_flag(ANYWHERE, value)
 
 
 def as_number(value: Any, mean: float, deviation: float) -> list[float] | None:
-    """Return what `read_number` does."""
+    """Read a value as `read_number` does, at a place without a name."""
     return read_number(ANYWHERE, mean, deviation, value)
 
 
 def as_category(value: Any, vocabulary: Vocabulary) -> int | None:
-    """Return what `read_category` does."""
+    """Read a value as `read_category` does, at a place without a name."""
     return read_category(ANYWHERE, vocabulary, value)
 
 
 def as_ngrams(value: Any, size: int, buckets: int) -> list[int] | None:
-    """Return what `read_ngrams` does."""
+    """Read a value as `read_ngrams` does, at a place without a name."""
     return read_ngrams(ANYWHERE, size, buckets, value)
 
 
 def as_list(value: Any) -> list[Any] | None:
-    """Return what `read_list` does."""
+    """Read a value as `read_list` does, at a place without a name."""
     return read_list(ANYWHERE, value)
 
 
@@ -211,5 +211,5 @@ def as_fields(value: Any, names: tuple[str, ...]) -> dict[str, Any] | None:
 
 
 def as_pairs(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return what `read_pairs` does."""
+    """Read a value as `read_pairs` does, at a place without a name."""
     return read_pairs(ANYWHERE, value)

@@ -86,25 +86,26 @@ def _utf8(name: str) -> str:
 def _kind_block(
     kind: kinds.Kind, settings: Settings, path: str, inner: Blocks, place: reading.Place
 ) -> fb.Block[Any, Any]:
+    """Return the block that reads values of a kind at a path, as a vector of the schema's size."""
     read: Callable[..., Any]
     size, name = settings.size, path or ROOT_NAME
-    given: tuple[Any, ...] = ()
+    reader_arguments: tuple[Any, ...] = ()
     match kind:
         case kinds.Flags():
             read = reading.read_flag
             block = fb.Scalar("int32") >> fb.Embedding(2, size, name=name)
         case kinds.Number():
             read = reading.read_number
-            given = kind.mean, kind.deviation
+            reader_arguments = kind.mean, kind.deviation
             block = fb.Vector(1) >> fb.Linear(size, "tanh", name=name)
         case kinds.Category():
             read = reading.read_category
             vocabulary = Vocabulary([value for value, _ in kind.values])
-            given = (vocabulary,)
+            reader_arguments = (vocabulary,)
             block = fb.Scalar("int32") >> fb.Embedding(len(vocabulary), size, name=name)
         case kinds.Text():
             read = reading.read_ngrams
-            given = settings.ngram, settings.buckets
+            reader_arguments = settings.ngram, settings.buckets
             gram = fb.Scalar("int32") >> fb.Embedding(settings.buckets, size, name=f"{name}.ngrams")
             block = fb.Map(gram) >> fb.Mean() >> fb.Linear(size, "tanh", name=name)
         case kinds.ListOf():
@@ -116,7 +117,7 @@ def _kind_block(
         case kinds.Fields():
             read = reading.read_fields
             block = fb.Record(inner) >> _joined(settings, path)
-    return fb.InputTransform(partial(read, place, *given)) >> fb.Optional(block)
+    return fb.InputTransform(partial(read, place, *reader_arguments)) >> fb.Optional(block)
 
 
 def _joined(settings: Settings, path: str) -> fb.Block[Any, Any]:
@@ -155,7 +156,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Schema:
-    """What stands at each place of JSON data, with counts and examples; `str` prints it.
+    """The kinds of values at each place of JSON data, with counts and examples; `str` prints it.
 
     Attributes:
         root: the place of a whole sample.
@@ -237,10 +238,12 @@ class Schema:
         fields, odd, read = dict[str, None](), dict[tuple[str, str], None](), 0
         waiting: list[tuple[Any, kinds.DataPosition, str]] = [(value, self.root, "")]
         while waiting:
-            found, place, path = waiting.pop()
-            plain = plain_value(found)
+            part, place, path = waiting.pop()
+            plain = plain_value(part)
             kind = kind_of(plain)
-            of_place = {kinds.VALUES.get(kinds.title(each), kinds.title(each)): each for each in place.kinds}
+            of_place = {
+                kinds.VALUES.get(kinds.title(entry), kinds.title(entry)): entry for entry in place.kinds
+            }
             if kind not in of_place:
                 if differing_kind(plain, tuple(of_place)):
                     odd[path or ROOT_NAME, str(kind)] = None
@@ -269,18 +272,18 @@ class Schema:
         >>> infer([{"when": "2024-05-06", "of": "ada"}, {"when": "2024-05-07 10:00"}]).texts_of_values()
         ['when']
         """
-        found = []
+        paths = []
         waiting = [("", self.root)]
         while waiting:
             path, place = waiting.pop()
             for kind in place.kinds:
                 if isinstance(kind, kinds.Text) and all(map(DATE_OR_NUMBER.fullmatch, kind.examples)):
-                    found.append(path or ROOT_NAME)
+                    paths.append(path or ROOT_NAME)
                 named = isinstance(kind, kinds.Fields)
                 below = [(name if named else INSIDE[name], inner) for name, inner in kinds.below(kind)]
                 joint = "." if named and path else ""
                 waiting += [(f"{path}{joint}{name}", inner) for name, inner in reversed(below)]
-        return found
+        return paths
 
     def to_plain(self) -> dict[str, Any]:
         """Return the schema as data of JSON.
@@ -314,8 +317,8 @@ class Schema:
                 raise ModelError("Schema.from_plain", f"{MAX_NESTING} levels or fewer", "more", fix)
             for kind in place.kinds:
                 if isinstance(kind, kinds.Number) and not kind.deviation > 0:
-                    found = repr(kind.deviation)
-                    raise ModelError("Schema.from_plain", "a deviation above 0", found, fix)
+                    actual = repr(kind.deviation)
+                    raise ModelError("Schema.from_plain", "a deviation above 0", actual, fix)
                 if isinstance(kind, kinds.Category) and len(dict(kind.values)) < len(kind.values):
                     raise ModelError("Schema.from_plain", "distinct values of a category", "one twice", fix)
                 stack += [(inner, depth + 1) for _, inner in kinds.below(kind)]
@@ -354,18 +357,19 @@ def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) ->
       tags: list (1 value, 1 missing): 4 items
         each: category (4 values): 'x' 3, 'y' 1
     """
-    given = rows_of(samples)
-    if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
+    iterable = rows_of(samples)
+    if isinstance(iterable, str | bytes | dict) or not isinstance(iterable, Iterable):
         raise ExampleTypeError("infer", "a list of samples", describe_value(samples), "write [sample]")
-    held = list(given)
-    for number, sample in enumerate(held):
+    listed = list(iterable)
+    for number, sample in enumerate(listed):
         _check(sample, number)
-    if not held:
+    if not listed:
         raise ExampleError("infer", "one sample or more", "none", "check where they are read from")
-    return Schema(place_of(held, Thresholds(categories, fields)))
+    return Schema(place_of(listed, Thresholds(categories, fields)))
 
 
 def _check(sample: Any, number: int) -> None:
+    """Raise an error with the path of a part of a sample that a schema cannot describe."""
     waiting: list[tuple[Any, _Path, int]] = [(sample, (number,), 0)]
     while waiting:
         value, path, depth = waiting.pop()

@@ -92,8 +92,8 @@ def refuse_endless(path: str | os.PathLike[str]) -> None:
 def remove_partial(folder: Path, names: Iterable[str]) -> None:
     """Remove what processes that were killed while they wrote files of these names have left in a folder."""
     for name in names:
-        for left in folder.glob(f".{name}.*.partial"):
-            left.unlink(missing_ok=True)
+        for leftover in folder.glob(f".{name}.*.partial"):
+            leftover.unlink(missing_ok=True)
 
 
 LOCKLESS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of file systems
@@ -161,7 +161,7 @@ DAMAGED = LookupError, TypeError, ValueError, AttributeError  # of what has anot
 
 
 class Cover(msgspec.Struct):
-    """What a file says of itself: the version of its form, its kind, a digest, and the caller's header."""
+    """The description of a file in its header: format version, kind, digest, and the caller's header."""
 
     version: int
     kind: str
@@ -183,8 +183,8 @@ def write(
 
 def _check_path(path: object, kind: str) -> None:
     if not isinstance(path, str | os.PathLike) or "\0" in str(path):
-        found = repr(path) if isinstance(path, str) else f"a {type(path).__name__}"
-        raise ReadError("path", f"the path of a {kind}", found, "give a str or a Path")
+        actual = repr(path) if isinstance(path, str) else f"a {type(path).__name__}"
+        raise ReadError("path", f"the path of a {kind}", actual, "give a str or a Path")
 
 
 def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -212,8 +212,8 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
     if cover is None:
         raise ReadError(where, expected, "a file that is damaged, or of another kind", fix)
     if cover.version > VERSION:
-        found = f"one of a newer version ({cover.version}, this is {VERSION})"
-        raise ReadError(where, expected, found, "install a newer foldbatch")
+        actual = f"one of a newer version ({cover.version}, this is {VERSION})"
+        raise ReadError(where, expected, actual, "install a newer foldbatch")
     if cover.kind != kind:
         raise ReadError(where, expected, f"a {cover.kind}", f"give a file of a {kind}")
     try:
@@ -226,7 +226,7 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
 
 
 def _cover(file: IO[bytes], size: int) -> Cover | None:
-    """Return what a file of that size says of itself, if it is one of ours, and is read from its start next.
+    """Return the description of a file of a size, if foldbatch wrote it; the file is then at its start.
 
     Nothing but its header is read here; its arrays end where it ends.
     """
@@ -250,11 +250,11 @@ def _cover(file: IO[bytes], size: int) -> Cover | None:
 
 def _digest(kind: str, header: bytes, arrays: Mapping[str, Array]) -> str:
     """Return a digest of all that a file holds. It finds changes, and is no signature."""
-    whole = hashlib.blake2b(digest_size=32)
-    whole.update(repr((kind, len(header))).encode())
-    whole.update(header)
+    hashed = hashlib.blake2b(digest_size=32)
+    hashed.update(repr((kind, len(header))).encode())
+    hashed.update(header)
     for name in sorted(arrays):
         array = arrays[name]
-        whole.update(repr((name, array.dtype.str, array.shape)).encode())
-        whole.update(array.data if array.size else b"")
-    return whole.hexdigest()
+        hashed.update(repr((name, array.dtype.str, array.shape)).encode())
+        hashed.update(array.data if array.size else b"")
+    return hashed.hexdigest()

@@ -15,7 +15,7 @@ MAX_COUNTED = 6  # of children and of arguments are counted
 
 @pure
 def features_of(node: TreeNode) -> tuple[str, ...]:
-    """Return what occurs in a tree, each feature once: kinds of nodes, kinds in kinds, words, and an outline.
+    """Return the features of a tree, each once: kinds of nodes, kinds in kinds, words, and an outline.
 
     The outline says which kinds the children of the root have, which is the first and which the last, how
     many children there are, and how large the tree is. The arguments of a Python function are counted
@@ -47,6 +47,6 @@ def votes(features: Vocabulary, task: Task) -> AnyBlock:
         task: says how many numbers a vote has.
     """
     vote: AnyBlock = Scalar("int32") >> Embedding(len(features), max(task.classes, 1), "zeros", name="votes")
-    each: AnyBlock = InputTransform(features_of) >> Map(InputTransform(features.__getitem__) >> vote)
-    total = each >> Sum()
+    feature_votes: AnyBlock = InputTransform(features_of) >> Map(InputTransform(features.__getitem__) >> vote)
+    total = feature_votes >> Sum()
     return total >> Function(only_element) if task.kind == "number" else total
