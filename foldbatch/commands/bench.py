@@ -1,4 +1,4 @@
-"""The command ``foldbatch bench``: what batching gains on a block and examples that import paths name."""
+"""The command ``foldbatch bench``: the gain of batching on a block and examples that import paths name."""
 
 import sys
 from argparse import ArgumentParser
@@ -41,7 +41,7 @@ def named(path: str) -> Any:
 
 
 def _of_file(file: Path, path: str) -> ModuleType:
-    """Import a file; the folder that it lies in is searched for what it imports, as when Python runs it."""
+    """Import a file; modules that it imports are also searched in its folder, as when Python runs it."""
     if not file.is_file():
         raise UnknownNameError(path, f"the file {file} to exist", "none", f"name it as {FORM}")
     resolved = file.resolve()
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 
 def _model(path: str) -> Any:
-    """Return the model that an import path names: a function of one example, or what `_value_of` returns."""
+    """Return the model that an import path names: a function of one example, or the result of `_value_of`."""
     value = named(path)
     return value if is_walk(value) and _takes_one(value) else _value_of(path)
 

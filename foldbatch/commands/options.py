@@ -1,4 +1,4 @@
-"""What commands share: options, numbers of the command line, and that of several processes one speaks."""
+"""Common parts of commands: options, numbers of the command line, output by one of several processes."""
 
 import math
 import os

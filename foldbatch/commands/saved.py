@@ -1,4 +1,4 @@
-"""Commands on a saved model: its figures on labelled data, predictions, what it is, an ONNX file of it."""
+"""Commands on a saved model: figures on labelled data, predictions, a description, an ONNX file."""
 
 import gzip
 import re
@@ -227,7 +227,7 @@ def _opened(name: str) -> AbstractContextManager[Iterable[str]]:
 
 
 def inspect(arguments: Sequence[str], prog: str) -> int:
-    """Print what there is to know of a model; return the exit status."""
+    """Print a model's options, block and parameters, and how examples run; return the exit status."""
     help_text = "Print a model's options other than defaults, its block, parameters, and how examples run."
     parser = ArgumentParser(prog=prog, description=help_text)
     help_text = "a model.safetensors, the folder of a run, or a CONFIG.toml of a model to be trained"

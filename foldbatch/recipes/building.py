@@ -166,7 +166,7 @@ NUMBER_METRICS: dict[str, Callable[[str, str], training.Metric]] = {
 
 
 def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[training.Metric]:
-    """Return the metrics of a task: of whole examples, and the accuracy of nodes where these are told.
+    """Return the metrics of a task: of examples, and the accuracy of nodes where these have predictions.
 
     >>> [metric.name for metric in metrics_of("nodes", ["f1"])]
     ['accuracy', 'f1', 'node_accuracy']

@@ -46,7 +46,7 @@ Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
 class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Options of one part of a run; each is annotated with what it is."""
+    """Options of one part of a run; each is annotated with its description."""
 
     purpose: ClassVar[str] = ""  # of a section that is one of several, in the words of the help
 
@@ -165,14 +165,14 @@ class ScheduleOptions(Section, frozen=True):
 
 
 class AverageOptions(Section, frozen=True):
-    """The mean of the parameters along the way, which is then what is evaluated and saved."""
+    """The mean of the parameters along the way, which is evaluated and saved in their place."""
 
     name: Annotated[Literal["none", "moving"], "moving: by decay, after each step"] = "none"
     decay: Annotated[Within, "of moving: the share of the former mean"] = 0.999
 
 
 class Train(Section, frozen=True):
-    """How long, on what, and from which random numbers."""
+    """The length of the training, its backend and its seed."""
 
     epochs: Annotated[Count, "passes over the training part"] = 10
     batch_size: Annotated[Count, "examples of one update"] = 25
@@ -293,7 +293,7 @@ def checked(raw: Raw, where: str) -> Configuration:
 
 
 def with_absolute_paths(configuration: Configuration) -> Configuration:
-    """Return the same settings, whose files and folders are found from any working directory.
+    """Return the settings with absolute paths of files and folders.
 
     Raises:
         ReadError: when one is no text that a file of settings can hold.
@@ -356,7 +356,7 @@ def types_of(section: str, name: object = None) -> dict[str, Any]:
 
 
 def describe_options() -> Iterator[tuple[str, str, str]]:
-    """Yield each option's name, its default as text, and what it is."""
+    """Yield each option's name, its default as text, and its description."""
     for section in _sections():
         for kind in _kinds(section):
             tag = kind.__struct_config__.tag

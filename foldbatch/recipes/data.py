@@ -159,7 +159,7 @@ def _without(samples: Iterable[Sample], keys: Sequence[str], *, optional: bool) 
 
 
 def without(records: Iterable[Any], keys: Sequence[str]) -> Iterator[Any]:
-    """Yield records without some of their keys; what is no dict is yielded as it is."""
+    """Yield records without some of their keys; values that are no dicts stay as they are."""
     for record in records:
         kept = isinstance(record, dict)
         yield {key: value for key, value in record.items() if key not in keys} if kept else record
@@ -211,7 +211,7 @@ def _labels(example: Any) -> Iterable[Any]:
 
 
 def task_kind(configuration: Configuration) -> Kind:
-    """Return the task that is trained: what the configuration says, or what suits format and model."""
+    """Return the task that is trained: the configuration's, or the one that suits format and model."""
     kind, format_ = configuration.task.kind, configuration.data.format
     nodes = FORMATS[format_].kind == "phrases"
     suits: tuple[Kind, ...] = ("nodes", "root") if nodes else ("class", "number")

@@ -258,7 +258,7 @@ def load_models(
 
 
 def drawing(structure: Any, prediction: Mapping[str, Any]) -> str:
-    """Return a prediction as text: above the tree, or in each node of it where all are told."""
+    """Return a prediction as text: above the tree, or in each node where nodes have predictions."""
     if "nodes" in prediction:
         labels = [f"{node['label']} {node['probability']:.0%}" for node in prediction["nodes"]]
         tree = structure.tree if isinstance(structure, TreeNode) else right_branching(structure)
@@ -314,7 +314,7 @@ def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequ
 
 
 def baselines(examples: Sequence[Any], metrics: Sequence[Metric]) -> dict[str, Baseline]:
-    """Return by metric what a constant answer would get on examples, for those where that says something.
+    """Return, by metric, the figure of a constant answer on examples, for the metrics that have one.
 
     It stands beside a figure wherever people read one. The answer suits these very examples: of classes it is
     their most frequent one, of numbers their mean.

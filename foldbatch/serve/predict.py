@@ -50,7 +50,7 @@ Read = ReadExample | FoldbatchError  # an example, or why it is refused
 
 
 def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limits) -> tuple[list[Read], Ask]:
-    """Return the examples of a body, and what is asked of them.
+    """Return the examples of a body, and the request's options.
 
     >>> sst = msgspec.convert({"data": {"format": "sst"}, "model": {"name": "tree_lstm"}}, Configuration)
     >>> read, _ = read_body(b'{"examples": ["(2 (2 a) (2 film))", "(2 (2 a"]}', JSON, sst, Limits())
@@ -111,7 +111,7 @@ def _read_value(value: Any, number: int, configuration: Configuration, limits: L
 
 
 def _structures(text: str, where: str, configuration: Configuration, limits: Limits) -> list[Read]:
-    """Return the first two examples of a text; what cannot be read ends them."""
+    """Return the first two examples of a text; an error in the place of one that cannot be read."""
     read: list[Read] = []
     try:
         for name, structure in islice(structures_of(configuration.data.format)(StringIO(text), where), 2):

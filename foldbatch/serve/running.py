@@ -82,7 +82,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             self._wait(self.limits.idle)
 
     def data_received(self, data: bytes) -> None:
-        """Read what came; what is no request, or too much, is refused."""
+        """Read received bytes; refuse bytes that are no request, or too many."""
         if self._last:
             return
         self._raw += len(data)
@@ -126,7 +126,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Read a field of the head, or of what stands behind a body in chunks."""
+        """Read a field of the head, or of the trailer after a body in chunks."""
         self._count(len(name) + len(value) + len(": \r\n"))
         if self._reading_head:
             super().on_header(name, value)
@@ -154,7 +154,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             self._watch_reader()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection whose next head did not come in time; say so where it had begun."""
+        """Close a connection whose next head did not come in time; answer 408 where it had begun."""
         if self._raw and self._reading_head and not self._ending:
             expected, actual = f"a head in {self.limits.idle:g} s", f"{self._raw:,} bytes of it"
             self._refuse(RefusedError(408, "head", expected, actual, "send it faster"))
@@ -219,7 +219,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         self._watch_reader()
 
     def _watch_reader(self, former_size: int | None = None) -> None:
-        """Give a client up that takes nothing of its answer for a while; who takes some has more time."""
+        """Abort a connection whose client has read nothing of its answer for a while."""
         now = self.transport.get_write_buffer_size()
         if former_size is not None and now >= former_size:
             self.transport.abort()
@@ -296,7 +296,7 @@ def run(
     grace: float,
     started: Callable[[str], None],
 ) -> None:
-    """Serve a model until SIGTERM; what waits then is answered first."""
+    """Serve a model until SIGTERM; requests that wait then are answered first."""
     host, port = listening.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -393,7 +393,7 @@ def application(
 
 
 async def _reload_when_asked(service: Service, metrics: ServerMetrics, asked: asyncio.Event) -> None:
-    """Read the model anew as often as somebody asks for it; whatever comes of it."""
+    """Reload the model at each request for it; log whether that succeeded."""
     while await asked.wait():
         asked.clear()
         try:

@@ -206,7 +206,7 @@ MAX_LINE = 1000  # characters of a line
 
 
 def log(text: str, error: BaseException | None = None) -> None:
-    r"""Write a line, and below it the traceback of an error; where nobody takes the log, do nothing.
+    r"""Write a line, and below it the traceback of an error; do nothing where the log is closed.
 
     >>> print(one_line("no such file: a\nb: read anew\x1b[2J"))
     no such file: a\nb: read anew\x1b[2J
@@ -284,7 +284,7 @@ def load(path: Path, backend: BackendName, trust: Iterable[str] = ()) -> ServedM
 
 
 def _try(model: ServedModel, path: Path, *, nodes: bool) -> None:
-    """Refuse a model that cannot read a small example of its format, or answers with what is no number."""
+    """Refuse a model that cannot read a small example of its format, or whose answer is not finite."""
     format_ = model.configuration.data.format
     if FORMATS[format_].kind == "records":
         return  # which fields they have, only the model knows
@@ -371,7 +371,7 @@ class Service:
         return continuous.ask
 
     def close(self) -> None:
-        """Let what is under way end; nothing joins it any more."""
+        """Wait for the batch under way; no example joins it any more."""
         if self._continuous is not None:
             end = self._continuous.close
             threading.Thread(target=end, name="foldbatch end of rounds", daemon=True).start()
@@ -498,13 +498,13 @@ class Batching:
         self._thread.join(LAST)
 
     def seconds(self) -> float:
-        """Return how long what waits will take, as far as known; 1 before the first batch."""
+        """Return the seconds that waiting examples will take at the present pace; 1 before any batch."""
         return self.nodes / self._pace if self._pace else 1.0
 
     async def ask(
         self, structures: Sequence[Any], sizes: Sequence[int], deadline: float, *, nodes: bool = False
     ) -> list[Any]:
-        """Return the answers to the examples of a request, in order; nobody waits after the deadline."""
+        """Return the answers to the examples of a request, in order; refuse the request at its deadline."""
         room, limit = sum(sizes), self._limits.queue_nodes
         if self.nodes and self.nodes + room > limit:
             expected = f"room for {counted(room, 'node')} in a queue of {limit:,}"

@@ -1,4 +1,4 @@
-"""Gradients: what a model read of PyTorch's tensors, and a held batch as a function of PyTorch.
+"""Gradients: reads of PyTorch's tensors, and a batch that waits for its backward pass as a PyTorch function.
 
 While examples are traced, all that one block reads at all its visits is noted as one list. Where that list
 has tensors, they become one tensor of PyTorch, by operations that PyTorch differentiates itself. So PyTorch
@@ -112,7 +112,7 @@ class TensorRead:
 
 
 class TensorReads:
-    """Notes what is read; `look` is given to `Tracer.trace_all`."""
+    """The reads of tensors while examples are traced; `Tracer.trace_all` calls `look`."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -278,7 +278,7 @@ def as_tensor(array: Any) -> torch.Tensor:
 
 
 class _Once(torch.autograd.Function):
-    """From what gradients were computed of to these gradients, which cannot be differentiated."""
+    """The function from the tensors of a batch to their gradients, which cannot be differentiated."""
 
     @staticmethod
     def forward(_: Any, gradients: Sequence[torch.Tensor | None], *__: torch.Tensor) -> Any:
@@ -306,7 +306,7 @@ def once(
 
 
 class _BatchFunction(torch.autograd.Function):
-    """From what gradients are wanted of to the stacked results of a batch; or, in a dtype, to its loss."""
+    """The function from parameters and reads to the stacked results of a batch; with a dtype, to its loss."""
 
     @staticmethod
     def forward(ctx: Any, call: BackwardCall, dtype: torch.dtype | None, *sources: torch.Tensor) -> Any:

@@ -45,7 +45,7 @@ Taken: TypeAlias = tuple[AnyLayer, dict[str, Array]]  # a layer, and the arrays 
 
 
 def from_torch(module: Any, *, name: str | None = None) -> Any:
-    """Return a layer that computes what a layer of PyTorch does, with a copy of its weights.
+    """Return a layer that computes the same as a layer of PyTorch, with a copy of its weights.
 
     `torch.nn.Linear`, `LSTMCell`, `GRUCell` and `Embedding` have one. The layer has the dtype of the
     weights, and its data must be of it. It is frozen where all weights of the module are. Gates are put in
@@ -347,7 +347,7 @@ class Module(ParameterModule):
     def __init__(
         self, block: Any, backend: BackendName = "auto", *, sparse: bool = False, **options: Any
     ) -> None:
-        """Compile a block or a plain function; the class says what the arguments are."""
+        """Compile a block or a plain function; the class documents the arguments."""
         super().__init__()
         self.block = block if is_walk(block) else as_block(block)
         self.sparse = sparse
@@ -617,7 +617,7 @@ class Module(ParameterModule):
         return ready, traces, reads.reads, traced
 
     def _refuse_tensors(self, reads: Sequence[gradients.TensorRead]) -> None:
-        """Refuse tensors that require gradients where what is read is kept."""
+        """Refuse tensors that require gradients where traces are kept with the values that were read."""
         if reads:
             where = self.program.model.feeds[reads[0].cell][reads[0].feed].where
             fix = "give module(examples) examples that are neither prepared nor a Tree, such as (tree, rows)"

@@ -1,4 +1,4 @@
-"""Callbacks that steer a training: rates, its end, averages, limits, a guard against what is not finite.
+"""Callbacks that steer a training: rates, its end, averages, limits, a guard against NaN and infinity.
 
 Settings that do not fit raise `TrainingError`; figures and moments that are not there, `UnknownNameError`.
 """
@@ -435,7 +435,7 @@ def _refused_update(trainer: Trainer) -> bool:
 
 
 def _refuse(trainer: Trainer, suspects: Sequence[SeenBatch]) -> NoReturn:
-    """Find the first of some batches with a value that is not finite; raise the error that tells of it."""
+    """Raise an error with the first value that is not finite, of the first batch that has one."""
     _refused_update(trainer)  # or else `find_nan` would raise that error
     for batch in suspects:
         place = trainer.program.find_nan(batch.examples, step=batch.drawn)

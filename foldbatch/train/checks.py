@@ -1,4 +1,4 @@
-"""Checks of what a `Trainer` is given, each before anything runs."""
+"""Checks of the arguments of a `Trainer`, before anything runs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -81,7 +81,7 @@ def examples_of(examples: Iterable[Any]) -> Iterable[Any]:
 
 @contextmanager
 def noting(note: str, *values: object) -> Iterator[None]:
-    """Add a note to errors of examples: what their numbers are counted in.
+    """Add a note to errors of examples that says in which sequence their numbers count.
 
     >>> try:
     ...     with noting("examples are counted from {}", 256):

@@ -1,4 +1,4 @@
-"""What a person reads of a training: a table of figures, lines and a bar."""
+"""Logs of a training for people: a table of figures, lines and a bar."""
 
 import csv
 import io
@@ -139,7 +139,7 @@ class Progress(Callback):
 
 
 def line_of(figures: Mapping[str, Any], epochs: int) -> str:
-    """Return the figures of an epoch as a line; what is no single number is left out.
+    """Return the figures of an epoch that are single numbers, as a line.
 
     >>> line_of({"epoch": 3, "loss": 0.51234, "seconds": 12.34, "validation_f1": {"good": 1.0}}, 10)
     'epoch 3/10  loss/example 0.5123  12.3 s'

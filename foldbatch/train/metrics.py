@@ -1,4 +1,4 @@
-"""Metrics of what `Metric` blocks collect, and figures of a training: found by name, compared, drawn."""
+"""Metrics of the values that `Metric` blocks collect, and figures of a training: found by name, compared."""
 
 import math
 from collections import Counter
@@ -23,7 +23,7 @@ MODES: dict[Mode, tuple[str, ...]] = {  # by what is part of a figure's name
 
 
 def flattened(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return figures with those by class on their own; what is no single number or text is left out.
+    """Return figures in one level, each class's under a name of its own; only numbers and texts stay.
 
     >>> flattened({"loss": 0.5, "train_f1": {"bad": 1.0, "good": 0.5}, "confusion": [[1, 0], [0, 1]]})
     {'loss': 0.5, 'train_f1/bad': 1.0, 'train_f1/good': 0.5}
@@ -389,7 +389,7 @@ class Tally:
         return float(self._loss), self._count, self._values, self._labels
 
     def join(self, parts: Sequence[Parts]) -> None:
-        """Hold what several tallies have, one after the other, in place of what was added."""
+        """Replace the contents by those of several tallies, one after the other."""
         self._loss = sum((loss for loss, *_ in parts), 0.0)
         self._count = sum(count for _, count, *_ in parts)
         for k in range(len(self._metrics)):

@@ -1,4 +1,4 @@
-"""What all optimizers share: gradients that fit, changes in one call or block by block, step counts."""
+"""The base of all optimizers: checks of gradients, updates in one call or block by block, step counts."""
 
 import ast
 import math
@@ -130,7 +130,7 @@ def _fitting(
 
 
 def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
-    """Look for what is not finite in gradients, each with the name of its parameter."""
+    """Raise a ParameterError where a gradient is not finite, with the name of its parameter."""
     for name, gradient in gradients:
         where = f"{name} gradient"
         if isinstance(gradient, SparseRows):
@@ -139,7 +139,7 @@ def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
 
 
 def fitting_there(name: str, parameter: Parameter, gradient: Any, factor: float) -> tuple[Any, float]:
-    """Do what `fitting_gradient` does, for a parameter on a device."""
+    """Check a gradient as `fitting_gradient` does, for a parameter on a device."""
     shape, dtype = parameter.type.shape, np.dtype(parameter.type.dtype)
     values = numbers_of(gradient)
     if isinstance(values, Remote):
@@ -491,7 +491,7 @@ class Optimizer(Described):
             self._device = None
 
     def _change(self, name: str, parameter: Any, gradient: Any, factor: float, formulas: Formulas) -> Change:
-        """Count a step of a parameter, and return what changes it; `formulas` are those of this update."""
+        """Count a step of a parameter, and return its change; `formulas` are those of this update."""
         self._steps[name] = step = self._steps.get(name, 0) + 1
         rate = self.lr * _factor(self.lr_factors, name) if self.lr_factors else self.lr
         decay = self.weight_decay and self.weight_decay * _factor(self.decay_factors or {}, name)
@@ -524,7 +524,7 @@ class Optimizer(Described):
         return state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take over, as copies, what `state` returned; training goes on as if it had not stopped.
+        """Take over copies of a state that `state` returned; training goes on as if it had not stopped.
 
         Raises:
             TrainingError: when the state is not one of this kind of optimizer; nothing has changed then.

@@ -1,4 +1,4 @@
-"""Training by several processes: who runs what, what all must have alike, and how gradients are added.
+"""Training by several processes: shares of a batch, checks that ranks are alike, sums of gradients.
 
 Gradients of all ranks are added in the order of ranks, so that all ranks have the same bits. Rows of sparse
 gradients are sent to every rank, and each rank adds them. Dense gradients are one vector: each rank adds one
@@ -339,7 +339,7 @@ class DataParallel(Closed):
             return program.prepare(examples, progress=self.is_first)
 
     def check_same(self, record: Record | None = None) -> None:
-        """Compare what must be the same on all ranks: parameters, steps drawn, and what is given.
+        """Compare parameters, steps drawn and a record over all ranks, which must have the same.
 
         `Trainer.fit` calls it; a training loop of your own should, now and then.
 

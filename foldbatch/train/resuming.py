@@ -177,7 +177,7 @@ def digest(value: Any, cached: CachedDigests | None = None) -> bytes:
 
 
 def _text(value: Any) -> bytes | None:
-    """Return a text of what is plain, and of lists, tuples and dicts of nothing else; quickly, in C."""
+    """Return the text of a plain value, or of a list, tuple or dict of plain values; None of other ones."""
     kind = type(value)
     if (
         kind not in PLAIN
@@ -326,7 +326,7 @@ class KeptPosition(msgspec.Struct):
 
 
 class Kept(msgspec.Struct):
-    """The form of what the checkpoints of a trainer have besides what it began with."""
+    """The fields of a trainer's checkpoint besides its record."""
 
     parameters: dict[str, Any]
     optimizer: dict[str, Any]
@@ -341,7 +341,7 @@ class Kept(msgspec.Struct):
 
 @contextmanager
 def taking_over(state: Mapping[str, Any], where: str) -> Iterator[None]:
-    """Refuse a state of another form than a trainer's; what cannot be taken over is the file's error, too."""
+    """Turn errors of a state that does not fit a trainer into a ReadError of its file."""
     try:
         msgspec.convert(state, Kept)
         yield
@@ -439,7 +439,7 @@ def in_record(rows: Digests) -> str | Digests:
 
 
 def differences(records: Sequence[Mapping[str, str | Digests]], places: Sequence[str]) -> str:
-    """Return in what records at some places differ, or "" where they do not.
+    """Return the differences between records at some places as text, or "" where there are none.
 
     >>> differences([{"lr": "0.1", "seed": "1"}, {"lr": "0.2", "seed": "1"}], ["in the checkpoint", "here"])
     'lr 0.1 in the checkpoint, 0.2 here'
@@ -452,7 +452,7 @@ def differences(records: Sequence[Mapping[str, str | Digests]], places: Sequence
 
 
 def _difference(name: str, values: Sequence[str | Digests], places: Sequence[str]) -> str:
-    """Return in what one entry of records differs between places, or '' where it does not."""
+    """Return the difference of one entry between places as text, or '' where there is none."""
     rows = [value for value in values if isinstance(value, np.ndarray)]
     if len(rows) == len(values) and len({row.shape for row in rows}) == 1:
         pairs = zip(places, (np.flatnonzero(row != rows[0]) for row in rows), strict=True)
@@ -525,7 +525,7 @@ def exchanged(params: Any, values: Mapping[str, Array]) -> Iterator[None]:
 
 
 def model_digest(program: Program) -> str:
-    """Return a digest of what a program computes and draws, for values of its parameters.
+    """Return a digest of a program's computation and random draws, for values of its parameters.
 
     >>> program = fb.compile(fb.Vector(2) >> fb.Linear(1, name="out"))
     >>> model_digest(program) == model_digest(fb.compile(fb.Vector(2) >> fb.Linear(2, name="out")))

@@ -1,4 +1,4 @@
-"""Schedules: what the learning rate is multiplied by, as a function of steps or epochs done.
+"""Schedules: the factor of the learning rate as a function of steps or epochs.
 
 A setting that is out of range raises `TrainingError`.
 """

@@ -108,7 +108,7 @@ class Callback(Described):
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` returned."""
+        """Take over a state that `state` returned."""
         for name in self.in_state:
             kept = state[name.strip("_")]
             if not isinstance(kept, int | float | None):
@@ -470,7 +470,7 @@ class Trainer(Closed):
 
     @cached_property
     def model_digest(self) -> str:
-        """A digest of what the program computes, for checkpoints."""
+        """The digest of the program's computation, for checkpoints."""
         return resuming.model_digest(self.program)
 
     def _model(self) -> str:
@@ -632,7 +632,7 @@ class Trainer(Closed):
                 getattr(callback, moment)(self)
 
     def _facts(self) -> Facts:
-        """Return how far it has come, the optimizer's settings and state, and those of what steers it."""
+        """Return the progress, and settings and states of the optimizer and of callbacks that steer it."""
         kind = type(self.optimizer).__name__
         facts = {"optimizer": kind, "epoch": str(self.epoch), "steps": str(self.steps)}
         parts: dict[str, Any] = {"optimizer's": self.optimizer}

@@ -51,7 +51,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """The words of a sentence in their order, and what the file says about the sentence."""
+    """The words of a sentence in their order, and the comments of the file above them."""
 
     # the syntactic words; word number i is ``words[i - 1]``. Empty nodes are left out.
     words: tuple[Word, ...]

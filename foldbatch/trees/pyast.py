@@ -1,4 +1,4 @@
-"""What Python parses, as `Tree`s: code, functions of the standard library, and expressions over digits.
+"""Python's syntax as `Tree`s: code, functions of the standard library, and expressions over digits.
 
 Sources: naming methods is the task of Allamanis, Barr, Bird and Sutton 2015, cut down to the verb; the other
 one is that of Nangia and Bowman 2018 (ListOps), with two of its four operators.

@@ -188,7 +188,7 @@ FIELDS = ("label", "token", "children", "is_leaf", "parent", "root", "size", "he
 
 
 class TreeNode:
-    """One node of a tree: the tree, the node's place in its arrays, and what stands there.
+    """One node of a tree: the tree, the node's place in its arrays, its label and its token.
 
     A node is indexed by child (``node[0]``, ``node[-1]``, ``node[1:]``) or by field (``node["label"]``):
     ``label``, ``token``, ``children``, ``is_leaf``, ``parent``, ``root``, ``size``, ``height`` and
