@@ -303,7 +303,7 @@ def _show(kind: type[BaseException], error: BaseException, traceback: TracebackT
         _former_hook(kind, error, error.__traceback__)
 
 
-_former_hook, sys.excepthook = sys.excepthook, _show  # where nobody catches an error
+_former_hook, sys.excepthook = sys.excepthook, _show  # shows uncaught errors
 
 
 IN_A_CHECKOUT = Path(__file__).parents[1].joinpath("pyproject.toml").is_file()

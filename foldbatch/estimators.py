@@ -87,7 +87,7 @@ class StructureEstimator(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the compiled program, which is compiled again where needed, with its parameters."""
         state = {name: value for name, value in super().__getstate__().items() if name != "_program"}
-        if "_program" in vars(self):  # somebody may have trained it further
+        if "_program" in vars(self):  # it may have been trained further
             state["parameters_"] = {name: np.array(x) for name, x in self._program.params.items()}
         return state
 

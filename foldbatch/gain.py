@@ -394,7 +394,7 @@ class Batches:
 
 
 ALONE = 16  # so many examples of a batch are run one by one
-TURNS = 7  # timed turns, as far as they fit into
+GLANCE_TURNS = 7  # timed turns, as far as they fit into
 SECONDS = 2.0  # of measuring; one turn is taken even if it takes longer
 
 
@@ -413,7 +413,7 @@ def glance(program: Program, examples: Sequence[Any], size: int) -> str:
     runs: list[list[float]] = []
     begun = time.perf_counter()
     with unchanged(program):  # the first turn warms up
-        while len(runs) < 2 or (len(runs) <= TURNS and time.perf_counter() - begun < SECONDS):
+        while len(runs) < 2 or (len(runs) <= GLANCE_TURNS and time.perf_counter() - begun < SECONDS):
             sides = [
                 (side, batches) for side in (alone, together) for batches in (side.known, unseen(side.new))
             ]

@@ -39,7 +39,7 @@ from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.types import BackendName
 
 Join: TypeAlias = Callable[[Any], Future[Any]]  # of an example, to its answer when it has left the batch
-LAST: Final = 5.0  # seconds that the end of the server waits for a batch, which nobody waits for
+LAST: Final = 5.0  # seconds that the end of the server waits for a batch without waiting clients
 MAX_VALUE_BYTES: Final = 256_000_000  # when values reach it, all that is under way ends before more joins
 
 
@@ -79,7 +79,7 @@ class Continuous:
         self.program, self.most = program, most
         self._round_done, self._shown = round_done, shown
         self._queue: SimpleQueue[tuple[Any, Future[Any]] | None] = SimpleQueue()
-        self._gone: deque[Future[Any]] = deque()  # answers that nobody waits for any more
+        self._gone: deque[Future[Any]] = deque()  # answers of clients that have gone
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="foldbatch rounds", daemon=True)
         self._thread.start()
@@ -365,7 +365,7 @@ class Service:
         continuous = self._continuous
         if continuous is None or continuous.program is not program:
             self.close()
-            unlimited = sys.maxsize  # who asks counts them
+            unlimited = sys.maxsize  # `Batching` counts them
             continuous = Continuous(program, unlimited, shown=lambda result: {"result": plain(result)})
             self._continuous = continuous
         return continuous.ask
@@ -442,7 +442,7 @@ class Asked:
     structure: Any  # as the model reads it
     size: int  # its nodes
     nodes: bool  # whether an answer is wanted for each node, too
-    answer: asyncio.Future[Any]  # or the error of this example; cancelled where nobody waits for it any more
+    answer: asyncio.Future[Any]  # or the error of this example; cancelled where its client has gone
 
 
 Answer = Callable[[list[Any], bool], Sequence[Any]]  # of structures, and whether of their nodes, too
@@ -591,7 +591,7 @@ class Batching:
     def _leave(self, question: Asked, joined: float, answer: Future[Any]) -> None:
         self._under_way -= 1
         self._next()
-        if not answer.cancelled():  # else nobody waits for the request
+        if not answer.cancelled():  # else the client has gone
             error = answer.exception()
             self._deliver({question: answer.result() if error is None else error}, self.now() - joined)
 

@@ -30,7 +30,7 @@ from foldbatch.errors import FoldbatchWarning, frames_inside
 MAX_BYTES = 500_000_000  # bytes: some ten thousand entries
 SHARE_AFTER_REMOVAL = 0.8  # of the limit, when it was passed and entries have been removed
 MAIN = (".cubin", ".so", ".o")  # endings of the file that is touched when its entry is used
-FORGOTTEN = 3600  # seconds after which nobody is writing to a temporary file any more
+FORGOTTEN = 3600  # seconds after which a temporary file is taken for abandoned
 OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 ENTERED = stat.S_IXGRP | stat.S_IXOTH
 LINKS = 40  # that a path may lead through, as in Linux
@@ -80,7 +80,7 @@ def _fault(directory: Path, make: bool) -> CacheWarning | None:  # noqa: FBT001 
         if not actual:
             where, actual = _within(where)
     except FileNotFoundError:
-        return None  # nobody can have put anything there
+        return None  # so it holds no files
     except OSError as error:
         where, actual = directory, error.strerror or str(error)
     expected = "a directory for compiled loops that this user, and nobody else, can change"

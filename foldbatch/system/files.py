@@ -51,7 +51,7 @@ def write_whole(path: Path, content: bytes) -> None:
     temporary = target.with_name(f".{target.name}.{uuid4().hex}.partial")
     try:
         with temporary.open("xb") as file:
-            if target.exists():  # who may read the former one, and nobody else, may read this one
+            if target.exists():  # the new file keeps its permissions
                 os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             file.write(content)
             file.flush()

@@ -81,7 +81,7 @@ class _Apart:
         self._locals = [
             (local, vars(local)) for local in locals_
         ]  # with their attributes in the thread that waits
-        self._runner = dict[str, int]()  # who has begun first: the thread by its number, or nobody
+        self._runner = dict[str, int]()  # the one that began first: a thread by its number, or NO_THREAD
         self._ends = threading.Lock()
         self._ends.acquire()
         self.outcome: list[Any] = []  # what was returned or raised

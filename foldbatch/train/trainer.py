@@ -32,7 +32,7 @@ from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests,
 from foldbatch.train.samplers import Sampler, shuffled
 from foldbatch.trees.given import chosen
 
-DEFAULT_BATCH_SIZE = 32  # examples of a batch, where nobody says how many
+DEFAULT_BATCH_SIZE = 32  # examples of a batch, where no size is set
 AVERAGED = "validation_averaged_"  # begins the names of figures of averaged parameters
 TRACES = "traces"  # of a record: of some trainings there are none
 MODEL = "model"  # the note that says which model a file has
@@ -65,7 +65,7 @@ class Callback(Described):
         super().__init_subclass__(**options)
         moments = [name for name in vars(Callback) if name.startswith("on_")]
         for name in vars(cls):
-            if name.startswith("on_") and name not in moments:  # nobody would call it
+            if name.startswith("on_") and name not in moments:  # it would never be called
                 expected = f"a moment of {', '.join(moments)}"
                 raise UnknownNameError(cls.__name__, expected, repr(name), "a batch is a step")
 
@@ -393,7 +393,7 @@ class Trainer(Closed):
                 self.sampler = sampler
                 self.position, self.stopped, self._began = resuming.Position(), None, time.perf_counter()
                 kept_by = any(isinstance(callback, Checkpoints) for callback in self.callbacks)
-                if kept_by or resume is not False or not self.parallel.is_alone:  # else nobody asks
+                if kept_by or resume is not False or not self.parallel.is_alone:  # else no record is needed
                     self.record = self._beginning(training, () if validation is None else validation)
                 if kept is not None:
                     with resuming.taking_over(*kept):

@@ -589,7 +589,7 @@ def _fill(
     _set(tree, "label", labels[-1])
     _set(tree, "token", tokens[-1])
     _set(tree, "is_leaf", len(labels) == 1)
-    _set(tree, "parents", np.frombuffer(parents.tobytes(), np.int32))  # which nobody can make writeable
+    _set(tree, "parents", np.frombuffer(parents.tobytes(), np.int32))  # read-only for ever
     _set(tree, "labels", labels)
     _set(tree, "tokens", tokens)
     _set(tree, "_kids", [])
@@ -616,6 +616,6 @@ def trusted_tree(
     return tree
 
 
-# PyTorch's compiler refuses arrays that nobody can make writeable, and would compile anew for each tree
+# PyTorch's compiler refuses arrays that are read-only for ever, and would compile anew for each tree
 for _scope in (globals(), vars(TreeNode), vars(Node), vars(Tree)):
     mark_all(dict(_scope), __name__)
