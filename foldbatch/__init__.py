@@ -113,7 +113,7 @@ _HOMES = dict.fromkeys(__all__, "blocks") | {
     "bench": "gain",
     "explain": "views",
 }
-_OTHERS = {  # names of TensorFlow Fold and PyTorch
+_FOREIGN_NAMES = {  # names of TensorFlow Fold and PyTorch
     "FC": "Linear",
     "Compiler": "compile",
     "Sequential": "a >> b",
@@ -129,16 +129,16 @@ if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
         if name in _ROOMS:
             return import_module(f"foldbatch.{name}")
         if name == "ops":
-            globals()[name] = found = import_module("foldbatch.static.ops")  # walks ask for it at each op
-            return found
+            globals()[name] = value = import_module("foldbatch.static.ops")  # walks ask for it at each op
+            return value
         if name in _HOMES:
-            globals()[name] = found = getattr(import_module(f"foldbatch.{_HOMES[name]}"), name)
-            return found
+            globals()[name] = value = getattr(import_module(f"foldbatch.{_HOMES[name]}"), name)
+            return value
         looked = (
             () if name.startswith("_") else ("errors", "train", "trees", "blocks", "types", "views", "ops")
         )
         homes = [f"; it is foldbatch.{room}.{name}" for room in looked if hasattr(__getattr__(room), name)]
-        homes += [f"; see {_OTHERS[name]}"] if name in _OTHERS else []
+        homes += [f"; see {_FOREIGN_NAMES[name]}"] if name in _FOREIGN_NAMES else []
         raise AttributeError(f"module 'foldbatch' has no attribute {name!r}{''.join(homes[:1])}")
 
 

@@ -17,10 +17,11 @@ Command = Callable[[Sequence[str]], int]
 
 
 def _cache(arguments: Sequence[str]) -> int:
-    from foldbatch.system.cache import LIMIT, clear, entries, place  # noqa: PLC0415
+    """Show or clear the cache of compiled loops; return the exit status."""
+    from foldbatch.system.cache import MAX_BYTES, clear, entries, place  # noqa: PLC0415
 
-    what = "Show where compiled loops are kept between runs (FOLDBATCH_CACHE), how many and how large."
-    parser = ArgumentParser(prog="foldbatch cache", description=what)
+    help_text = "Show where compiled loops are kept between runs (FOLDBATCH_CACHE), how many and how large."
+    parser = ArgumentParser(prog="foldbatch cache", description=help_text)
     parser.add_argument("--clear", action="store_true", help="remove them all")
     options = parser.parse_args(arguments)
     directory, fault = place()
@@ -36,11 +37,13 @@ def _cache(arguments: Sequence[str]) -> int:
     if fault is not None:
         print(f"why not: {fault}")
     print(f"entries: {len(listed)}")
-    print(f"size: {sum(entry.size for entry in listed) / 1e6:.1f} MB of at most {LIMIT / 1e6:.0f} MB")
+    print(f"size: {sum(entry.size for entry in listed) / 1e6:.1f} MB of at most {MAX_BYTES / 1e6:.0f} MB")
     return 0
 
 
 def _of(place: str, name: str) -> Command:
+    """Return a command that imports its module only when it runs."""
+
     def run(arguments: Sequence[str]) -> int:
         module, _, function = place.partition(":")
         status: int = getattr(import_module(module), function or "main")(arguments, f"foldbatch {name}")
@@ -60,7 +63,7 @@ MODULES = {
     "bench": ("measure what batching gains on a block and examples of yours", "foldbatch.commands.bench"),
 }
 COMMANDS: dict[str, tuple[str, Command]] = {
-    **{name: (what, _of(place, name)) for name, (what, place) in MODULES.items()},
+    **{name: (summary, _of(place, name)) for name, (summary, place) in MODULES.items()},
     "cache": ("show or empty the directory of compiled loops", _cache),
 }
 
@@ -75,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="foldbatch", description="Models whose shape changes with every example, batched."
     )
     parser.add_argument("--version", action="version", version=f"foldbatch {__version__}")
-    listed = "\n".join(f"  {name:8} {what}" for name, (what, _) in COMMANDS.items())
+    listed = "\n".join(f"  {name:8} {purpose}" for name, (purpose, _) in COMMANDS.items())
     parser.epilog, parser.formatter_class = f"commands:\n{listed}", RawDescriptionHelpFormatter
     parser.add_argument("command", choices=COMMANDS, help="one of those below")
     parser.add_argument("arguments", nargs=REMAINDER, help="its own; COMMAND --help lists them")
@@ -96,18 +99,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 141
     except OSError as error:
         where = error.filename or ("output" if error.errno != ENOENT else "working directory")
-        found = error.strerror or str(error)
+        actual = error.strerror or str(error)
         expected, fix = "a file that can be read or written", "check its path, permissions and disk"
-        print(f"error: {where}: expected {expected}, found {found}; {fix}", file=sys.stderr)
+        print(f"error: {where}: expected {expected}, found {actual}; {fix}", file=sys.stderr)
         return 2
     except MemoryError as error:
-        found, fix = str(error) or "none left", "make batches smaller"
-        print(f"error: memory: expected enough of it, found {found}; {fix}", file=sys.stderr)
+        actual, fix = str(error) or "none left", "make batches smaller"
+        print(f"error: memory: expected enough of it, found {actual}; {fix}", file=sys.stderr)
         return 2
     except Exception as error:
-        if (told := told_of(error)) is None:
+        if (reported := told_of(error)) is None:
             raise
-        print(f"error: {told}", file=sys.stderr)
+        print(f"error: {reported}", file=sys.stderr)
         return 2
     return status
 
@@ -130,10 +133,10 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 def _drop_output() -> None:
     """Send what is still to be written to nobody, so that Python does not complain when it ends."""
-    nobody = os.open(os.devnull, os.O_WRONLY)
+    null_device = os.open(os.devnull, os.O_WRONLY)
     with suppress(OSError):  # an output without a number, as in a notebook
-        os.dup2(nobody, sys.stdout.fileno())
-    os.close(nobody)
+        os.dup2(null_device, sys.stdout.fileno())
+    os.close(null_device)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ PACKAGE = str(Path(__file__).parent)
 OURS = PACKAGE, "<foldbatch"  # the package's files, and code that it wrote
 PYTHONS = str(Path(os.__file__).parent)  # Python's own library, which the package calls
 INSTALLED = f"{os.sep}site-packages{os.sep}"  # other packages
-SHOWN = 5  # names of a list that a message shows
+SHOWN_NAMES = 5  # names of a list that a message shows
 
 
 class FoldbatchError(Exception):
@@ -187,8 +187,8 @@ def shortened(names: Iterable[str]) -> str:
     'a, b, c, d, e and 2 more'
     """
     listed = list(names)
-    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    return ", ".join(listed[:SHOWN]) + more or "none"
+    ending = f" and {len(listed) - SHOWN_NAMES} more" if len(listed) > SHOWN_NAMES else ""
+    return ", ".join(listed[:SHOWN_NAMES]) + ending or "none"
 
 
 def with_nearest(name: object, names: Iterable[str]) -> str:
@@ -267,18 +267,18 @@ def own_frames(error: BaseException) -> Iterator[None]:
     a function of the user raised. Others are faults of the package, which its frames explain. So does
     ``FOLDBATCH_TRACEBACK=full`` in the environment.
     """
-    whole: list[tuple[BaseException, TracebackType | None]] = []
+    chain: list[tuple[BaseException, TracebackType | None]] = []
     link: BaseException | None = error
     while link is not None and os.environ.get("FOLDBATCH_TRACEBACK") != "full":
-        whole.append((link, link.__traceback__))
+        chain.append((link, link.__traceback__))
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-    for one, traceback in whole:
-        one.__traceback__ = _outside(one, traceback)
+    for linked, traceback in chain:
+        linked.__traceback__ = _outside(linked, traceback)
     try:
         yield
     finally:
-        for one, traceback in whole:
-            one.__traceback__ = traceback
+        for linked, traceback in chain:
+            linked.__traceback__ = traceback
 
 
 def _outside(error: BaseException, traceback: TracebackType | None) -> TracebackType | None:
@@ -307,7 +307,7 @@ def _show(kind: type[BaseException], error: BaseException, traceback: TracebackT
         _former_hook(kind, error, error.__traceback__)
 
 
-_former_hook, sys.excepthook = sys.excepthook, _show  # where nobody catches an error
+_former_hook, sys.excepthook = sys.excepthook, _show  # shows uncaught errors
 
 
 IN_A_CHECKOUT = Path(__file__).parents[1].joinpath("pyproject.toml").is_file()

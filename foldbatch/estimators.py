@@ -46,7 +46,7 @@ Array = NDArray[Any]
 
 @dataclass(eq=False, repr=False)
 class StructureEstimator(BaseEstimator):
-    """What `StructureClassifier` and `StructureRegressor` share: a vocabulary, a model of the zoo, training.
+    """The base of `StructureClassifier` and `StructureRegressor`: a vocabulary, a model of the zoo, training.
 
     Args:
         model: ``child_sum`` for trees of any arity, ``tree_lstm`` or ``rntn`` for binary ones, ``bilstm`` for
@@ -87,7 +87,7 @@ class StructureEstimator(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the compiled program, which is compiled again where needed, with its parameters."""
         state = {name: value for name, value in super().__getstate__().items() if name != "_program"}
-        if "_program" in vars(self):  # somebody may have trained it further
+        if "_program" in vars(self):  # it may have been trained further
             state["parameters_"] = {name: np.array(x) for name, x in self._program.params.items()}
         return state
 
@@ -104,6 +104,7 @@ class StructureEstimator(BaseEstimator):
         return self._program
 
     def _fit(self, structures: Sequence[Any], labels: Sequence[Any]) -> None:
+        """Train a new model on structures and labels as the settings say; keep its parameters."""
         self.__dict__.pop("_program", None)
         self._settings = self.get_params()
         if not is_int(self.random_state):
@@ -124,6 +125,7 @@ class StructureEstimator(BaseEstimator):
         self._program = program
 
     def _compiled(self) -> Program:
+        """Return a program of the model that the settings name, for the training's vocabulary or schema."""
         settings = self._settings
         options = {"hidden": settings["hidden"]}
         if settings["model"] == "json":
@@ -168,9 +170,9 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):
         check_classification_targets(y)
         self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         if len(self.classes_) < 2:
-            found = f"only {self.classes_.tolist()[0]!r}"
+            actual = f"only {self.classes_.tolist()[0]!r}"
             fix = "look at the labels; folds of a cross-validation can be stratified"
-            raise TrainingError("y", "labels of two classes or more", found, fix)
+            raise TrainingError("y", "labels of two classes or more", actual, fix)
         self._fit(structures, labels.tolist())
         return self
 
@@ -215,8 +217,8 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
         with np.errstate(all="ignore"):
             self.center_, self.scale_ = float(numbers.mean()), float(numbers.std()) or 1.0
         if not np.isfinite(self.scale_):
-            found = "NaN, infinity, or numbers whose squares are infinite"
-            raise TrainingError("y", "finite numbers", found, "leave those examples out, or scale y")
+            actual = "NaN, infinity, or numbers whose squares are infinite"
+            raise TrainingError("y", "finite numbers", actual, "leave those examples out, or scale y")
         self._fit(structures, ((numbers - self.center_) / self.scale_).tolist())
         return self
 
@@ -229,6 +231,7 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
 
 
 def _structures(estimator: StructureEstimator, structures: Sequence[Any], labels: Any) -> list[Any]:
+    """Return structures as a list, checked against their labels."""
     if labels is None:
         fix = f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         raise TrainingError("y", "a label for each structure", "None", fix)
@@ -245,8 +248,8 @@ def _check_types(labels: Any) -> None:
         return
     types = {type(label.item() if isinstance(label, np.generic) else label) for label in labels}
     if len(types & {str, bool}) + bool(types & {int, float}) > 1:
-        found = " and ".join(sorted(kind.__name__ for kind in types))
-        raise TrainingError("y", "labels of one type", found, "write all as texts, or all as numbers")
+        actual = " and ".join(sorted(kind.__name__ for kind in types))
+        raise TrainingError("y", "labels of one type", actual, "write all as texts, or all as numbers")
 
 
 def _words(model: str, structures: Sequence[Any]) -> Iterable[str]:

@@ -304,7 +304,7 @@ def traced_before(program: Program, examples: Sequence[Any]) -> list[Any]:
 
 
 def cut(examples: list[Any], size: int) -> list[list[Any]]:
-    """Return whole batches; what is left over is left out."""
+    """Return the full batches of examples; a smaller last one is dropped."""
     return [examples[i : i + size] for i in range(0, len(examples) - size + 1, size)]
 
 
@@ -394,7 +394,7 @@ class Batches:
 
 
 ALONE = 16  # so many examples of a batch are run one by one
-TURNS = 7  # timed turns, as far as they fit into
+GLANCE_TURNS = 7  # timed turns, as far as they fit into
 SECONDS = 2.0  # of measuring; one turn is taken even if it takes longer
 
 
@@ -413,7 +413,7 @@ def glance(program: Program, examples: Sequence[Any], size: int) -> str:
     runs: list[list[float]] = []
     begun = time.perf_counter()
     with unchanged(program):  # the first turn warms up
-        while len(runs) < 2 or (len(runs) <= TURNS and time.perf_counter() - begun < SECONDS):
+        while len(runs) < 2 or (len(runs) <= GLANCE_TURNS and time.perf_counter() - begun < SECONDS):
             sides = [
                 (side, batches) for side in (alone, together) for batches in (side.known, unseen(side.new))
             ]

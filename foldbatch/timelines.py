@@ -81,7 +81,7 @@ def _named(name: str, thread: int, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "ph": "M", "pid": PROCESS, "tid": thread, "args": arguments}
 
 
-MOST = 12  # lines of the table for a row
+MAX_TABLE_LINES = 12  # lines of the table for a row
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -109,7 +109,7 @@ class Timeline:
         return max((span.end for span in self.spans), default=0.0) - first
 
     def __repr__(self) -> str:
-        shown = table(("row", "name", "count", "total ms", "share"), self._lines(), left=2)
+        shown = table(("row", "name", "count", "total ms", "share"), self._lines(), left_columns=2)
         return f"{shown}\n{self.seconds * 1e3:.3f} ms in all; times {self.note}"
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
@@ -117,10 +117,10 @@ class Timeline:
         total = self.seconds or 1.0
         for row in rows_of(self.spans):
             entries = totals([span for span in self.spans if span.row == row])
-            if len(entries) > MOST:
-                unlisted = entries[MOST - 1 :]
+            if len(entries) > MAX_TABLE_LINES:
+                unlisted = entries[MAX_TABLE_LINES - 1 :]
                 seconds, count = sum(entry[1] for entry in unlisted), sum(entry[2] for entry in unlisted)
-                entries = [*entries[: MOST - 1], (f"{len(unlisted)} others", seconds, count)]
+                entries = [*entries[: MAX_TABLE_LINES - 1], (f"{len(unlisted)} others", seconds, count)]
             for number, (name, seconds, count) in enumerate(entries):
                 figures = f"{count}", f"{seconds * 1e3:.3f}", f"{seconds / total:.0%}"
                 yield ("" if number else row, name, *figures)

@@ -25,7 +25,7 @@ from foldbatch.errors import BlockTypeError, FoldbatchError
 # What computes, for checkers; `foldbatch.engines.engine.ENGINES` says what each is.
 BackendName: TypeAlias = Literal["auto", "cuda", "llvm", "numpy", "reference"]
 DEFAULT_DTYPE = "float32"
-MOST = 2**40  # elements of a tensor
+MAX_ELEMENTS = 2**40  # elements of a tensor
 DTYPES = ("float32", "float64", "int32", "int64", "bool")
 # Of data that are read: what a narrower dtype is widened to.
 WIDER = {"int8": "int32", "uint8": "int32", "int16": "int32", "uint16": "int32", "float16": "float32"}
@@ -51,8 +51,8 @@ class TensorType:
         if shape and min(shape) < 0:
             expected = "whole numbers of 0 or more as extents"
             raise BlockTypeError("TensorType", expected, str(tuple(self.shape)), "give the full shape")
-        if prod(shape) > MOST or (shape and max(shape) > MOST):
-            expected = f"{MOST:,} elements or fewer"
+        if prod(shape) > MAX_ELEMENTS or (shape and max(shape) > MAX_ELEMENTS):
+            expected = f"{MAX_ELEMENTS:,} elements or fewer"
             raise BlockTypeError("TensorType", expected, str(shape), "no machine holds as many")
         object.__setattr__(self, "shape", shape)
         if type(self.dtype) is str and self.dtype in DTYPES:

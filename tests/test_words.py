@@ -49,7 +49,7 @@ def bound_names(tree: ast.AST, function: str = "") -> Iterator[tuple[int, str, s
 
 
 def is_allowed(file: str, function: str, name: str) -> bool:
-    """Python's own convention, public names, and the third part of an error: ``where: expected X, found Y; fix``."""
+    """Python's own convention, an error's part ``found Y``, and names that users write already."""
     operator = name == "other" and function.startswith("__") and function.endswith("__")
     return operator or name in WORDS["public"].get(file, ()) or (name == "found" and file == "errors.py")
 

@@ -1,4 +1,4 @@
-"""The command ``foldbatch bench``: what batching gains on a block and examples that import paths name."""
+"""The command ``foldbatch bench``: the gain of batching on a block and examples that import paths name."""
 
 import sys
 from argparse import ArgumentParser
@@ -31,7 +31,9 @@ def named(path: str) -> Any:
     value: Any = module
     for name in attribute.split("."):
         if not hasattr(value, name):
-            near = get_close_matches(name, [other for other in dir(value) if not other.startswith("_")])
+            near = get_close_matches(
+                name, [candidate for candidate in dir(value) if not candidate.startswith("_")]
+            )
             expected = f"a name that {where} defines"
             raise UnknownNameError(path, expected, repr(name), f"did you mean {near[0]!r}?" if near else "")
         value = getattr(value, name)
@@ -39,17 +41,17 @@ def named(path: str) -> Any:
 
 
 def _of_file(file: Path, path: str) -> ModuleType:
-    """Import a file; the folder that it lies in is searched for what it imports, as when Python runs it."""
+    """Import a file; modules that it imports are also searched in its folder, as when Python runs it."""
     if not file.is_file():
         raise UnknownNameError(path, f"the file {file} to exist", "none", f"name it as {FORM}")
-    found = file.resolve()
-    name = f"foldbatch bench {found}"  # none that anyone imports
+    resolved = file.resolve()
+    name = f"foldbatch bench {resolved}"  # none that anyone imports
     if name not in sys.modules:
-        spec = spec_from_file_location(name, found)
+        spec = spec_from_file_location(name, resolved)
         assert spec is not None, "it ends in .py"
         assert spec.loader is not None, "it is a file"
         module = module_from_spec(spec)
-        _search(found.parent)
+        _search(resolved.parent)
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
@@ -60,6 +62,7 @@ def _of_file(file: Path, path: str) -> ModuleType:
 
 
 def _of_name(name: str, path: str) -> ModuleType:
+    """Import a module by its name; refuse a name that leads to none."""
     _search(Path.cwd())
     missing = UnknownNameError(path, f"a module {name} that can be imported", "none", f"name it as {FORM}")
     if not all(part.isidentifier() for part in name.split(".")):
@@ -82,7 +85,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     options = _parser(prog).parse_args(arguments)
     outcome = bench(
         _model(options.block),
-        _made(options.examples),
+        _value_of(options.examples),
         options.batch_sizes,
         options.repeats,
         backend=options.backend,
@@ -96,9 +99,9 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 
 def _model(path: str) -> Any:
-    """Return the model that an import path names: a function of one example, or what `_made` returns."""
+    """Return the model that an import path names: a function of one example, or the result of `_value_of`."""
     value = named(path)
-    return value if is_walk(value) and _takes_one(value) else _made(path)
+    return value if is_walk(value) and _takes_one(value) else _value_of(path)
 
 
 def _takes_one(function: Any) -> bool:
@@ -109,7 +112,8 @@ def _takes_one(function: Any) -> bool:
     )
 
 
-def _made(path: str) -> Any:
+def _value_of(path: str) -> Any:
+    """Return the value that an import path names; of a function without arguments, its result."""
     value = named(path)
     if isinstance(value, Block | Program) or not callable(value):
         return value
@@ -123,15 +127,16 @@ def _made(path: str) -> Any:
 
 
 def _parser(prog: str) -> ArgumentParser:
+    """Return the parser of the arguments of ``foldbatch bench``."""
     parser = ArgumentParser(
         prog=prog,
         description="Measure what batching gains on a block of yours and examples of yours.",
         epilog="To measure foldbatch itself beside other libraries: python -m benchmarks, in a checkout.",
     )
-    what = f"{FORM}: a block, a program, a function of one example, or one that returns one of these"
-    parser.add_argument("block", help=what)
-    what = "the same way: examples in any iterable, or a function that returns one"
-    parser.add_argument("examples", help=what)
+    help_text = f"{FORM}: a block, a program, a function of one example, or one that returns one of these"
+    parser.add_argument("block", help=help_text)
+    help_text = "the same way: examples in any iterable, or a function that returns one"
+    parser.add_argument("examples", help=help_text)
     sizes = "sizes of batches (default 1, 16, 64 and 256, as far as there are examples)"
     parser.add_argument("--batch-sizes", type=count, nargs="+", metavar="N", help=sizes)
     repeats = "timed runs of each task (default 5)"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.commands.options import at_least_0, whole
+from foldbatch.commands.options import at_least_0, whole_number
 from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError, counted, shortened, with_nearest
 from foldbatch.recipes.configuration import Data
 from foldbatch.recipes.data import Origin, without
@@ -23,7 +23,7 @@ from foldbatch.trees.formats import FORMATS, RECORDS, format_of
 
 PARTS = ("train", "dev", "test")
 PACKED = ".gz"
-SHOWN = 10  # labels, arities and words that are printed
+SHOWN_PAIRS = 10  # labels, arities and words that are printed
 FIX = "name another folder"
 SCHEMA = "print what the records of a file hold, as foldbatch train will read them"
 LABEL = "label"
@@ -40,15 +40,16 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 
 def _stats(options: Namespace) -> int:
+    """Print the statistics of the trees in files; return the exit status."""
     figures = tree_statistics(tree for path in options.files for tree in _read(path, options.format))
     if options.json:
         print(json.dumps(figures))
         return 0
     for name, value in figures.items():
         pairs = list(value.items()) if isinstance(value, dict) else []
-        more = f" and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
-        listed = ", ".join(f"{key} {number:,.4g}" for key, number in pairs[:SHOWN])
-        print(f"{name}: {listed + more if pairs else value}")
+        ending = f" and {len(pairs) - SHOWN_PAIRS} more" if len(pairs) > SHOWN_PAIRS else ""
+        listed = ", ".join(f"{key} {number:,.4g}" for key, number in pairs[:SHOWN_PAIRS])
+        print(f"{name}: {listed + ending if pairs else value}")
     return 0
 
 
@@ -68,9 +69,11 @@ def _check(options: Namespace) -> int:
 
 
 def _convert(options: Namespace) -> int:
+    """Convert a file of trees to another format; return the exit status."""
     writer, number = _writer(options.output, options.to), 0
 
     def written(tree: Tree) -> str:
+        """Return a tree as text of the output's format; errors name its place in the input."""
         nonlocal number
         number += 1
         try:
@@ -85,6 +88,7 @@ def _convert(options: Namespace) -> int:
 
 
 def _schema(options: Namespace) -> int:
+    """Print the schema of the records in a file; return the exit status."""
     records = list(read_jsonlines(options.file))
     if not records:
         raise FoldbatchError(str(options.file), "one record or more", "none", "check the path")
@@ -127,7 +131,7 @@ def _split(options: Namespace) -> int:
 
 
 def _texts(path: Path, end: str) -> list[str]:
-    """Return what a file has of each example, ended by a line or by an empty one."""
+    """Return the text of each example of a file, ended by a line or by an empty one."""
     with (gzip.open if path.suffix == PACKED else open)(path, "rt", encoding="utf-8-sig") as file:
         texts = "\n".join(line.rstrip() for line in file).split(end)
     return [text.strip("\n") + end[1:] for text in texts if re.search("(?m)^[^#\n]", text)]
@@ -152,13 +156,14 @@ def _write(path: Path, trees: Iterable[Any], writer: Callable[[Any], str]) -> No
 
 
 def _parser(prog: str) -> ArgumentParser:
+    """Return the parser of the arguments of ``foldbatch data``, with a subparser for each task."""
     parser = ArgumentParser(prog=prog, description="Count, check, convert and split files of examples.")
     tasks = parser.add_subparsers(dest="task", required=True, metavar="stats|check|convert|split|schema")
 
-    def task(name: str, what: str, more: Sequence[str] = ()) -> ArgumentParser:
-        made: ArgumentParser = tasks.add_parser(name, help=what, description=what)
-        made.add_argument("--format", choices=[*READERS, *more], help="by default what the ending says")
-        return made
+    def task(name: str, purpose: str, formats: Sequence[str] = ()) -> ArgumentParser:
+        command: ArgumentParser = tasks.add_parser(name, help=purpose, description=purpose)
+        command.add_argument("--format", choices=[*READERS, *formats], help="by default what the ending says")
+        return command
 
     stats = task("stats", "sizes, heights, arities, labels and words of all files together")
     stats.add_argument("files", nargs="+", type=Path, metavar="FILE")
@@ -171,14 +176,14 @@ def _parser(prog: str) -> ArgumentParser:
     convert.add_argument("--to", choices=WRITERS, help="by default what the ending of OUTPUT says")
     schema = tasks.add_parser("schema", help=SCHEMA, description=SCHEMA)
     schema.add_argument("file", type=Path, metavar="FILE.jsonl")
-    what = f"of the label, which is not read (default {LABEL}, where there is one)"
-    schema.add_argument("--label", metavar="KEY", help=what)
-    what = "of the records, to leave out; training does so by --data.leave_out"
-    schema.add_argument("--leave-out", nargs="*", default=[], metavar="KEY", help=what)
+    help_text = f"of the label, which is not read (default {LABEL}, where there is one)"
+    schema.add_argument("--label", metavar="KEY", help=help_text)
+    help_text = "of the records, to leave out; training does so by --data.leave_out"
+    schema.add_argument("--leave-out", nargs="*", default=[], metavar="KEY", help=help_text)
     split = task("split", "write the examples of a file to train, dev and test, at random", RECORDS)
     split.add_argument("file", type=Path, metavar="FILE")
     split.add_argument("folder", type=Path, metavar="FOLDER")
     shares = "of train, dev and test (default 80 10 10)"
     split.add_argument("--shares", nargs=3, type=at_least_0, default=(80, 10, 10), metavar="N", help=shares)
-    split.add_argument("--seed", type=whole(0), default=0, help="of the draw (default 0)")
+    split.add_argument("--seed", type=whole_number(0), default=0, help="of the draw (default 0)")
     return parser

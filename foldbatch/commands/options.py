@@ -1,4 +1,4 @@
-"""What commands share: options, numbers of the command line, and that of several processes one speaks."""
+"""Common parts of commands: options, numbers of the command line, output by one of several processes."""
 
 import math
 import os
@@ -14,22 +14,23 @@ from foldbatch.communicators import Communicator
 from foldbatch.errors import FoldbatchError
 
 
-def whole(least: int, most: float = math.inf, expected: str = "") -> Callable[[str], int]:
-    """Return what reads a whole number from the command line."""
+def whole_number(least: int, highest: float = math.inf, expected: str = "") -> Callable[[str], int]:
+    """Return a function that reads a whole number from the command line."""
 
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
-            what = expected or f"a whole number of {least} or more"
-            raise ArgumentTypeError(f"expected {what}, found {text}")
+        if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= highest:
+            wanted = expected or f"a whole number of {least} or more"
+            raise ArgumentTypeError(f"expected {wanted}, found {text}")
         return int(text)
 
     return read
 
 
 def number(expected: str, *, above: bool = False, finite: bool = True) -> Callable[[str], float]:
-    """Return what reads a number of 0 or more, or only above 0."""
+    """Return a function that reads a number of 0 or more, or only above 0."""
 
     def read(text: str) -> float:
+        """Return the number that a text spells; raise an ArgumentTypeError where it does not fit."""
         try:
             value = float(text)
         except ValueError:
@@ -41,7 +42,7 @@ def number(expected: str, *, above: bool = False, finite: bool = True) -> Callab
     return read
 
 
-count = whole(1)
+count = whole_number(1)
 at_least_0 = number("a number of 0 or more")
 seconds = number("seconds, 0 or more")
 
@@ -53,10 +54,10 @@ def _named(name: str) -> str:
     return name
 
 
-SEVERAL = "a model.safetensors, or the folder of a run, of several seeds, too"
+MODEL_HELP = "a model.safetensors, or the folder of a run, of several seeds, too"
 TRUST = "a module, or module:function, that the model's file may name; it is looked for here, too"
 OPTIONS: dict[str, dict[str, Any]] = {  # of several commands
-    "model": {"type": Path, "metavar": "MODEL", "help": SEVERAL},
+    "model": {"type": Path, "metavar": "MODEL", "help": MODEL_HELP},
     "--backend": {"default": "auto", "help": "what computes (default auto)"},
     "--trust": {"action": "append", "default": [], "type": _named, "metavar": "NAME", "help": TRUST},
 }
@@ -83,10 +84,10 @@ def first_speaks(communicator: Communicator) -> Iterator[None]:
     if communicator.rank == 0:
         yield
         return
-    with Path(os.devnull).open("w", encoding="utf-8") as nobody, warnings.catch_warnings():
+    with Path(os.devnull).open("w", encoding="utf-8") as null_device, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            with redirect_stdout(nobody), redirect_stderr(nobody):
+            with redirect_stdout(null_device), redirect_stderr(null_device):
                 yield
         except (FoldbatchError, OSError) as error:
             raise SystemExit(2) from error

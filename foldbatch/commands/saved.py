@@ -1,4 +1,4 @@
-"""Commands on a saved model: its figures on labelled data, predictions, what it is, an ONNX file of it."""
+"""Commands on a saved model: figures on labelled data, predictions, a description, an ONNX file."""
 
 import gzip
 import re
@@ -54,12 +54,12 @@ def print_figures(arguments: Sequence[str], prog: str) -> int:
     """Print figures; return the exit status: 1 where one is below what `--least` asks for."""
     parser = ArgumentParser(prog=prog, description="Print the figures of a saved model on labelled data.")
     add(parser, "model")
-    what = "of the format that it was trained on, or the CONFIG.toml that names the test part"
-    parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
+    help_text = "of the format that it was trained on, or the CONFIG.toml that names the test part"
+    parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=help_text)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    what = "fail, with status 1, where the accuracy is below this share"
+    help_text = "fail, with status 1, where the accuracy is below this share"
     parser.add_argument(
-        "--least", type=number("a number of 0 or more", finite=False), metavar="SHARE", help=what
+        "--least", type=number("a number of 0 or more", finite=False), metavar="SHARE", help=help_text
     )
     add(parser, "--backend", "--trust")
     options = parser.parse_intermixed_args(arguments)
@@ -75,10 +75,12 @@ def print_figures(arguments: Sequence[str], prog: str) -> int:
     figures: dict[str, Any] = {"examples": len(examples)} | evaluate(programs, examples, metrics)
     baseline_of = baselines(examples, metrics)
     if options.json:
-        more: dict[str, Any] = {"baselines": {name: one.figure for name, one in baseline_of.items()}}
+        additional: dict[str, Any] = {
+            "baselines": {name: baseline.figure for name, baseline in baseline_of.items()}
+        }
         if classes:
-            more["classes"] = class_figures(figures["confusion"], [*map(spelled, classes)])
-        print(msgspec.json.encode(figures | more).decode())
+            additional["classes"] = class_figures(figures["confusion"], [*map(spelled, classes)])
+        print(msgspec.json.encode(figures | additional).decode())
     else:
         numbers = {name: value for name, value in figures.items() if isinstance(value, int | float)}
         shown = (
@@ -95,15 +97,17 @@ STANDARD_INPUT = "-"
 
 def predict(arguments: Sequence[str], prog: str) -> int:
     """Print a line of JSON for each example; return the exit status."""
-    what = "Print a line of JSON for each example of files or of the standard input: label and probabilities."
-    parser = ArgumentParser(prog=prog, description=what)
+    help_text = (
+        "Print a line of JSON for each example of files or of the standard input: label and probabilities."
+    )
+    parser = ArgumentParser(prog=prog, description=help_text)
     add(parser, "model")
-    what = "in the format that it was trained on, labels or not; by default -, the standard input"
-    parser.add_argument("files", nargs="*", default=[STANDARD_INPUT], metavar="FILE", help=what)
+    help_text = "in the format that it was trained on, labels or not; by default -, the standard input"
+    parser.add_argument("files", nargs="*", default=[STANDARD_INPUT], metavar="FILE", help=help_text)
     parser.add_argument("--nodes", action="store_true", help="add the label of every node")
     parser.add_argument("--draw", action="store_true", help="draw trees instead of JSON")
-    what = "refuse a record that has a field which training had not, or none that it had"
-    parser.add_argument("--strict", action="store_true", help=what)
+    help_text = "refuse a record that has a field which training had not, or none that it had"
+    parser.add_argument("--strict", action="store_true", help=help_text)
     add(parser, "--backend", "--trust")
     options = parser.parse_intermixed_args(arguments)
     programs, notes, configuration = load_models(options.model, options.backend, options.trust, scripted=True)
@@ -124,17 +128,21 @@ def predict(arguments: Sequence[str], prog: str) -> int:
             odd = counts, fields, kinds
             read = _looked_at(read, schema, odd, configuration.data, strict=options.strict)
         structures = _remembered(read, waiting)
-        for told in _with_places(predictions(programs, notes, structures, nodes=nodes), waiting):
+        for prediction in _with_places(predictions(programs, notes, structures, nodes=nodes), waiting):
             label, structure, _ = waiting.popleft()
             if options.draw:
-                print(*([label] if label else []), drawing(structure, told), sep="\n")
+                print(*([label] if label else []), drawing(structure, prediction), sep="\n")
             else:
-                print(msgspec.json.encode(({"name": label} if label else {}) | with_text_keys(told)).decode())
+                print(
+                    msgspec.json.encode(
+                        ({"name": label} if label else {}) | with_text_keys(prediction)
+                    ).decode()
+                )
     if counts:
-        nothing = f"; in {counts['empty']} nothing was known" if counts["empty"] else ""
+        ending = f"; in {counts['empty']} nothing was known" if counts["empty"] else ""
         unknown = f" (fields that training had not: {shortened(fields)})" if fields else ""
         unread = f" (kinds of values that training had not: {shortened(kinds)})" if kinds else ""
-        message = f"{counted(counts['odd'], 'record')} unlike those of training{unknown}{unread}{nothing}"
+        message = f"{counted(counts['odd'], 'record')} unlike those of training{unknown}{unread}{ending}"
         print(f"warning: {message}; --strict refuses them", file=sys.stderr)
     return 0
 
@@ -149,11 +157,11 @@ def _looked_at(
     """Yield records; count those that are unlike training's, and note fields and kinds that it had not."""
     counts, fields, kinds = odd
     for label, record, place in placed:
-        found, compared = unlike(schema, record, data)
-        if found and strict:
+        difference, compared = unlike(schema, record, data)
+        if difference and strict:
             fix = "look at names and values, or leave --strict out"
-            raise ReadError(place, "fields and kinds of values that training had", found, fix)
-        if found:
+            raise ReadError(place, "fields and kinds of values that training had", difference, fix)
+        if difference:
             counts.update(odd=1, empty=int(not compared.read))
             fields |= dict.fromkeys(compared.fields)
             kinds |= dict.fromkeys(f"{path} ({kind})" for path, kind in compared.kinds)
@@ -166,12 +174,12 @@ def _remembered(placed: Iterable[Placed], waiting: deque[Placed]) -> Iterator[An
         yield entry[1]
 
 
-def _with_places(told: Iterable[dict[str, Any]], waiting: deque[Placed]) -> Iterator[dict[str, Any]]:
+def _with_places(predicted: Iterable[dict[str, Any]], waiting: deque[Placed]) -> Iterator[dict[str, Any]]:
     """Yield predictions; let an error of an example name its file and line instead of its number."""
     count = 0
     try:
-        for one in told:
-            yield one
+        for prediction in predicted:
+            yield prediction
             count += 1
     except Exception as raised:
         error = told_of(raised)
@@ -179,14 +187,15 @@ def _with_places(told: Iterable[dict[str, Any]], waiting: deque[Placed]) -> Iter
         if error is None or number is None or not 0 <= int(number[1]) - count < len(waiting):
             raise
         place = waiting[int(number[1]) - count][2]
-        rest = OF_EXAMPLE.sub("", error.where, count=1)
-        raise ExampleError(f"{place} {rest}", error.expected, error.found, error.fix) from raised
+        text = OF_EXAMPLE.sub("", error.where, count=1)
+        raise ExampleError(f"{place} {text}", error.expected, error.found, error.fix) from raised
 
 
 OF_EXAMPLE = re.compile(r" at example (\d+)")
 
 
 def _structures(name: str, configuration: Configuration) -> Iterator[Placed]:
+    """Yield the examples of a file or of standard input, each with its name and its place for errors."""
     format_ = configuration.data.format
     read = structures_of(format_)
     where = "standard input" if name == STANDARD_INPUT else name
@@ -198,13 +207,14 @@ def _structures(name: str, configuration: Configuration) -> Iterator[Placed]:
                 check_arity(configuration, structure, place)
                 yield label, structure, place
     except UnicodeDecodeError as error:
-        found = f"the byte 0x{error.object[error.start]:02x} ({error.reason})"
-        raise ReadError(where, "text in UTF-8", found, "save it as UTF-8") from None
+        actual = f"the byte 0x{error.object[error.start]:02x} ({error.reason})"
+        raise ReadError(where, "text in UTF-8", actual, "save it as UTF-8") from None
     except EOFError as error:
         raise ReadError(where, "a whole file", str(error), "fetch it again") from None
 
 
 def _opened(name: str) -> AbstractContextManager[Iterable[str]]:
+    """Return the lines of a file or of standard input, as a context that closes the file."""
     if name != STANDARD_INPUT:
         refuse_endless(name)
         text: IO[str] = (gzip.open if name.endswith(".gz") else open)(name, "rt", encoding="utf-8-sig")
@@ -217,18 +227,18 @@ def _opened(name: str) -> AbstractContextManager[Iterable[str]]:
 
 
 def inspect(arguments: Sequence[str], prog: str) -> int:
-    """Print what there is to know of a model; return the exit status."""
-    what = "Print a model's options other than defaults, its block, parameters, and how examples run."
-    parser = ArgumentParser(prog=prog, description=what)
-    what = "a model.safetensors, the folder of a run, or a CONFIG.toml of a model to be trained"
-    add(parser, "model", metavar="MODEL|CONFIG.toml", help=what)
-    what = "to run: examples of its format, or the CONFIG.toml that names the test part"
-    parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
-    what = "how many examples run together (default 1)"
-    parser.add_argument("--batch-size", type=count, default=1, metavar="N", help=what)
+    """Print a model's options, block and parameters, and how examples run; return the exit status."""
+    help_text = "Print a model's options other than defaults, its block, parameters, and how examples run."
+    parser = ArgumentParser(prog=prog, description=help_text)
+    help_text = "a model.safetensors, the folder of a run, or a CONFIG.toml of a model to be trained"
+    add(parser, "model", metavar="MODEL|CONFIG.toml", help=help_text)
+    help_text = "to run: examples of its format, or the CONFIG.toml that names the test part"
+    parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=help_text)
+    help_text = "how many examples run together (default 1)"
+    parser.add_argument("--batch-size", type=count, default=1, metavar="N", help=help_text)
     add(parser, "--backend", "--trust")
-    what = "run them three times more and write what ran when, a trace for Perfetto"
-    parser.add_argument("--timeline", type=output_file, metavar="FILE", help=what)
+    help_text = "run them three times more and write what ran when, a trace for Perfetto"
+    parser.add_argument("--timeline", type=output_file, metavar="FILE", help=help_text)
     options = parser.parse_intermixed_args(arguments)
     examples: list[Any] | None = None
     if options.model.suffix == ".toml":
@@ -264,14 +274,14 @@ TOLERANCE = 1e-5  # above which --check fails
 
 def export(arguments: Sequence[str], prog: str) -> int:
     """Write an ONNX file; return the exit status: 1 where `--check` finds too large a difference."""
-    what = "Write a saved model as one ONNX graph for examples of every shape."
-    parser = ArgumentParser(prog=prog, description=what)
+    help_text = "Write a saved model as one ONNX graph for examples of every shape."
+    parser = ArgumentParser(prog=prog, description=help_text)
     add(parser, "model", help="a model.safetensors, or the folder of a run")
     parser.add_argument("file", type=Path, metavar="FILE.onnx", help="the file to write")
-    what = "the version of ONNX's operators, from 18 to 23 (default 21)"
-    parser.add_argument("--opset", type=int, metavar="N", help=what)
-    what = "compare with onnxruntime, on a file or on the test part of a CONFIG.toml: fail above 1e-5"
-    parser.add_argument("--check", type=Path, nargs="?", const=TEST_PART, metavar="DATA", help=what)
+    help_text = "the version of ONNX's operators, from 18 to 23 (default 21)"
+    parser.add_argument("--opset", type=int, metavar="N", help=help_text)
+    help_text = "compare with onnxruntime, on a file or on the test part of a CONFIG.toml: fail above 1e-5"
+    parser.add_argument("--check", type=Path, nargs="?", const=TEST_PART, metavar="DATA", help=help_text)
     add(parser, "--trust")
     options = parser.parse_args(arguments)
     for library in ("onnx", "onnxruntime") if options.check else ("onnx",):
@@ -324,7 +334,7 @@ def _examples_to_check(path: Path, configuration: Configuration, notes: dict[str
 
 
 def _metadata(exporter: Any, notes: dict[str, Any]) -> dict[str, str]:
-    """Return what a reader of examples must know: the task, its classes, and the words by number."""
+    """Return the metadata for a reader of examples: the task, its classes, and the words by number."""
     texts = {name: notes[name] for name in ("task", "classes") if notes.get(name) is not None}
     vocabularies = [list(words) for words in exporter.vocabularies()]
     if len(vocabularies) == 1:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from importlib.util import find_spec
 
-from foldbatch.commands.options import add, count, number, seconds, whole
+from foldbatch.commands.options import add, count, number, seconds, whole_number
 from foldbatch.errors import BackendError, UnlikeSamplesWarning, install
 from foldbatch.serve.service import Limits
 from foldbatch.system.processes import set_aside
@@ -43,14 +43,15 @@ def _host(text: str) -> str:
 
 
 def _parser(prog: str, limits: Limits) -> ArgumentParser:
-    what = "Serve predictions of a saved model over HTTP, in batches across requests."
-    parser = ArgumentParser(prog=prog, description=what)
+    """Return the parser of the arguments of ``foldbatch serve``, with an option for each limit."""
+    help_text = "Serve predictions of a saved model over HTTP, in batches across requests."
+    parser = ArgumentParser(prog=prog, description=help_text)
     add(parser, "model")
-    what = f"address to listen at (default {HOST}: this machine alone)"
-    parser.add_argument("--host", type=_host, default=HOST, help=what)
+    help_text = f"address to listen at (default {HOST}: this machine alone)"
+    parser.add_argument("--host", type=_host, default=HOST, help=help_text)
     parser.add_argument(
         "--port",
-        type=whole(0, 65535, "a port from 0 to 65535"),
+        type=whole_number(0, 65535, "a port from 0 to 65535"),
         default=PORT,
         help=f"0: any that is free (default {PORT})",
     )
@@ -59,9 +60,9 @@ def _parser(prog: str, limits: Limits) -> ArgumentParser:
     for field in fields(limits):
         default = getattr(limits, field.name)
         kind, metavar = (count, "N") if isinstance(default, int) else (deadline, "SECONDS")
-        what = f"{field.metadata['help']} (default {default})"
+        help_text = f"{field.metadata['help']} (default {default})"
         name = f"--{field.name.replace('_', '-')}"
-        parser.add_argument(name, type=kind, default=default, metavar=metavar, help=what)
-    what = f"seconds that SIGTERM leaves to what waits (default {GRACE:g})"
-    parser.add_argument("--grace", type=seconds, default=GRACE, metavar="SECONDS", help=what)
+        parser.add_argument(name, type=kind, default=default, metavar=metavar, help=help_text)
+    help_text = f"seconds that SIGTERM leaves to what waits (default {GRACE:g})"
+    parser.add_argument("--grace", type=seconds, default=GRACE, metavar="SECONDS", help=help_text)
     return parser

@@ -43,7 +43,7 @@ from foldbatch.trees.tree import trusted_tree
 
 RUNS = Path("runs")
 WHERE = "--folder"
-SHOWN = 3  # predictions at the end
+SHOWN_PREDICTIONS = 3  # predictions at the end
 SEED = "seed-"  # begins the names of the folders of several seeds
 
 
@@ -57,15 +57,16 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 
 def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> None:
-    overrides, rest = split_overrides(arguments)
-    options, unknown = _parser(prog).parse_known_args(rest)
+    """Train as the arguments say, and print files, figures and some predictions."""
+    overrides, remaining = split_overrides(arguments)
+    options, unknown = _parser(prog).parse_known_args(remaining)
     if unknown:
         raise unknown_option(unknown[0])
     of_run = options.folder / CONFIGURATION if options.folder and options.resume else None
     if options.config is None and of_run is not None and of_run.exists():
         options.config = of_run  # a run goes on with its own options
-    given = read_configuration(options.config, overrides)
-    configuration = with_absolute_paths(given)
+    settings = read_configuration(options.config, overrides)
+    configuration = with_absolute_paths(settings)
     name = options.config.stem if options.config else configuration.data.format
     first = communicator.rank == 0
     chosen = _folder(options.folder, name, resume=options.resume) if first else None
@@ -87,38 +88,39 @@ def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> No
             if part in fitted[0].figures:
                 print(f"{part}: {', '.join(_numbers(fitted[0].figures[part], baselines_of[part]))}")
     else:
-        fitted = _several(configuration, dataset, folder, options, communicator)
+        fitted = _train_seeds(configuration, dataset, folder, options, communicator)
     if not first:
         return
-    for one in fitted:
-        print(f"model: {one.path}")
-    _show_some(fitted[0], dataset)
+    for trained in fitted:
+        print(f"model: {trained.path}")
+    _show_predictions(fitted[0], dataset)
     if options.gain and (gain := glance(fitted[0].program, dataset.train, configuration.train.batch_size)):
         print(gain)
 
 
-def _several(
+def _train_seeds(
     configuration: Configuration,
     dataset: Dataset,
     folder: Path,
     options: Namespace,
     communicator: Communicator,
 ) -> list[Fitted]:
+    """Train a model for each seed; print and write their figures, and those of the ensemble."""
     fitted = []
     for number in range(options.seeds):
         train = msgspec.structs.replace(configuration.train, seed=configuration.train.seed + number)
         seeded = msgspec.structs.replace(configuration, train=train)
         print(f"seed {train.seed}")
-        own = folder / f"{SEED}{train.seed}"
-        fitted.append(fit(seeded, dataset, own, resume=options.resume, communicator=communicator))
+        seed_folder = folder / f"{SEED}{train.seed}"
+        fitted.append(fit(seeded, dataset, seed_folder, resume=options.resume, communicator=communicator))
     if communicator.rank:
         return fitted
     report: dict[str, Any] = {}
     metrics = metrics_of(dataset.kind, configuration.train.metrics)
     for part, examples in (("dev", dataset.dev), ("test", dataset.test)):
         if examples:
-            report[part] = mean_and_deviation([one.figures[part] for one in fitted])
-            programs = [one.program for one in fitted]
+            report[part] = mean_and_deviation([trained.figures[part] for trained in fitted])
+            programs = [trained.program for trained in fitted]
             report[part]["ensemble"] = evaluate(programs, examples, metrics)
             figures = _figures(report[part], baselines(examples, metrics))
             print(f"{part}, {options.seeds} seeds: {figures}")
@@ -128,13 +130,14 @@ def _several(
 
 
 def _baseline_line(name: str, baselines_of: Mapping[str, Mapping[str, Baseline]]) -> str:
-    """Return what a constant answer would get on each part, to be read before the first epoch's figures."""
+    """Return the figures of a constant answer on each part, to be read before those of the first epoch."""
     parts = [f"{baseline[name].figure:.4f} on {part}" for part, baseline in baselines_of.items()]
     answer = next(iter(baselines_of.values()))[name].answer
     return f"always answering {answer}: {name} {', '.join(parts)}"
 
 
 def _figures(figures: Mapping[str, Any], baseline_of: Mapping[str, Baseline]) -> str:
+    """Return means and deviations of figures as one line, beside those of a constant answer."""
     parts = []
     for name, value in figures.items():
         if name == "ensemble":
@@ -150,24 +153,24 @@ def _numbers(figures: Mapping[str, Any], baseline_of: Mapping[str, Baseline]) ->
     return [f"{name} {value:.4f}{beside(baseline_of.get(name), '.4f')}" for name, value in numbers.items()]
 
 
-def _show_some(fitted: Fitted, dataset: Dataset) -> None:
+def _show_predictions(fitted: Fitted, dataset: Dataset) -> None:
     """Print predictions of examples that were not trained on, and how many of all are right."""
     part = "test" if dataset.test else "dev" if dataset.dev else "train"
     examples = getattr(dataset, part)
-    small = [one for one in examples if 6 <= getattr(structure_of(one), "size", 0) <= 16]
+    small = [example for example in examples if 6 <= getattr(structure_of(example), "size", 0) <= 16]
     accuracy = fitted.figures.get(part, {}).get("accuracy")
-    labelled = sum(label_of(one) is not None for one in examples)
+    labelled = sum(label_of(example) is not None for example in examples)
     share = "" if accuracy is None else f"; {accuracy:.1%} of all {labelled} are right"
     if accuracy is not None:
         share += beside(baselines(examples, metrics_of(dataset.kind))["accuracy"], ".1%")
     print(f"predictions of the {part} part{share}:")
     names, nodes = dataset.classes + dataset.aside, dataset.kind == "nodes"
-    for shown in (small or examples)[:SHOWN]:
+    for shown in (small or examples)[:SHOWN_PREDICTIONS]:
         structure, label = structure_of(shown), label_of(shown)
-        (told,) = predictions([fitted.program], fitted.notes, [structure], nodes=nodes)
+        (prediction,) = predictions([fitted.program], fitted.notes, [structure], nodes=nodes)
         mark = ""
         if names and label is not None and label >= 0:
-            right = told["label"] == names[label]
+            right = prediction["label"] == names[label]
             mark = "✓ " if right else f"✗ it is {spelled(names[label])}, not "
         elif not names and label is not None:
             mark = f"it is {label:g}; predicted: "
@@ -175,20 +178,20 @@ def _show_some(fitted: Fitted, dataset: Dataset) -> None:
             tree, numbers = structure.tree, range(len(dataset.classes))
             labels = [str(dataset.classes[number]) if number in numbers else "" for number in tree.labels]
             structure = trusted_tree(tree.parents, labels, tree.tokens)
-        print(f"{mark}{drawing(structure, told)}")
+        print(f"{mark}{drawing(structure, prediction)}")
 
 
-def _folder(given: Path | None, name: str, *, resume: bool) -> Path:
+def _folder(chosen: Path | None, name: str, *, resume: bool) -> Path:
     """Return the folder of the run: a new one, or to resume the one that is there."""
-    if given is not None:
+    if chosen is not None:
         files = (CONFIGURATION, MODEL, FIGURES, f"{SEED}*")
-        if not resume and any(found for file in files for found in given.glob(file)):
+        if not resume and any(path for file in files for path in chosen.glob(file)):
             fix = "add --resume to go on with it, or name another folder"
-            raise BlockUseError(WHERE, "a folder without a run", str(given), fix)
-        if resume and not given.is_dir():
+            raise BlockUseError(WHERE, "a folder without a run", str(chosen), fix)
+        if resume and not chosen.is_dir():
             fix = "leave --resume out"
-            raise BlockUseError(WHERE, "a folder with a run to resume", f"no folder {given}", fix)
-        return given
+            raise BlockUseError(WHERE, "a folder with a run to resume", f"no folder {chosen}", fix)
+        return chosen
     taken = [RUNS / name] if (RUNS / name).exists() else []
     while taken and (following := RUNS / f"{name}-{len(taken) + 1}").exists():
         taken.append(following)
@@ -200,7 +203,8 @@ def _folder(given: Path | None, name: str, *, resume: bool) -> Path:
 
 
 def _parser(prog: str) -> ArgumentParser:
-    rows = [f"  --{name} {default}\n        {what}" for name, default, what in describe_options()]
+    """Return the parser of the arguments of ``foldbatch train``; its help lists all options."""
+    rows = [f"  --{name} {default}\n        {help_text}" for name, default, help_text in describe_options()]
     listed = "\n".join(rows)
     parser = ArgumentParser(
         prog=prog,
@@ -211,16 +215,18 @@ def _parser(prog: str) -> ArgumentParser:
         usage=f"{prog} [CONFIG.toml] [--SECTION.KEY VALUE ...] [--folder DIR] [--resume] [--seeds N] "
         "[--strict] [--no-gain]",
     )
-    what = "options in sections; without a file, a Tree-LSTM learns functions of Python's standard library"
-    parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.toml", help=what)
-    what = "of the run; by default a new one in runs/"
-    parser.add_argument("--folder", type=Path, metavar="DIR", help=what)
-    what = "go on where the run in the folder was interrupted"
-    parser.add_argument("--resume", action="store_true", help=what)
-    what = "refuse examples without a label, which are passed over"
-    parser.add_argument("--strict", action="store_true", help=what)
-    what = "train N models with seeds that follow each other, and test them together"
-    parser.add_argument("--seeds", type=count, default=1, metavar="N", help=what)
-    what = "do not measure at the end, for two seconds, what batching gains"
-    parser.add_argument("--no-gain", action="store_false", dest="gain", help=what)
+    help_text = (
+        "options in sections; without a file, a Tree-LSTM learns functions of Python's standard library"
+    )
+    parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.toml", help=help_text)
+    help_text = "of the run; by default a new one in runs/"
+    parser.add_argument("--folder", type=Path, metavar="DIR", help=help_text)
+    help_text = "go on where the run in the folder was interrupted"
+    parser.add_argument("--resume", action="store_true", help=help_text)
+    help_text = "refuse examples without a label, which are passed over"
+    parser.add_argument("--strict", action="store_true", help=help_text)
+    help_text = "train N models with seeds that follow each other, and test them together"
+    parser.add_argument("--seeds", type=count, default=1, metavar="N", help=help_text)
+    help_text = "do not measure at the end, for two seconds, what batching gains"
+    parser.add_argument("--no-gain", action="store_false", dest="gain", help=help_text)
     return parser

@@ -114,11 +114,11 @@ class Snapshot:
     def __init__(self, examples: Sequence[Any]) -> None:
         self.parts = [[*_parts(example)] for example in examples]
 
-    def rest(self, done: int) -> Snapshot:
+    def rest(self, start: int) -> Snapshot:
         """Return the snapshot of the examples from a place on."""
-        rest = Snapshot(())
-        rest.parts = self.parts[done:]
-        return rest
+        tail = Snapshot(())
+        tail.parts = self.parts[start:]
+        return tail
 
 
 def obstacles(
@@ -134,10 +134,10 @@ def obstacles(
     """
     for place, example in enumerate(examples):
         for part, contents in _parts(example) if before is None else before.parts[place]:
-            found = _obstacle(part, contents, known=before is not None)
-            if found and (hidden or contents is not _HIDDEN):
+            reason = _obstacle(part, contents, compared=before is not None)
+            if reason and (hidden or contents is not _HIDDEN):
                 fix = "give a list of its items" if contents is _READ_ONCE else COPY
-                yield Obstacle(place, f"{describe_value(part)}{found}", fix)
+                yield Obstacle(place, f"{describe_value(part)}{reason}", fix)
                 break
 
 
@@ -157,13 +157,13 @@ def iterator_in(example: Any) -> Any:
     return next((part for part, contents in _parts(example) if contents is _READ_ONCE), None)
 
 
-def _obstacle(part: Any, contents: Contents, *, known: bool) -> str:
-    """Return what keeps one part from being read again, as the end of a phrase; empty where nothing does."""
+def _obstacle(part: Any, contents: Contents, *, compared: bool) -> str:
+    """Return the reason why a part cannot be read again, as the end of a phrase; empty where it can."""
     if contents is _READ_ONCE:
         return ", which can be read once"
     if contents is _HIDDEN:
         return ", whose contents nothing can list"
-    if known:
+    if compared:
         return "" if _alike(contents, _contents(part)) else ", which has changed since it was read"
     kind: type = type(part)
     return "" if _is_frozen(kind) else ", which may have changed since it was read"
@@ -183,6 +183,7 @@ def _parts(example: Any) -> Iterator[tuple[Any, Contents]]:
 
 
 def _contents(part: Any) -> Contents:
+    """Return the contents of a part for comparison: its items, attributes or digest; or a mark."""
     kind: type = type(part)
     if kind is list or kind is tuple:
         return Contents([*part])
@@ -212,6 +213,7 @@ def _contents(part: Any) -> Contents:
 
 
 def _contents_of_array(part: Any) -> Contents:
+    """Return the contents of an array or tensor: a digest of its bytes, or its objects."""
     try:
         values = np.asarray(part.detach().cpu() if hasattr(part, "detach") else part)
     except Exception:  # noqa: BLE001 - a class of the user's, or a dtype that NumPy has not
@@ -257,14 +259,16 @@ def _slots(kind: type) -> tuple[str, ...] | None:
     while kind not in _ROOTS:
         base = kind.__base__
         assert base is not None, "all bases end at object"
-        given = vars(kind).get("__slots__", ())
-        slots = [given] if isinstance(given, str) else [*given]
-        own = [name for name in slots if name not in ("__dict__", "__weakref__")]
-        room = len(own) + ("__dict__" in vars(kind)) + ("__weakref__" in vars(kind))
+        declared = vars(kind).get("__slots__", ())
+        slots = [declared] if isinstance(declared, str) else [*declared]
+        slots_of_class = [name for name in slots if name not in ("__dict__", "__weakref__")]
+        room = len(slots_of_class) + ("__dict__" in vars(kind)) + ("__weakref__" in vars(kind))
         if kind.__basicsize__ - base.__basicsize__ > _WORD * room:
             return None
         private = f"_{kind.__name__.lstrip('_')}"
-        names += [private + name if name.startswith("__") and name[-2:] != "__" else name for name in own]
+        names += [
+            private + name if name.startswith("__") and name[-2:] != "__" else name for name in slots_of_class
+        ]
         kind = base
     return tuple(names)
 

@@ -49,15 +49,15 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
         block = schema_of(dataset).block(options.size, pooling=options.list_pooling, ignored=ignored)
         return json(block, task, hidden=options.hidden)
     words = _words(configuration, dataset)
-    given = msgspec.structs.asdict(options)
+    arguments = msgspec.structs.asdict(options)
     if isinstance(options, ChildSumModel):
-        given["kinds"] = None if task.reads_tree else _kinds(dataset)
+        arguments["kinds"] = None if task.reads_tree else _kinds(dataset)
         named = (name for x in dataset.train for name in features_of(structure_of(x)))
-        given["features"] = Vocabulary.count(named, options.features) if options.features else None
+        arguments["features"] = Vocabulary.count(named, options.features) if options.features else None
     if isinstance(options, RNTNModel):
-        given["hidden"] = options.hidden or None
+        arguments["hidden"] = options.hidden or None
     name = str(options.__struct_config__.tag)
-    model: Block[Any, Any] = MODELS[name](words, task, **given)
+    model: Block[Any, Any] = MODELS[name](words, task, **arguments)
     return model
 
 
@@ -68,19 +68,20 @@ def schema_of(dataset: Dataset) -> Schema:
 
 def build_optimizer(options: OptimizerOptions) -> training.Optimizer:
     """Return the optimizer of its options."""
-    given: dict[str, Any] = {"weight_decay": options.weight_decay}
-    given |= {"lr_factors": options.lr_factors}
+    arguments: dict[str, Any] = {"weight_decay": options.weight_decay}
+    arguments |= {"lr_factors": options.lr_factors}
     if options.lr:
-        given["lr"] = options.lr
+        arguments["lr"] = options.lr
     if options.momentum:
         if options.name not in ("sgd", "rmsprop"):
             fix = "choose sgd or rmsprop, or leave momentum out"
             raise TrainingError("optimizer.momentum", "a rule with momentum", options.name, fix)
-        given["momentum"] = options.momentum
-    return OPTIMIZERS[options.name](**given)
+        arguments["momentum"] = options.momentum
+    return OPTIMIZERS[options.name](**arguments)
 
 
 def _task(options: TaskOptions, dataset: Dataset) -> Task:
+    """Return the task of a data set: its kind and classes, or the mean and deviation of its numbers."""
     if dataset.kind == "number":
         numbers = np.array([label for _, label in dataset.train if label is not None], "float64")
         with np.errstate(over="ignore"):  # which the task refuses
@@ -96,6 +97,7 @@ def _task(options: TaskOptions, dataset: Dataset) -> Task:
 
 
 def _words(configuration: Configuration, dataset: Dataset) -> Words:
+    """Return the vocabulary of the training part, with its table of vectors and the options of words."""
     options, every_node = configuration.words, isinstance(configuration.model, ChildSumModel)
     parts: list[Iterable[Any]] = [dataset.train]
     if options.vectors:
@@ -164,7 +166,7 @@ NUMBER_METRICS: dict[str, Callable[[str, str], training.Metric]] = {
 
 
 def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[training.Metric]:
-    """Return the metrics of a task: of whole examples, and the accuracy of nodes where these are told.
+    """Return the metrics of a task: of examples, and the accuracy of nodes where these have predictions.
 
     >>> [metric.name for metric in metrics_of("nodes", ["f1"])]
     ['accuracy', 'f1', 'node_accuracy']
@@ -200,20 +202,20 @@ def build_callbacks(
     train, schedule, average = configuration.train, configuration.schedule, configuration.average
     dev, best = dataset.dev, has_best(configuration, dataset.dev)
     figure = deciding_figure(configuration, dataset.kind, dev)
-    made: list[training.Callback] = [training.NaNGuard()]
+    callbacks: list[training.Callback] = [training.NaNGuard()]
     if configuration.optimizer.clip:
-        made.append(training.ClipGradients(configuration.optimizer.clip))
+        callbacks.append(training.ClipGradients(configuration.optimizer.clip))
     if average.name == "moving":
-        made.append(training.AverageWeights(average.decay, validation=dev or None, keep=not best))
+        callbacks.append(training.AverageWeights(average.decay, validation=dev or None, keep=not best))
     if schedule.name == "plateau" and dev:
-        made.append(training.ReduceLROnPlateau(figure, factor=schedule.factor, patience=schedule.every))
+        callbacks.append(training.ReduceLROnPlateau(figure, factor=schedule.factor, patience=schedule.every))
     elif schedule.name != "constant" or schedule.warm_up:
-        made.append(training.Schedule(_rate(schedule, steps, train.epochs * steps)))
+        callbacks.append(training.Schedule(_rate(schedule, steps, train.epochs * steps)))
     if train.patience and dev:
-        made.append(training.EarlyStopping(figure, patience=train.patience))
-    made += [training.CSVLog(folder / LOG), training.Progress()]
+        callbacks.append(training.EarlyStopping(figure, patience=train.patience))
+    callbacks += [training.CSVLog(folder / LOG), training.Progress()]
     every, monitor = train.checkpoint or None, figure if best else None
-    return [*made, training.Checkpoints(folder / CHECKPOINTS, every=every, monitor=monitor)]
+    return [*callbacks, training.Checkpoints(folder / CHECKPOINTS, every=every, monitor=monitor)]
 
 
 def has_best(configuration: Configuration, dev: Sequence[Any]) -> bool:
@@ -226,14 +228,14 @@ def _rate(options: ScheduleOptions, epoch: int, total: int) -> training.schedule
     rise = round(options.warm_up * epoch)
     match options.name:
         case "step":
-            found = training.schedules.stepwise(options.every * epoch, options.factor)
+            factor = training.schedules.stepwise(options.every * epoch, options.factor)
         case "exponential":
-            found = training.schedules.exponential(options.factor ** (1 / epoch))
+            factor = training.schedules.exponential(options.factor ** (1 / epoch))
         case "cosine":
-            found = training.schedules.cosine(total, options.end)
+            factor = training.schedules.cosine(total, options.end)
         case "one-cycle":
-            found = training.schedules.one_cycle(total)
+            factor = training.schedules.one_cycle(total)
         case _:
-            found = training.schedules.cosine(total, 1.0)  # which is 1 throughout
+            factor = training.schedules.cosine(total, 1.0)  # which is 1 throughout
     rising = training.schedules.warm_up(max(rise, 1))
-    return (lambda step: rising(step) * found(step)) if rise else found
+    return (lambda step: rising(step) * factor(step)) if rise else factor

@@ -46,7 +46,7 @@ Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
 class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Options of one part of a run; each is annotated with what it is."""
+    """Options of one part of a run; each is annotated with its description."""
 
     purpose: ClassVar[str] = ""  # of a section that is one of several, in the words of the help
 
@@ -129,7 +129,7 @@ Model: TypeAlias = TreeLSTMModel | ChildSumModel | RNTNModel | BiLSTMModel | Jso
 
 
 class TaskOptions(Section, frozen=True):
-    """What the model is to tell."""
+    """The answer that the model learns."""
 
     kind: Annotated[
         Literal["auto", "nodes", "root", "class", "number"], "auto: nodes where they are labelled, else class"
@@ -139,7 +139,7 @@ class TaskOptions(Section, frozen=True):
 
 
 class OptimizerOptions(Section, frozen=True):
-    """What changes the parameters."""
+    """The rule that changes the parameters."""
 
     name: Annotated[Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw"], "the rule"] = (
         "adagrad"
@@ -165,14 +165,14 @@ class ScheduleOptions(Section, frozen=True):
 
 
 class AverageOptions(Section, frozen=True):
-    """The mean of the parameters along the way, which is then what is evaluated and saved."""
+    """The mean of the parameters along the way, which is evaluated and saved in their place."""
 
     name: Annotated[Literal["none", "moving"], "moving: by decay, after each step"] = "none"
     decay: Annotated[Within, "of moving: the share of the former mean"] = 0.999
 
 
 class Train(Section, frozen=True):
-    """How long, on what, and from which random numbers."""
+    """The length of the training, its backend and its seed."""
 
     epochs: Annotated[Count, "passes over the training part"] = 10
     batch_size: Annotated[Count, "examples of one update"] = 25
@@ -235,9 +235,9 @@ def check_arity(configuration: Configuration, example: Any, where: str) -> None:
     if _model_name(configuration) in OF_PAIRS and isinstance(example, TreeNode):
         odd = set(np.bincount(example.tree.parents[:-1]).tolist()) - {0, 2}  # the root is last, and no child
         if odd:
-            found = f"a node with {min(odd)}"
+            actual = f"a node with {min(odd)}"
             fix = "convert trees by fb.trees.collapse_unary and binarise, or train with model.name child_sum"
-            raise ReadError(where, "two children at each inner node", found, fix)
+            raise ReadError(where, "two children at each inner node", actual, fix)
 
 
 def _model_name(configuration: Configuration) -> str:
@@ -278,12 +278,12 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
     format_, of_records = configuration.data.format, isinstance(configuration.model, JsonModel)
     for option in overrides:
         section, _, key = option.partition(".")
-        readers = [name for name, one in FORMATS.items() if section == "data" and key in one.options]
+        readers = [name for name, spec in FORMATS.items() if section == "data" and key in spec.options]
         of_words = section == "words" and of_records
         if of_words or (readers and format_ not in readers):
             expected = f"an option that matters to data of format {format_}"
-            found = "one of words" if of_words else f"one of {' and '.join(readers)}"
-            raise UnknownNameError(f"--{option}", expected, found, "leave it out, or train on other data")
+            actual = "one of words" if of_words else f"one of {' and '.join(readers)}"
+            raise UnknownNameError(f"--{option}", expected, actual, "leave it out, or train on other data")
     return configuration
 
 
@@ -293,7 +293,7 @@ def checked(raw: Raw, where: str) -> Configuration:
 
 
 def with_absolute_paths(configuration: Configuration) -> Configuration:
-    """Return the same settings, whose files and folders are found from any working directory.
+    """Return the settings with absolute paths of files and folders.
 
     Raises:
         ReadError: when one is no text that a file of settings can hold.
@@ -306,8 +306,8 @@ def with_absolute_paths(configuration: Configuration) -> Configuration:
     try:
         msgspec.json.encode(raw)
     except UnicodeEncodeError as error:
-        found, fix = describe_value(error.object), "rename the file or the folder"
-        raise ReadError("options", "text that UTF-8 can hold", found, fix) from None
+        actual, fix = describe_value(error.object), "rename the file or the folder"
+        raise ReadError("options", "text that UTF-8 can hold", actual, fix) from None
     return checked(raw, "")
 
 
@@ -337,26 +337,26 @@ def to_toml(configuration: Configuration, *, changed: bool = False) -> str:
     for section, options in plain(configuration).items():
         usual = msgspec.to_builtins(type(getattr(configuration, section))()) if changed else {}
         tag = "name" if section == "model" else ""  # says which kind it is
-        told = {key: value for key, value in options.items() if key == tag or usual.get(key) != value}
-        lines = [f"{key} = {_written(value)}" for key, value in told.items()]
+        entries = {key: value for key, value in options.items() if key == tag or usual.get(key) != value}
+        lines = [f"{key} = {_written(value)}" for key, value in entries.items()]
         sections += ["\n".join([f"[{section}]", *lines]) + "\n"] * bool(lines)
     return "\n".join(sections)
 
 
 def types_of(section: str, name: object = None) -> dict[str, Any]:
     """Return the options of a section, of all its kinds or of one, with types; none of an unknown one."""
-    found: dict[str, Any] = {}
+    types: dict[str, Any] = {}
     for kind in _kinds(section):
         if kind.__struct_config__.tag is not None:
-            found["name"] = str
+            types["name"] = str
             if name not in (None, kind.__struct_config__.tag):
                 continue
-        found |= {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
-    return found
+        types |= {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
+    return types
 
 
 def describe_options() -> Iterator[tuple[str, str, str]]:
-    """Yield each option's name, its default as text, and what it is."""
+    """Yield each option's name, its default as text, and its description."""
     for section in _sections():
         for kind in _kinds(section):
             tag = kind.__struct_config__.tag
@@ -364,10 +364,10 @@ def describe_options() -> Iterator[tuple[str, str, str]]:
                 yield f"{section}.name", f'"{tag}"', f"{vars(kind)['purpose']}; it has the options:"
             defaults = msgspec.to_builtins(kind())
             for f in msgspec.structs.fields(kind):
-                what = next(part for part in get_args(f.type) if isinstance(part, str))
+                purpose = next(part for part in get_args(f.type) if isinstance(part, str))
                 choices = _choices(f.type)
                 also = f" ({', '.join(choices)})" if choices else ""
-                yield f"{section}.{f.encode_name}", _written(defaults[f.encode_name]), f"{what}{also}"
+                yield f"{section}.{f.encode_name}", _written(defaults[f.encode_name]), f"{purpose}{also}"
 
 
 def split_overrides(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -376,21 +376,21 @@ def split_overrides(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]
     >>> split_overrides(["--train.epochs", "3", "--model.name=rntn", "my.toml"])
     ({'train.epochs': '3', 'model.name': 'rntn'}, ['my.toml'])
     """
-    found: dict[str, str] = {}
+    overrides: dict[str, str] = {}
     names = [f"--{section}.{key}" for section in _sections() for key in types_of(section)]
-    left, rest = list(arguments), list[str]()
-    while left:
-        word = left.pop(0)
+    unread, remaining = list(arguments), list[str]()
+    while unread:
+        word = unread.pop(0)
         option, equals, value = word.partition("=")
         if not option.startswith("--") or "." not in option:
-            rest.append(word)
+            remaining.append(word)
             continue
         if option not in names:
             raise unknown_option(option)
-        if not equals and not left:
+        if not equals and not unread:
             raise UnknownNameError(option, "a value", "none", f"write {option} VALUE")
-        found[option.removeprefix("--")] = value if equals else left.pop(0)
-    return found, rest
+        overrides[option.removeprefix("--")] = value if equals else unread.pop(0)
+    return overrides, remaining
 
 
 def likely_options(option: str) -> list[str]:
@@ -402,10 +402,10 @@ def likely_options(option: str) -> list[str]:
     (['optimizer.lr'], ['optimizer.lr'])
     """
     key = option.rpartition(".")[2].replace("-", "_")
-    options = {path: what for path, _, what in describe_options()}
+    options = {path: purpose for path, _, purpose in describe_options()}
     likely = [path for path in options if path.endswith(f".{key}") and path != option]
     if not likely and "_" in key:
-        likely = [path for path, what in options.items() if what.startswith(key.replace("_", " "))]
+        likely = [path for path, purpose in options.items() if purpose.startswith(key.replace("_", " "))]
     return likely
 
 
@@ -427,6 +427,8 @@ def _with_likely(name: str, likely: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuration:
+    """Return raw settings as a checked configuration; errors name the option and its file."""
+
     def source(path: str) -> str:
         return f"--{path}" if path in overrides or not where else f"{where}: {path}"
 
@@ -438,25 +440,25 @@ def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuratio
     except RecursionError:
         raise ReadError(where or "options", "options", DEEP, LISTED) from None
     except msgspec.ValidationError as error:
-        said, _, place = str(error).replace("`", "").partition(" - at $.")
-    if said.startswith("Object contains unknown field "):
-        name = said.split()[-1]
+        message, _, place = str(error).replace("`", "").partition(" - at $.")
+    if message.startswith("Object contains unknown field "):
+        name = message.split()[-1]
         names = list(types_of(place, raw[place].get("name"))) if place else _sections()
         option, fix = f"{place}.{name}".lstrip("."), f"there are {', '.join(names)}"
-        found = _with_likely(name, likely_options(option), names)
-        raise UnknownNameError(source(option), "an option", found, fix)
+        actual = _with_likely(name, likely_options(option), names)
+        raise UnknownNameError(source(option), "an option", actual, fix)
     path, _, item = place.partition("[")
     section, _, key = path.partition(".")
-    given = raw[section][key] if key else raw[section]
-    found = given[int(item[:-1])] if item and isinstance(given, list) else given
-    expected, shown = said.partition(", got ")[0].removeprefix("Expected "), describe_value(found)
+    setting = raw[section][key] if key else raw[section]
+    actual = setting[int(item[:-1])] if item and isinstance(setting, list) else setting
+    expected, shown = message.partition(", got ")[0].removeprefix("Expected "), describe_value(actual)
     expected = expected.replace("Object missing required field", "the option")
     expected = expected.replace("array", "a list in brackets")
     choices = _choices(types_of(section).get(key))
     if key == "name" and len(_kinds(section)) > 1:
         choices = [str(kind.__struct_config__.tag) for kind in _kinds(section)]
     if choices and not expected.startswith("a list"):
-        expected, shown = f"one of {', '.join(choices)}", with_nearest(found, choices)
+        expected, shown = f"one of {', '.join(choices)}", with_nearest(actual, choices)
     raise ReadError(f"{source(path)}{place[len(path) :]}", expected, shown, LISTED)
 
 
@@ -506,6 +508,7 @@ def _value(text: str, type_: Any) -> Any:
 
 
 def _written(value: Any) -> str:
+    """Return a setting's value as TOML."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -59,13 +59,13 @@ def read_dataset(configuration: Configuration) -> Dataset:
     origins = {part: Origin(str(_file_of(data, part) or part), data) for part in PARTS}
     if not train:
         raise ReadError("data.train", "examples to train on", "none", "set data.folder, or data.train")
-    found = () if kind == "number" else _classes(train, kind, origins["train"])
-    classes = found and (_known_classes(data) or found)
+    class_labels = () if kind == "number" else _classes(train, kind, origins["train"])
+    classes = class_labels and (_known_classes(data) or class_labels)
     asked = configuration.task.kind != "auto" or kind != "class" or len(classes) <= MOST_NUMBERS
     if not asked and all(type(label) is int for _, label in train if label is not None):
         numbers = f"{len(classes)} different whole numbers as labels"
         raise UnknownNameError("task.kind", "number or class", numbers, "set --task.kind number, or class")
-    aside = tuple(sorted(set(found) - set(classes), key=str)) if kind == "class" else ()
+    aside = tuple(sorted(set(class_labels) - set(classes), key=str)) if kind == "class" else ()
     parts = {"train": train, "dev": dev, "test": test}
     read = {
         part: numbered(samples, kind, classes + aside if part == "train" else classes, origins[part])
@@ -113,7 +113,7 @@ def read_part(data: Data, part: str) -> Iterable[Sample]:
     if format_.embedded is not None:
         return format_.embedded()[part]
     samples = format_.labelled(file, data.label) if file is not None else ()
-    return samples if not data.leave_out else _without(samples, data.leave_out, known=part != "train")
+    return samples if not data.leave_out else _without(samples, data.leave_out, optional=part != "train")
 
 
 def _file_of(data: Data, part: str) -> Path | None:
@@ -145,21 +145,21 @@ class Origin:
         return f"{self.where}, example {number}"
 
 
-def _without(samples: Iterable[Sample], keys: Sequence[str], *, known: bool) -> Iterator[Sample]:
+def _without(samples: Iterable[Sample], keys: Sequence[str], *, optional: bool) -> Iterator[Sample]:
     """Yield records without some of their keys, which records must have unless they are known to."""
     there: set[str] = set()
     for record, label in samples:
         there.update(record if isinstance(record, dict) else ())
         (kept,) = without([record], keys)
         yield kept, label
-    for key in [] if known else keys:
+    for key in [] if optional else keys:
         if key not in there:
             expected = f"a key of the records: {shortened(sorted(there))}"
             raise UnknownNameError("data.leave_out", expected, with_nearest(key, there))
 
 
 def without(records: Iterable[Any], keys: Sequence[str]) -> Iterator[Any]:
-    """Yield records without some of their keys; what is no dict is yielded as it is."""
+    """Yield records without some of their keys; values that are no dicts stay as they are."""
     for record in records:
         kept = isinstance(record, dict)
         yield {key: value for key, value in record.items() if key not in keys} if kept else record
@@ -189,20 +189,21 @@ def _known_classes(data: Data) -> tuple[str, ...]:
 
 
 def _check(examples: Sequence[Any], where: str, configuration: Configuration, origin: Origin) -> None:
+    """Refuse examples that the model cannot read, and a part without labels; warn of examples without one."""
     for number, example in enumerate(examples, 1):
         try:
             check_arity(configuration, example, "")
         except ReadError as error:
             raise ReadError(origin.place(number), error.expected, error.found, error.fix) from None
     if not any(label is not None for example in examples for label in _labels(example)):
-        found = f"{len(examples)} without" if examples else "none"
+        actual = f"{len(examples)} without" if examples else "none"
         fix = "label them, or leave the part out; foldbatch predict needs no labels"
-        raise ReadError(where, "examples with labels", found, fix)
+        raise ReadError(where, "examples with labels", actual, fix)
     of_nodes = FORMATS[configuration.data.format].kind == "phrases"
     bare = 0 if of_nodes else [label for _, label in examples].count(None)
     if bare:
-        found, fix = f"{bare:,} of {len(examples):,} without", "nothing is learnt or counted of them"
-        warnings.warn(FoldbatchWarning(where, "a label of each example", found, fix), stacklevel=2)
+        actual, fix = f"{bare:,} of {len(examples):,} without", "nothing is learnt or counted of them"
+        warnings.warn(FoldbatchWarning(where, "a label of each example", actual, fix), stacklevel=2)
 
 
 def _labels(example: Any) -> Iterable[Any]:
@@ -210,7 +211,7 @@ def _labels(example: Any) -> Iterable[Any]:
 
 
 def task_kind(configuration: Configuration) -> Kind:
-    """Return the task that is trained: what the configuration says, or what suits format and model."""
+    """Return the task that is trained: the configuration's, or the one that suits format and model."""
     kind, format_ = configuration.task.kind, configuration.data.format
     nodes = FORMATS[format_].kind == "phrases"
     suits: tuple[Kind, ...] = ("nodes", "root") if nodes else ("class", "number")
@@ -242,24 +243,24 @@ def _classes(samples: Sequence[Sample], kind: Kind, origin: Origin) -> tuple[Lab
     Labels of one spelling, such as 1 and "1", are one class; it is a text then. So are all classes where two
     of them are equal, as true and 1 are.
     """
-    given: dict[str, Label] = {}
+    spellings: dict[str, Label] = {}
     if kind in ("nodes", "root"):
         of_nodes = (str(label) for tree, _ in samples for label in tree.labels if label is not None)
-        given = {name: name for name in of_nodes}
+        spellings = {name: name for name in of_nodes}
     else:
         for place, (_, label) in enumerate(samples, 1):
             if label is not None:
                 name = _name(label, origin, place)
-                alike = {type(label), type(given.get(name, label))}
-                given[name] = label if len(alike) == 1 else name
-    if len(given) == 1:
+                alike = {type(label), type(spellings.get(name, label))}
+                spellings[name] = label if len(alike) == 1 else name
+    if len(spellings) == 1:
         fix = "look at the labels; data.label says at which key they are"
         raise ReadError(
-            "data.train", "labels of two classes or more", f"only {next(iter(given.values()))!r}", fix
+            "data.train", "labels of two classes or more", f"only {next(iter(spellings.values()))!r}", fix
         )
-    numbers = all(name.lstrip("-").isdecimal() for name in given)
-    names = sorted(given, key=int if numbers else str)
-    classes = [given[name] for name in names]
+    numbers = all(name.lstrip("-").isdecimal() for name in spellings)
+    names = sorted(spellings, key=int if numbers else str)
+    classes = [spellings[name] for name in names]
     return tuple(classes if len(set(classes)) == len(classes) else names)
 
 
@@ -271,6 +272,7 @@ def _numbered_tree(tree: Tree, number_of: dict[str, int], origin: Origin, place:
 
 
 def _class(label: Any, number_of: dict[str, int], origin: Origin, place: int) -> int | None:
+    """Return the number of a label's class; None without a label."""
     if label is None:
         return None
     if str(label) not in number_of:

@@ -73,7 +73,7 @@ class Run(Callback):
     def must_match(self) -> dict[str, str]:
         """Return the options that may not change, and the names."""
         options = plain(self._configuration).items()
-        named = {f"{part}.{key}": repr(value) for part, own in options for key, value in own.items()}
+        named = {f"{part}.{key}": repr(value) for part, entries in options for key, value in entries.items()}
         kept = {f"option {name}": text for name, text in named.items() if name not in FREE}
         return kept | {"classes": ", ".join(map(str, self._classes))}
 
@@ -133,7 +133,7 @@ def fit(
             if examples
         }
         figures["baselines"] = {
-            part: {name: one.figure for name, one in baselines(examples, metrics).items()}
+            part: {name: baseline.figure for name, baseline in baselines(examples, metrics).items()}
             for part, examples in (("dev", dataset.dev), ("test", dataset.test))
             if examples
         }
@@ -149,6 +149,7 @@ def fit(
 
 @contextmanager
 def _kept_apart(folder: Path, *, resume: bool) -> Iterator[None]:
+    """Keep a folder for one run while it trains; refuse one that a run has written to, except to resume."""
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         if not resume and (folder / MODEL).exists():
@@ -160,7 +161,7 @@ def _kept_apart(folder: Path, *, resume: bool) -> Iterator[None]:
 
 def _restore_best(trainer: Trainer) -> None:
     """Give the parameters the values of the best epoch; those of the last one stay where none is the best."""
-    checkpoints = next(one for one in trainer.callbacks if isinstance(one, Checkpoints))
+    checkpoints = next(callback for callback in trainer.callbacks if isinstance(callback, Checkpoints))
     if checkpoints.best_epoch is None:
         figure = f"no finite {checkpoints.monitor}"
         print(f"warning: {figure} in any epoch; the model of the last epoch is kept", file=sys.stderr)
@@ -182,7 +183,7 @@ FIX = "load it with foldbatch.load, in a script"
 
 
 class ModelNotes(TypedDict):
-    """What ``foldbatch train`` notes in a model's file; others are left out."""
+    """The notes that ``foldbatch train`` writes to a model's file; others are left out."""
 
     task: Kind
     classes: list[ClassLabel]
@@ -210,30 +211,32 @@ def load_model(
 
 
 def _notes(raw: Any, where: str) -> ModelNotes:
+    """Return the notes of a model's file, checked; raise a ReadError where they do not fit."""
     try:
         notes = msgspec.convert(raw, ModelNotes)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ReadError(where, EXPECTED, f"one whose notes do not fit ({error})", FIX) from None
     classes = notes["classes"]
     if len(set(classes)) < len(classes) or (notes["task"] == "number") == bool(classes):
-        found = (
+        actual = (
             f"one of the task {notes['task']} with {len(set(classes))} different of {len(classes)} classes"
         )
-        raise ReadError(where, EXPECTED, found, FIX)
+        raise ReadError(where, EXPECTED, actual, FIX)
     return notes
 
 
 def _check_answers(program: Program, notes: ModelNotes, where: str) -> None:
+    """Raise a ReadError where a model does not answer with as many scores as its notes have classes."""
     classes = len(notes["classes"])
     expected = TensorType((classes,) if classes else ())
-    told: list[object] = [program.model.result]
+    types: list[object] = [program.model.result]
     if notes["task"] == "nodes":
         metrics = zip(program.model.cells, program.model.metrics, strict=True)
         pairs = (pair for cell, names in metrics for pair in zip(names, cell.built.metrics, strict=True))
-        told += [node.type for name, node in pairs if name == "node"] or ["nothing"]
-    if any(each != expected for each in told):
-        found = ", and at nodes ".join(map(str, told))
-        raise ReadError(where, f"a model that answers {expected}, as its notes say", found, FIX)
+        types += [node.type for name, node in pairs if name == "node"] or ["nothing"]
+    if any(type_ != expected for type_ in types):
+        actual = ", and at nodes ".join(map(str, types))
+        raise ReadError(where, f"a model that answers {expected}, as its notes say", actual, FIX)
 
 
 # of a program that a script saved: its examples are values of JSON
@@ -248,31 +251,31 @@ def load_models(
     Where that may be, of a program that a `scripted` training saved, it, its classes, and `SCRIPTED`.
     """
     files = model_files(path) or [path]
-    if scripted and len(files) == 1 and "configuration" not in (own := read_notes(files[0])):
-        known = {"classes": own["classes"]} if "classes" in own else {}
-        return [load(files[0], backend, trust=trust)], {"task": None, **known}, SCRIPTED
+    if scripted and len(files) == 1 and "configuration" not in (file_notes := read_notes(files[0])):
+        classes = {"classes": file_notes["classes"]} if "classes" in file_notes else {}
+        return [load(files[0], backend, trust=trust)], {"task": None, **classes}, SCRIPTED
     models = [load_model(file, backend, trust) for file in files]
     _, notes, configuration = models[0]
-    for file, (_, other, its) in zip(files, models, strict=True):
-        same = its.data.format == configuration.data.format
-        if not same or (other["task"], other["classes"]) != (notes["task"], notes["classes"]):
+    for file, (_, notes_of_seed, its) in zip(files, models, strict=True):
+        fits = its.data.format == configuration.data.format
+        if not fits or (notes_of_seed["task"], notes_of_seed["classes"]) != (notes["task"], notes["classes"]):
             fix = "give the folder of a run with --seeds, or a single model"
             raise ReadError(str(file), "the format, task and classes of the other seeds", "others", fix)
     return [program for program, _, _ in models], notes, configuration
 
 
-def drawing(structure: Any, told: Mapping[str, Any]) -> str:
-    """Return a prediction as text: above the tree, or in each node of it where all are told."""
-    if "nodes" in told:
-        labels = [f"{node['label']} {node['probability']:.0%}" for node in told["nodes"]]
+def drawing(structure: Any, prediction: Mapping[str, Any]) -> str:
+    """Return a prediction as text: above the tree, or in each node where nodes have predictions."""
+    if "nodes" in prediction:
+        labels = [f"{node['label']} {node['probability']:.0%}" for node in prediction["nodes"]]
         tree = structure.tree if isinstance(structure, TreeNode) else right_branching(structure)
         return trusted_tree(tree.parents, labels, tree.tokens).draw(nodes=NODES)
-    if "result" in told:
-        head = str(told["result"])
-    elif "number" in told:
-        head = f"{told['number']:g}"
+    if "result" in prediction:
+        head = str(prediction["result"])
+    elif "number" in prediction:
+        head = f"{prediction['number']:g}"
     else:
-        head = f"{spelled(told['label'])} {told['probabilities'][told['label']]:.0%}"
+        head = f"{spelled(prediction['label'])} {prediction['probabilities'][prediction['label']]:.0%}"
     shown = structure.draw(nodes=NODES) if isinstance(structure, TreeNode) else str(structure)
     return f"{head}\n{shown}"
 
@@ -287,12 +290,12 @@ def mean_and_deviation(figures: Sequence[Mapping[str, Any]]) -> dict[str, dict[s
     {'accuracy': {'mean': 0.6, 'deviation': 0.14142135623730948}}
     """
     names = [name for name, value in figures[0].items() if isinstance(value, int | float)]
-    found = {}
+    summary = {}
     for name in names:
         values = [float(run[name]) for run in figures]
         deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-        found[name] = {"mean": statistics.fmean(values), "deviation": deviation}
-    return found
+        summary[name] = {"mean": statistics.fmean(values), "deviation": deviation}
+    return summary
 
 
 def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequence[Metric]) -> Figures:
@@ -318,7 +321,7 @@ def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequ
 
 
 def baselines(examples: Sequence[Any], metrics: Sequence[Metric]) -> dict[str, Baseline]:
-    """Return by metric what a constant answer would get on examples, for those where that says something.
+    """Return, by metric, the figure of a constant answer on examples, for the metrics that have one.
 
     It stands beside a figure wherever people read one. The answer suits these very examples: of classes it is
     their most frequent one, of numbers their mean.
@@ -330,8 +333,8 @@ def baselines(examples: Sequence[Any], metrics: Sequence[Metric]) -> dict[str, B
         ],
     }
     of_package = [metric for metric in metrics if isinstance(metric, Base)]
-    made = {metric.name: metric.baseline(labels[metric.of]) for metric in of_package}
-    return {name: baseline for name, baseline in made.items() if baseline is not None}
+    by_name = {metric.name: metric.baseline(labels[metric.of]) for metric in of_package}
+    return {name: baseline for name, baseline in by_name.items() if baseline is not None}
 
 
 def beside(baseline: Baseline | None, form: str) -> str:
@@ -349,6 +352,7 @@ def label_of(example: Any) -> Any:
 
 
 def _collected(program: Program, examples: Sequence[Any]) -> tuple[dict[str, list[Any]], dict[str, Array]]:
+    """Return the labels and the values of each metric over examples that a program has run."""
     labels: dict[str, list[Any]] = {}
     parts: dict[str, list[Array]] = {}
     for first in range(0, len(examples), PREDICTED_AT_ONCE):

@@ -18,7 +18,7 @@ from foldbatch.errors import counted
 from foldbatch.schema.values import PLAIN, kind_of, plain_value
 from foldbatch.trees.text import shorten
 
-SHOWN = 5  # values of a category that are printed
+SHOWN_VALUES = 5  # values of a category that are printed
 
 
 class DataPosition(msgspec.Struct, frozen=True):
@@ -111,8 +111,8 @@ def lines(place: DataPosition, name: str = "", indent: str = "") -> Iterator[str
 
 
 def _kind_lines(kind: Kind, lead: str, missing: str, indent: str) -> Iterator[str]:
-    said = _detail(kind)
-    yield f"{lead}{title(kind)} ({counted(kind.count, 'value')}{missing})" + (f": {said}" if said else "")
+    detail = _detail(kind)
+    yield f"{lead}{title(kind)} ({counted(kind.count, 'value')}{missing})" + (f": {detail}" if detail else "")
     for name, place in below(kind):
         yield from lines(place, name, indent + "  ")
 
@@ -130,6 +130,7 @@ def below(kind: Kind) -> Sequence[tuple[str, DataPosition]]:
 
 
 def _detail(kind: Kind) -> str:
+    """Return the figures and examples of a kind of values as one line."""
     match kind:
         case Flags():
             return f"{kind.true:,} true"
@@ -140,9 +141,9 @@ def _detail(kind: Kind) -> str:
                 f"deviation {kind.deviation:.4g}"
             )
         case Category():
-            shown = ", ".join(f"{shorten(value)} {count:,}" for value, count in kind.values[:SHOWN])
-            more = len(kind.values) - SHOWN
-            return shown + (f" and {more} more" if more > 0 else "")
+            shown = ", ".join(f"{shorten(value)} {count:,}" for value, count in kind.values[:SHOWN_VALUES])
+            unlisted = len(kind.values) - SHOWN_VALUES
+            return shown + (f" and {unlisted} more" if unlisted > 0 else "")
         case Text():
             shown = ", ".join(map(shorten, kind.examples))
             return f"{_span(kind.shortest, kind.longest)} characters, such as {shown}"
@@ -164,7 +165,7 @@ def _span(low: float, high: float) -> str:
 
 
 EXAMPLES = 3
-LARGEST = 1e100  # numbers beyond it count as it: their squares must be numbers, too
+MAX_MAGNITUDE = 1e100  # numbers beyond it count as it: their squares must be numbers, too
 
 
 class Thresholds(NamedTuple):
@@ -175,7 +176,7 @@ class Thresholds(NamedTuple):
 
 
 def place_of(values: Iterable[Any], limits: Thresholds, absent: int = 0) -> DataPosition:
-    """Return what a schema says of a place: all the values that stand there, and how often there was none.
+    """Return the entry of a schema for the values at one place, with the number of missing ones.
 
     >>> place_of([1, None, "a", "a", 3], Thresholds(100, 32)).kinds[1:]
     (Category(count=2, values=(('a', 2),)),)
@@ -185,7 +186,9 @@ def place_of(values: Iterable[Any], limits: Thresholds, absent: int = 0) -> Data
         plain = value if type(value) in PLAIN else plain_value(value)
         of_kind[kind_of(plain)].append(plain)
     missing = absent + len(of_kind.pop(None))
-    return DataPosition(missing, tuple(MAKERS[kind](held, limits) for kind, held in of_kind.items() if held))
+    return DataPosition(
+        missing, tuple(MAKERS[kind](members, limits) for kind, members in of_kind.items() if members)
+    )
 
 
 def _flags(values: Sequence[bool], limits: Thresholds) -> Flags:
@@ -193,6 +196,7 @@ def _flags(values: Sequence[bool], limits: Thresholds) -> Flags:
 
 
 def _numbers(values: Sequence[float], limits: Thresholds) -> Number:
+    """Return mean, deviation and range of numbers, computed in one stable pass."""
     numbers, mean, squares = list(map(bounded, values)), 0.0, 0.0
     for count, number in enumerate(numbers, 1):
         distance = number - mean
@@ -200,8 +204,8 @@ def _numbers(values: Sequence[float], limits: Thresholds) -> Number:
         mean += distance * (1 / count)
     low, high = min(numbers), max(numbers)
     deviation = sqrt(squares / len(numbers)) if low < high else 0.0
-    whole = all(isinstance(value, int) for value in values)
-    return Number(len(numbers), mean, deviation or 1.0, low, high, whole)
+    integral = all(isinstance(value, int) for value in values)
+    return Number(len(numbers), mean, deviation or 1.0, low, high, integral)
 
 
 def _strings(values: Sequence[str], limits: Thresholds) -> Category | Text:
@@ -217,16 +221,18 @@ def _lists(values: Sequence[Sequence[Any]], limits: Thresholds) -> ListOf:
 
 def _objects(values: Sequence[Mapping[str, Any]], limits: Thresholds) -> Fields | Dictionary:
     """Return a dictionary if keys are many, and an object has fewer than half of them on average."""
-    held: dict[str, list[Any]] = {}
+    values_of: dict[str, list[Any]] = {}
     for value in values:
         for key, inner in value.items():
-            held.setdefault(str.__str__(key), []).append(inner)
+            values_of.setdefault(str.__str__(key), []).append(inner)
     total, count = sum(map(len, values)), len(values)
-    if len(held) > limits.fields and 2 * total < len(held) * count:
-        keys = _strings([key for key, inner in held.items() for _ in inner], limits)
-        inside = place_of(chain.from_iterable(held.values()), limits)
+    if len(values_of) > limits.fields and 2 * total < len(values_of) * count:
+        keys = _strings([key for key, inner in values_of.items() for _ in inner], limits)
+        inside = place_of(chain.from_iterable(values_of.values()), limits)
         return Dictionary(count, *_lengths(values), DataPosition(0, (keys,)), inside)
-    return Fields(count, {key: place_of(inner, limits, count - len(inner)) for key, inner in held.items()})
+    return Fields(
+        count, {key: place_of(inner, limits, count - len(inner)) for key, inner in values_of.items()}
+    )
 
 
 Maker = Callable[[Sequence[Any], Thresholds], Kind]
@@ -253,5 +259,5 @@ def bounded(value: float) -> float:
     try:
         number = float(value)
     except OverflowError:  # an int beyond all floats
-        return LARGEST if value > 0 else -LARGEST
-    return max(-LARGEST, min(LARGEST, number)) if isfinite(number) else number
+        return MAX_MAGNITUDE if value > 0 else -MAX_MAGNITUDE
+    return max(-MAX_MAGNITUDE, min(MAX_MAGNITUDE, number)) if isfinite(number) else number

@@ -10,13 +10,13 @@ from typing import Any
 from zlib import crc32
 
 from foldbatch.errors import UnlikeSamplesWarning, frames_inside, with_nearest
-from foldbatch.schema.kinds import LARGEST, bounded
+from foldbatch.schema.kinds import MAX_MAGNITUDE, bounded
 from foldbatch.schema.values import KINDS, differing_kind, has_content, kind_of, plain_value
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
 FARTHEST = 10.0  # deviations from the mean; farther numbers are read as this far
-LONGEST = 1000  # characters of a text that are read
+MAX_TEXT = 1000  # characters of a text that are read
 BEGIN, END = "\x02", "\x03"  # stand around a text, so that n-grams tell its ends
 
 
@@ -45,8 +45,8 @@ class Place:
         for name in self.empty:
             value = record.get(name)
             if value is not None and has_content(value):
-                found = f"{name}: {describe_value(value)}"
-                self._warn(f"value of {name}", "no value, as in the samples", found)
+                actual = f"{name}: {describe_value(value)}"
+                self._warn(f"value of {name}", "no value, as in the samples", actual)
 
     def compare(self, value: Any) -> None:
         """Warn of a plain value that is of no kind which the samples had here."""
@@ -55,10 +55,10 @@ class Place:
             expected = " or ".join(f"a {name}" for name in self.kinds)
             self._warn(kind, f"{expected}, as in the samples", describe_value(value))
 
-    def _warn(self, key: str, expected: str, found: str) -> None:
+    def _warn(self, key: str, expected: str, actual: str) -> None:
         if key not in self._warned:
             fix = "it is not read; convert or rename it, or infer a schema from samples that have it"
-            warning = UnlikeSamplesWarning(self.path, expected, found, fix)
+            warning = UnlikeSamplesWarning(self.path, expected, actual, fix)
             warnings.warn(warning, stacklevel=frames_inside())
             self._warned.add(key)  # not where a filter made an error of it
 
@@ -84,7 +84,7 @@ def read_number(place: Place, mean: float, deviation: float, value: Any) -> list
     ([2.0], [-10.0])
     """
     kind = type(value)
-    if (kind is not float and kind is not int) or not -LARGEST < value < LARGEST:
+    if (kind is not float and kind is not int) or not -MAX_MAGNITUDE < value < MAX_MAGNITUDE:
         value = _converted(value, "number", place)
         if value is None:
             return None
@@ -115,7 +115,7 @@ def read_ngrams(place: Place, size: int, buckets: int, value: Any) -> list[int] 
         value = _converted(value, "text", place)
         if value is None:
             return None
-    text = f"{BEGIN}{value[:LONGEST]}{END}"
+    text = f"{BEGIN}{value[:MAX_TEXT]}{END}"
     grams = (text[i : i + size] for i in range(max(len(text) - size, 0) + 1))
     return [crc32(gram.encode("utf-8", "surrogatepass")) % buckets for gram in grams]
 
@@ -167,10 +167,10 @@ def _converted(value: Any, kind: str, place: Place) -> Any:
     if value is None:
         return None
     plain = plain_value(value)
-    found = kind_of(plain)
-    if found == kind:
+    actual = kind_of(plain)
+    if actual == kind:
         return plain
-    if found is not None and found not in place.kinds:
+    if actual is not None and actual not in place.kinds:
         place.compare(plain)
     return None
 
@@ -180,27 +180,27 @@ ANYWHERE = Place("record", tuple(dict.fromkeys(KINDS.values())))
 
 
 def as_flag(value: Any) -> int | None:
-    """Return what `read_flag` does."""
+    """Read a value as `read_flag` does, at a place without a name."""
     return read_flag(ANYWHERE, value)
 
 
 def as_number(value: Any, mean: float, deviation: float) -> list[float] | None:
-    """Return what `read_number` does."""
+    """Read a value as `read_number` does, at a place without a name."""
     return read_number(ANYWHERE, mean, deviation, value)
 
 
 def as_category(value: Any, vocabulary: Vocabulary) -> int | None:
-    """Return what `read_category` does."""
+    """Read a value as `read_category` does, at a place without a name."""
     return read_category(ANYWHERE, vocabulary, value)
 
 
 def as_ngrams(value: Any, size: int, buckets: int) -> list[int] | None:
-    """Return what `read_ngrams` does."""
+    """Read a value as `read_ngrams` does, at a place without a name."""
     return read_ngrams(ANYWHERE, size, buckets, value)
 
 
 def as_list(value: Any) -> list[Any] | None:
-    """Return what `read_list` does."""
+    """Read a value as `read_list` does, at a place without a name."""
     return read_list(ANYWHERE, value)
 
 
@@ -211,5 +211,5 @@ def as_fields(value: Any, names: tuple[str, ...]) -> dict[str, Any] | None:
 
 
 def as_pairs(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return what `read_pairs` does."""
+    """Read a value as `read_pairs` does, at a place without a name."""
     return read_pairs(ANYWHERE, value)

@@ -25,7 +25,7 @@ from foldbatch.trees.given import rows_of
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
-WHOLE = "record"  # what the whole value is called
+ROOT_NAME = "record"  # what the whole value is called
 Pooling = Callable[[], fb.Block[Any, Any]]
 POOLINGS: dict[str, Pooling] = {"mean": fb.Mean, "max": fb.Max, "sum": fb.Sum, "min": fb.Min}
 
@@ -52,7 +52,7 @@ def place_block(place: kinds.DataPosition, settings: Settings, path: str) -> fb.
     fields = {"read": tuple(record[1]), "empty": tuple(record[0].fields.keys() - record[1])} if record else {}
     ignored = () if path else settings.ignored
     names = dict.fromkeys(kinds.VALUES.get(kinds.title(kind), kinds.title(kind)) for kind, _ in pairs)
-    of_samples = reading.Place(path or WHOLE, tuple(names), **fields, ignored=ignored)
+    of_samples = reading.Place(path or ROOT_NAME, tuple(names), **fields, ignored=ignored)
     blocks = [_kind_block(kind, settings, path, inner, of_samples) for kind, inner in pairs]
     if len(blocks) < 2:
         return blocks[0] if blocks else None
@@ -86,25 +86,26 @@ def _utf8(name: str) -> str:
 def _kind_block(
     kind: kinds.Kind, settings: Settings, path: str, inner: Blocks, place: reading.Place
 ) -> fb.Block[Any, Any]:
+    """Return the block that reads values of a kind at a path, as a vector of the schema's size."""
     read: Callable[..., Any]
-    size, name = settings.size, path or WHOLE
-    given: tuple[Any, ...] = ()
+    size, name = settings.size, path or ROOT_NAME
+    reader_arguments: tuple[Any, ...] = ()
     match kind:
         case kinds.Flags():
             read = reading.read_flag
             block = fb.Scalar("int32") >> fb.Embedding(2, size, name=name)
         case kinds.Number():
             read = reading.read_number
-            given = kind.mean, kind.deviation
+            reader_arguments = kind.mean, kind.deviation
             block = fb.Vector(1) >> fb.Linear(size, "tanh", name=name)
         case kinds.Category():
             read = reading.read_category
             vocabulary = Vocabulary([value for value, _ in kind.values])
-            given = (vocabulary,)
+            reader_arguments = (vocabulary,)
             block = fb.Scalar("int32") >> fb.Embedding(len(vocabulary), size, name=name)
         case kinds.Text():
             read = reading.read_ngrams
-            given = settings.ngram, settings.buckets
+            reader_arguments = settings.ngram, settings.buckets
             gram = fb.Scalar("int32") >> fb.Embedding(settings.buckets, size, name=f"{name}.ngrams")
             block = fb.Map(gram) >> fb.Mean() >> fb.Linear(size, "tanh", name=name)
         case kinds.ListOf():
@@ -116,11 +117,11 @@ def _kind_block(
         case kinds.Fields():
             read = reading.read_fields
             block = fb.Record(inner) >> _joined(settings, path)
-    return fb.InputTransform(partial(read, place, *given)) >> fb.Optional(block)
+    return fb.InputTransform(partial(read, place, *reader_arguments)) >> fb.Optional(block)
 
 
 def _joined(settings: Settings, path: str) -> fb.Block[Any, Any]:
-    return fb.Concat() >> fb.Linear(settings.size, "tanh", name=path or WHOLE)
+    return fb.Concat() >> fb.Linear(settings.size, "tanh", name=path or ROOT_NAME)
 
 
 def _pooled(item: fb.Block[Any, Any], settings: Settings, path: str) -> fb.Block[Any, Any]:
@@ -133,7 +134,7 @@ DATE_OR_NUMBER = re.compile(
     r"\s*([-+]?[0-9][0-9,_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?\s*%?|[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}"
     r"([T ][0-9:.]+\s*(Z|[-+][0-9:]+)?)?|[0-9]{1,2}:[0-9]{2}(:[0-9.]+)?)\s*"
 )
-DEEPEST = 64  # levels: blocks are nested as deep as the schema is
+MAX_NESTING = 64  # levels: blocks are nested as deep as the schema is
 _FIX = "convert keys with str"
 _Path = tuple[Any, ...]  # (the path of what is around, a key or an index); a sample's is (its number,)
 
@@ -155,7 +156,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Schema:
-    """What stands at each place of JSON data, with counts and examples; `str` prints it.
+    """The kinds of values at each place of JSON data, with counts and examples; `str` prints it.
 
     Attributes:
         root: the place of a whole sample.
@@ -237,13 +238,15 @@ class Schema:
         fields, odd, read = dict[str, None](), dict[tuple[str, str], None](), 0
         waiting: list[tuple[Any, kinds.DataPosition, str]] = [(value, self.root, "")]
         while waiting:
-            found, place, path = waiting.pop()
-            plain = plain_value(found)
+            part, place, path = waiting.pop()
+            plain = plain_value(part)
             kind = kind_of(plain)
-            of_place = {kinds.VALUES.get(kinds.title(each), kinds.title(each)): each for each in place.kinds}
+            of_place = {
+                kinds.VALUES.get(kinds.title(entry), kinds.title(entry)): entry for entry in place.kinds
+            }
             if kind not in of_place:
                 if differing_kind(plain, tuple(of_place)):
-                    odd[path or WHOLE, str(kind)] = None
+                    odd[path or ROOT_NAME, str(kind)] = None
                 continue
             match of_place[kind]:
                 case kinds.Fields() as record:
@@ -269,18 +272,18 @@ class Schema:
         >>> infer([{"when": "2024-05-06", "of": "ada"}, {"when": "2024-05-07 10:00"}]).texts_of_values()
         ['when']
         """
-        found = []
+        paths = []
         waiting = [("", self.root)]
         while waiting:
             path, place = waiting.pop()
             for kind in place.kinds:
                 if isinstance(kind, kinds.Text) and all(map(DATE_OR_NUMBER.fullmatch, kind.examples)):
-                    found.append(path or WHOLE)
+                    paths.append(path or ROOT_NAME)
                 named = isinstance(kind, kinds.Fields)
                 below = [(name if named else INSIDE[name], inner) for name, inner in kinds.below(kind)]
                 joint = "." if named and path else ""
                 waiting += [(f"{path}{joint}{name}", inner) for name, inner in reversed(below)]
-        return found
+        return paths
 
     def to_plain(self) -> dict[str, Any]:
         """Return the schema as data of JSON.
@@ -310,12 +313,12 @@ class Schema:
         stack = [(root, 0)]
         while stack:
             place, depth = stack.pop()
-            if depth > DEEPEST:
-                raise ModelError("Schema.from_plain", f"{DEEPEST} levels or fewer", "more", fix)
+            if depth > MAX_NESTING:
+                raise ModelError("Schema.from_plain", f"{MAX_NESTING} levels or fewer", "more", fix)
             for kind in place.kinds:
                 if isinstance(kind, kinds.Number) and not kind.deviation > 0:
-                    found = repr(kind.deviation)
-                    raise ModelError("Schema.from_plain", "a deviation above 0", found, fix)
+                    actual = repr(kind.deviation)
+                    raise ModelError("Schema.from_plain", "a deviation above 0", actual, fix)
                 if isinstance(kind, kinds.Category) and len(dict(kind.values)) < len(kind.values):
                     raise ModelError("Schema.from_plain", "distinct values of a category", "one twice", fix)
                 stack += [(inner, depth + 1) for _, inner in kinds.below(kind)]
@@ -354,18 +357,19 @@ def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) ->
       tags: list (1 value, 1 missing): 4 items
         each: category (4 values): 'x' 3, 'y' 1
     """
-    given = rows_of(samples)
-    if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
+    iterable = rows_of(samples)
+    if isinstance(iterable, str | bytes | dict) or not isinstance(iterable, Iterable):
         raise ExampleTypeError("infer", "a list of samples", describe_value(samples), "write [sample]")
-    held = list(given)
-    for number, sample in enumerate(held):
+    listed = list(iterable)
+    for number, sample in enumerate(listed):
         _check(sample, number)
-    if not held:
+    if not listed:
         raise ExampleError("infer", "one sample or more", "none", "check where they are read from")
-    return Schema(place_of(held, Thresholds(categories, fields)))
+    return Schema(place_of(listed, Thresholds(categories, fields)))
 
 
 def _check(sample: Any, number: int) -> None:
+    """Raise an error with the path of a part of a sample that a schema cannot describe."""
     waiting: list[tuple[Any, _Path, int]] = [(sample, (number,), 0)]
     while waiting:
         value, path, depth = waiting.pop()
@@ -375,9 +379,9 @@ def _check(sample: Any, number: int) -> None:
             except BadDataError as error:
                 raise error.kind(_where(path), error.expected, error.found, error.fix) from None
         if isinstance(value, list | dict):
-            if depth == DEEPEST:
+            if depth == MAX_NESTING:
                 fix = "describe data of any depth, such as trees, with ForwardDeclaration"
-                raise ExampleError(_where(path), f"{DEEPEST} levels or fewer", "more", fix)
+                raise ExampleError(_where(path), f"{MAX_NESTING} levels or fewer", "more", fix)
             if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
                 raise ExampleTypeError(_where(path), "keys of str", describe_value(value), _FIX)
             inside = list(value.items() if isinstance(value, dict) else enumerate(value))

@@ -148,8 +148,8 @@ def _of_decimal(value: Decimal) -> float:
     if value.is_nan():
         return nan
     exponent = value.as_tuple().exponent
-    whole = isinstance(exponent, int) and 0 <= exponent < 20
-    return int(value) if whole else _of_number(value)
+    integral = isinstance(exponent, int) and 0 <= exponent < 20
+    return int(value) if integral else _of_number(value)
 
 
 def _of_bytes(value: Any) -> str:
@@ -173,6 +173,7 @@ FINE = ("ns", "ps", "fs", "as")  # units that `datetime` has not
 
 
 def _of_duration(value: np.timedelta64) -> float | None:
+    """Return a duration of NumPy in seconds; None for a missing one."""
     if np.isnat(value):
         return None
     if np.datetime_data(value.dtype)[0] == "generic":

@@ -50,7 +50,7 @@ Read = ReadExample | FoldbatchError  # an example, or why it is refused
 
 
 def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limits) -> tuple[list[Read], Ask]:
-    """Return the examples of a body, and what is asked of them.
+    """Return the examples of a body, and the request's options.
 
     >>> sst = msgspec.convert({"data": {"format": "sst"}, "model": {"name": "tree_lstm"}}, Configuration)
     >>> read, _ = read_body(b'{"examples": ["(2 (2 a) (2 film))", "(2 (2 a"]}', JSON, sst, Limits())
@@ -66,7 +66,9 @@ def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limi
     if len(ask.examples) > limits.examples:
         fix = "send them in several requests"
         raise RefusedError(413, "body", f"{limits.examples:,} examples or fewer", "more", fix, ends=True)
-    return [_one(value, number, configuration, limits) for number, value in enumerate(ask.examples)], ask
+    return [
+        _read_value(value, number, configuration, limits) for number, value in enumerate(ask.examples)
+    ], ask
 
 
 def numbered(error: FoldbatchError, number: int) -> FoldbatchError:
@@ -75,12 +77,13 @@ def numbered(error: FoldbatchError, number: int) -> FoldbatchError:
     >>> print(numbered(ExampleError("model at example 0 ['a']", "a number", "None"), 3))
     model at example 3 ['a']: expected a number, found None
     """
-    where, known = re.subn(r"(?<=\bexample )\d+", str(number), error.where, count=1)
-    where += "" if known else f" at example {number}"
+    where, replaced = re.subn(r"(?<=\bexample )\d+", str(number), error.where, count=1)
+    where += "" if replaced else f" at example {number}"
     return ExampleError(where, error.expected, error.found, error.fix)
 
 
 def _ask(body: bytes) -> Ask:
+    """Return the decoded JSON body of a request; raise a ReadError where it is none."""
     fix = 'send {"examples": [...], "nodes": false, "deadline": 1.5}'
     try:
         return msgspec.json.decode(body.removeprefix(BOM_UTF8), type=Ask)
@@ -90,7 +93,8 @@ def _ask(body: bytes) -> Ask:
         raise ReadError("body", "a JSON object", "deeper nesting than the parser can follow", fix) from None
 
 
-def _one(value: Any, number: int, configuration: Configuration, limits: Limits) -> Read:
+def _read_value(value: Any, number: int, configuration: Configuration, limits: Limits) -> Read:
+    """Return one value of a JSON body as an example to predict, or as the error that refuses it."""
     where = f"example {number}"
     if FORMATS[configuration.data.format].kind == "records":
         return _bounded(None, value, where, limits)
@@ -107,7 +111,7 @@ def _one(value: Any, number: int, configuration: Configuration, limits: Limits) 
 
 
 def _structures(text: str, where: str, configuration: Configuration, limits: Limits) -> list[Read]:
-    """Return the first two examples of a text; what cannot be read ends them."""
+    """Return the first two examples of a text; an error in the place of one that cannot be read."""
     read: list[Read] = []
     try:
         for name, structure in islice(structures_of(configuration.data.format)(StringIO(text), where), 2):
@@ -120,6 +124,7 @@ def _structures(text: str, where: str, configuration: Configuration, limits: Lim
 
 
 def _bounded(name: str | None, structure: Any, where: str, limits: Limits) -> Read:
+    """Return a structure as an example with its size, or a RefusedError where it exceeds the limits."""
     if isinstance(structure, TreeNode):
         size = structure.size
         depth = structure.height if size > limits.depth else 0  # a tree has more nodes than levels
@@ -135,14 +140,15 @@ def _bounded(name: str | None, structure: Any, where: str, limits: Limits) -> Re
 
 
 def _extent(value: Any) -> tuple[int, int]:
+    """Return the number of values in nested JSON data, and of its levels."""
     size, depth, level = 0, 0, [value]
     while level:
         below: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                below += each.values()
-            elif isinstance(each, list):
-                below += each
+        for entry in level:
+            if isinstance(entry, dict):
+                below += entry.values()
+            elif isinstance(entry, list):
+                below += entry
         size += len(below)
         depth += bool(below)
         level = below
@@ -168,25 +174,25 @@ class ServerMetrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
 
-        def made(kind: Any, name: str, what: str, *labels: str, **bounds: Any) -> Any:
-            return kind(f"foldbatch_{name}", what, labels, registry=registry, **bounds)
+        def metric(kind: Any, name: str, help_text: str, *labels: str, **bounds: Any) -> Any:
+            return kind(f"foldbatch_{name}", help_text, labels, registry=registry, **bounds)
 
         answered = "Time from a request's arrival to its answer"
-        self._seconds = made(Histogram, "request_seconds", answered, buckets=SECONDS)
-        self._batch_examples = made(Histogram, "batch_examples", "Examples of a batch", buckets=SIZES)
-        self._batch_nodes = made(Histogram, "batch_nodes", "Nodes of a batch", buckets=NODES)
-        self._batch_seconds = made(Histogram, "batch_seconds", "Time that a batch ran", buckets=SECONDS)
-        self._requests = made(Counter, "requests", "Requests for predictions, by status", "status")
-        self.refusals = made(Counter, "refused_examples", "Examples that were refused, by reason", "reason")
-        self.reloads = made(Counter, "reloads", "Models read anew, by outcome", "outcome")
+        self._seconds = metric(Histogram, "request_seconds", answered, buckets=SECONDS)
+        self._batch_examples = metric(Histogram, "batch_examples", "Examples of a batch", buckets=SIZES)
+        self._batch_nodes = metric(Histogram, "batch_nodes", "Nodes of a batch", buckets=NODES)
+        self._batch_seconds = metric(Histogram, "batch_seconds", "Time that a batch ran", buckets=SECONDS)
+        self._requests = metric(Counter, "requests", "Requests for predictions, by status", "status")
+        self.refusals = metric(Counter, "refused_examples", "Examples that were refused, by reason", "reason")
+        self.reloads = metric(Counter, "reloads", "Models read anew, by outcome", "outcome")
 
     def watch_queue(self, examples: Callable[[], int], nodes: Callable[[], int]) -> None:
-        """Tell what functions return as the present length of the queue."""
-        for name, what, length in (
+        """Register gauges that call functions for the present length of the queue."""
+        for name, help_text, length in (
             ("queue_examples", "Examples that wait", examples),
             ("queue_nodes", "Nodes that wait", nodes),
         ):
-            Gauge(f"foldbatch_{name}", what, registry=self._registry).set_function(length)
+            Gauge(f"foldbatch_{name}", help_text, registry=self._registry).set_function(length)
 
     def batch(self, examples: int, nodes: int, seconds: float) -> None:
         """Take note of a batch that ran."""
@@ -211,7 +217,7 @@ Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 READERS = 2  # long bodies that are read at the same time, which bounds memory and leaves time to others
-SHORT = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
+SHORT_BODY = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
 MOST_DIGITS = 18  # of a length that can be true
 ENDED = "server: expected time for an answer, found the end of the server; ask again later"
 INTERNAL = "server: expected an answer, found an error of the server; its log says more"
@@ -230,12 +236,12 @@ class Predict:
         self._limits = limits
         self._metrics = metrics
         self._readers = ThreadPoolExecutor(READERS, "foldbatch reader")
-        self._held = 0  # bytes of requests that are being read or answered
+        self._retained = 0  # bytes of requests that are being read or answered
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
         start = time.perf_counter()
-        more: Headers = []
+        additional: Headers = []
         try:
             status, content = await self._answer(scope, receive)
         except GoneError:
@@ -243,39 +249,45 @@ class Predict:
             return
         except asyncio.CancelledError:  # the server ends, and its grace has passed
             status, content = 503, {"error": ENDED}
-            more = [(b"retry-after", b"1"), (b"connection", b"close")]
+            additional = [(b"retry-after", b"1"), (b"connection", b"close")]
         except Exception as error:  # noqa: BLE001 - the server goes on
             ours = isinstance(error, FoldbatchError)
             status = getattr(error, "status", 400 if ours else 500)
             content = {"error": str(error) if ours else _logged(error)}
             if status == 503:
-                more = [(b"retry-after", b"%d" % max(1, ceil(self._batching.seconds())))]
+                additional = [(b"retry-after", b"%d" % max(1, ceil(self._batching.seconds())))]
             if getattr(error, "ends", False):
-                more.append((b"connection", b"close"))
+                additional.append((b"connection", b"close"))
         body = msgspec.json.encode(content)
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *more]
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            *additional,
+        ]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
         self._metrics.request(status, time.perf_counter() - start)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> tuple[int, Any]:
+        """Return status and content for a request; count its body among the bytes being answered."""
         arrived = self._batching.now()
         headers = dict(scope["headers"])
         body = await self._body(headers, receive)
         try:
             return await self._answer_body(body, headers, arrived, receive)
         finally:
-            self._held -= len(body)
+            self._retained -= len(body)
 
     async def _answer_body(
         self, body: bytes, headers: Mapping[bytes, bytes], arrived: float, receive: Receive
     ) -> tuple[int, Any]:
+        """Return status and content for a body: read its examples, wait for their predictions."""
         kind = headers.get(b"content-type", b"").decode("latin-1")
         coding = headers.get(b"content-encoding", b"identity").decode("latin-1")
         if coding.lower() != "identity":
             raise RefusedError(415, "body", "no Content-Encoding", coding, "send it as it is")
         configuration = self._service.model.configuration
-        if len(body) > SHORT:
+        if len(body) > SHORT_BODY:
             reading = self._readers.submit(read_body, body, kind, configuration, self._limits)
             try:
                 async with asyncio.timeout_at(arrived + self._limits.deadline):
@@ -286,78 +298,79 @@ class Predict:
         else:
             read, ask = read_body(body, kind, configuration, self._limits)
         seconds = self._seconds(ask)
-        examples = [each for each in read if isinstance(each, ReadExample)]
+        examples = [entry for entry in read if isinstance(entry, ReadExample)]
         answers: Sequence[Any] = ()
         if examples:
-            structures, sizes = [each.structure for each in examples], [each.size for each in examples]
+            structures, sizes = [entry.structure for entry in examples], [entry.size for entry in examples]
             asked = self._batching.ask(structures, sizes, arrived + seconds, nodes=ask.nodes)
             answers = await _unless_gone(asked, receive)
-        return self._told(read, answers)
+        return self._response(read, answers)
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
         """Return the body of a request, of which no more is held than the limit."""
         announced = headers.get(b"content-length", b"0")[:MOST_DIGITS]
-        size, most = int(announced) if announced.isdigit() else 0, self._limits.body
+        size, limit = int(announced) if announced.isdigit() else 0, self._limits.body
         chunks: list[bytes] = []
-        if size <= most:
+        if size <= limit:
             try:
                 async with asyncio.timeout(self._limits.deadline):
                     size = await self._read(receive, chunks)
             except BaseException as error:
                 read = sum(map(len, chunks))
-                self._held -= read
+                self._retained -= read
                 if not isinstance(error, TimeoutError):
                     raise
-                found, fix = f"{read:,} bytes of it", "send it faster, or in several requests"
+                actual, fix = f"{read:,} bytes of it", "send it faster, or in several requests"
                 expected = f"a body in {self._limits.deadline:g} s"
-                raise RefusedError(408, "body", expected, found, fix, ends=True) from None
-            if size > most:
-                self._held -= size
-        if size > most:
+                raise RefusedError(408, "body", expected, actual, fix, ends=True) from None
+            if size > limit:
+                self._retained -= size
+        if size > limit:
             fix = "send the examples in several requests"
-            raise RefusedError(413, "body", f"{most:,} bytes or fewer", "more", fix, ends=True)
+            raise RefusedError(413, "body", f"{limit:,} bytes or fewer", "more", fix, ends=True)
         return b"".join(chunks)
 
     async def _read(self, receive: Receive, chunks: list[bytes]) -> int:
         """Read a body to its end, or to the first chunk that is too much; return how many bytes were read."""
-        size, more = 0, True
-        while more and size <= self._limits.body:
+        size, unfinished = 0, True
+        while unfinished and size <= self._limits.body:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise GoneError
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
-            self._held += len(chunks[-1])
-            if self._held > max(self._limits.held, size):
+            self._retained += len(chunks[-1])
+            if self._retained > max(self._limits.held, size):
                 room = f"room in {self._limits.held:,} bytes for all requests"
                 fix = "ask again later, as Retry-After says"
                 raise RefusedError(503, "server", room, "more", fix, ends=True)
-            more = message.get("more_body", False)
+            unfinished = message.get("more_body", False)
         return size
 
     def _seconds(self, ask: Ask) -> float:
         """Return how long a request may take; refuse nodes where the model does not tell them."""
         task = self._service.model.notes["task"]
         if ask.nodes and task != "nodes":
-            found = f"the task {task}" if task else "none"
-            raise ReadError("nodes", "a model that is trained on every node", found, "leave nodes out")
+            actual = f"the task {task}" if task else "none"
+            raise ReadError("nodes", "a model that is trained on every node", actual, "leave nodes out")
         return min(ask.deadline or self._limits.deadline, self._limits.deadline)
 
-    def _told(self, read: Sequence[Read], answers: Sequence[Any]) -> tuple[int, dict[str, Any]]:
-        rest = iter(answers)
-        told: list[dict[str, Any]] = []
+    def _response(self, read: Sequence[Read], answers: Sequence[Any]) -> tuple[int, dict[str, Any]]:
+        """Return the status and the predictions, one for each entry of the body: an answer or an error."""
+        predicted = iter(answers)
+        contents: list[dict[str, Any]] = []
         internal = refused = 0
         logged = False
-        for number, each in enumerate(read):
-            answer = next(rest) if isinstance(each, ReadExample) else each
+        for number, entry in enumerate(read):
+            answer = next(predicted) if isinstance(entry, ReadExample) else entry
             if isinstance(answer, Exception) and (raised := raised_by_walk(answer)):
                 if not logged:
                     log("a walk has failed:", answer)  # once a request
                 answer, logged = raised, True
             if isinstance(answer, FoldbatchError):
                 refused += 1
-                if answer is each:
-                    reason, text = ("size" if isinstance(each, RefusedError) else "format"), str(each)
+                if answer is entry:
+                    reason, text = ("size" if isinstance(entry, RefusedError) else "format"), str(entry)
                 else:
                     reason, text = "model", str(numbered(answer, number))
                 self._metrics.refusals.labels(reason).inc()
@@ -366,10 +379,10 @@ class Predict:
                 internal += 1
                 self._metrics.refusals.labels("internal").inc()
                 answer = {"error": INTERNAL if internal > 1 else _logged(answer)}  # a line a request
-            name = each.name if isinstance(each, ReadExample) else None
-            told.append({"name": name, **answer} if name else answer)
+            name = entry.name if isinstance(entry, ReadExample) else None
+            contents.append({"name": name, **answer} if name else answer)
         status = 500 if internal else 422 if refused == len(read) else 200
-        return status, {"predictions": told}
+        return status, {"predictions": contents}
 
 
 async def _unless_gone(answers: Coroutine[Any, Any, Sequence[Any]], receive: Receive) -> Sequence[Any]:
@@ -402,9 +415,9 @@ def raised_by_walk(error: Exception) -> ExampleError | None:
     >>> print(raised_by_walk(error))
     walk at example 2: expected an example that the walk can read, found KeyError: 'text'
     """
-    if isinstance(error, FoldbatchError) or (told := told_of(error)) is None:
+    if isinstance(error, FoldbatchError) or (reported := told_of(error)) is None:
         return None
-    return ExampleError(told.where, "an example that the walk can read", told.found)
+    return ExampleError(reported.where, "an example that the walk can read", reported.found)
 
 
 def _logged(error: Exception) -> str:

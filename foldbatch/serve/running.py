@@ -47,7 +47,7 @@ TAKEN = RefusedError(503, "server", "a free connection", "none", "ask again late
 
 
 class StopParsingError(Exception):
-    """What a client sends is refused; raised within the parser, which stops at it."""
+    """A request is refused; raised within the parser, which stops at it."""
 
 
 def connections(limits: Limits) -> type[HttpToolsProtocol]:
@@ -82,7 +82,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             self._wait(self.limits.idle)
 
     def data_received(self, data: bytes) -> None:
-        """Read what came; what is no request, or too much, is refused."""
+        """Read received bytes; refuse bytes that are no request, or too many."""
         if self._last:
             return
         self._raw += len(data)
@@ -126,7 +126,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Read a field of the head, or of what stands behind a body in chunks."""
+        """Read a field of the head, or of the trailer after a body in chunks."""
         self._count(len(name) + len(value) + len(": \r\n"))
         if self._reading_head:
             super().on_header(name, value)
@@ -154,10 +154,10 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             self._watch_reader()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection whose next head did not come in time; say so where it had begun."""
+        """Close a connection whose next head did not come in time; answer 408 where it had begun."""
         if self._raw and self._reading_head and not self._ending:
-            expected, found = f"a head in {self.limits.idle:g} s", f"{self._raw:,} bytes of it"
-            self._refuse(RefusedError(408, "head", expected, found, "send it faster"))
+            expected, actual = f"a head in {self.limits.idle:g} s", f"{self._raw:,} bytes of it"
+            self._refuse(RefusedError(408, "head", expected, actual, "send it faster"))
         else:
             self._close()
 
@@ -179,9 +179,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             return
         if not hosts and self.parser.get_http_version() == "1.0":
             return
-        found = repr(hosts[0][:100].decode("latin-1")) if len(hosts) == 1 else str(len(hosts) or "none")
+        actual = repr(hosts[0][:100].decode("latin-1")) if len(hosts) == 1 else str(len(hosts) or "none")
         fix = "send Host: NAME once, as RFC 9112 says"
-        self._refusal = RefusedError(400, "request", "one Host header", found, fix)
+        self._refusal = RefusedError(400, "request", "one Host header", actual, fix)
         raise StopParsingError
 
     def _idle(self) -> bool:
@@ -218,14 +218,14 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         self.transport.close()
         self._watch_reader()
 
-    def _watch_reader(self, left: int | None = None) -> None:
-        """Give a client up that takes nothing of its answer for a while; who takes some has more time."""
+    def _watch_reader(self, former_size: int | None = None) -> None:
+        """Abort a connection whose client has read nothing of its answer for a while."""
         now = self.transport.get_write_buffer_size()
-        if left is not None and now >= left:
+        if former_size is not None and now >= former_size:
             self.transport.abort()
-        elif now and (left is not None or self._reader is None):
+        elif now and (former_size is not None or self._reader is None):
             self._reader = self.loop.call_later(self.limits.idle, self._watch_reader, now)
-        elif left is not None:
+        elif former_size is not None:
             self._reader = None
 
     def _wait(self, seconds: float) -> None:
@@ -233,7 +233,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
 
 
 BACKLOG = 2048  # connections that the system holds until they are taken
-ROOM = 16  # files and sockets that a server opens without asking: its loop's, a client's, the model's anew
+SPARE_FILES = 16  # files and sockets a server opens without asking: its loop's, a client's, the model's anew
 INTERRUPTED = 130  # the exit status after Ctrl-C
 
 
@@ -258,15 +258,18 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with ExitStack() as room:
-            for _ in range(ROOM):
+            for _ in range(SPARE_FILES):
                 room.enter_context(socket.socket(family))
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        found, expected = error.strerror or str(error), "an address that is free"
+        actual, expected = error.strerror or str(error), "an address that is free"
         fix = "give another --host or --port; --port 0 is any that is free"
         if error.errno == errno.EMFILE:
-            expected, fix = f"{ROOM} more files and sockets at once", "allow them, as by ulimit -n 1024"
-        raise ReadError(f"{host}:{port}", expected, found, fix) from None
+            expected, fix = (
+                f"{SPARE_FILES} more files and sockets at once",
+                "allow them, as by ulimit -n 1024",
+            )
+        raise ReadError(f"{host}:{port}", expected, actual, fix) from None
 
 
 def server_of(app: Any, limits: Limits, grace: float) -> Server:
@@ -293,7 +296,7 @@ def run(
     grace: float,
     started: Callable[[str], None],
 ) -> None:
-    """Serve a model until SIGTERM; what waits then is answered first."""
+    """Serve a model until SIGTERM; requests that wait then are answered first."""
     host, port = listening.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -326,6 +329,7 @@ def application(
     metrics.watch_queue(lambda: batching.examples, lambda: batching.nodes)
 
     async def about(request: Request) -> Response:
+        """Answer with the model's name, task, classes and a sample of its format."""
         model = service.model
         return JSONResponse(
             {
@@ -347,6 +351,7 @@ def application(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        """Start batching and the reloading on SIGHUP; stop both when the server ends."""
         batching.start()
         asked = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -388,7 +393,7 @@ def application(
 
 
 async def _reload_when_asked(service: Service, metrics: ServerMetrics, asked: asyncio.Event) -> None:
-    """Read the model anew as often as somebody asks for it; whatever comes of it."""
+    """Reload the model at each request for it; log whether that succeeded."""
     while await asked.wait():
         asked.clear()
         try:
@@ -397,8 +402,8 @@ async def _reload_when_asked(service: Service, metrics: ServerMetrics, asked: as
             raise
         except BaseException as error:  # noqa: BLE001 - a file may make functions of its own raise anything
             metrics.reloads.labels("failed").inc()
-            said = str(error) if isinstance(error, FoldbatchError | OSError) else repr(error)
-            log(f"{service.path}: not read anew, the former model answers on: {said}")
+            text = str(error) if isinstance(error, FoldbatchError | OSError) else repr(error)
+            log(f"{service.path}: not read anew, the former model answers on: {text}")
         else:
             metrics.reloads.labels("ok").inc()
             log(f"{service.path}: read anew")

@@ -39,8 +39,8 @@ from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.types import BackendName
 
 Join: TypeAlias = Callable[[Any], Future[Any]]  # of an example, to its answer when it has left the batch
-LAST: Final = 5.0  # seconds that the end of the server waits for a batch, which nobody waits for
-HELD: Final = 256_000_000  # bytes of values, after which all that is under way ends before more joins
+LAST: Final = 5.0  # seconds that the end of the server waits for a batch without waiting clients
+MAX_VALUE_BYTES: Final = 256_000_000  # when values reach it, all that is under way ends before more joins
 
 
 class Continuous:
@@ -79,7 +79,7 @@ class Continuous:
         self.program, self.most = program, most
         self._round_done, self._shown = round_done, shown
         self._queue: SimpleQueue[tuple[Any, Future[Any]] | None] = SimpleQueue()
-        self._gone: deque[Future[Any]] = deque()  # answers that nobody waits for any more
+        self._gone: deque[Future[Any]] = deque()  # answers of clients that have gone
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="foldbatch rounds", daemon=True)
         self._thread.start()
@@ -118,18 +118,18 @@ class Continuous:
         while (first := self._queue.get()) is not None:
             under_way: dict[Walked, Future[Any]] = {}
             try:
-                more = session(lambda: self._batch(first, under_way), None)
+                is_open = session(lambda: self._batch(first, under_way), None)
             except Exception as error:  # noqa: BLE001 - it is of all that were under way
                 for answer in under_way.values():
                     if answer.set_running_or_notify_cancel():
                         answer.set_exception(error)
-                more = True
-            if not more:
+                is_open = True
+            if not is_open:
                 return
 
     def _batch(self, first: tuple[Any, Future[Any]], under_way: dict[Walked, Future[Any]]) -> bool:
         """Run a batch; return whether more may be asked."""
-        more, come, asked = True, [first], 0
+        is_open, come, asked = True, [first], 0
         batch = self.program._deciding.begun(self.program.lowered, next(self.program._runs))
         with batch.noting(careful=True):
             while come or under_way:
@@ -151,19 +151,20 @@ class Continuous:
                 self._round_done(len(under_way))
                 let_forks_pass()
                 come = []
-                room = self.most - len(under_way) if batch.store.nbytes < HELD else 0
-                while more and len(come) < room:
+                room = self.most - len(under_way) if batch.store.nbytes < MAX_VALUE_BYTES else 0
+                while is_open and len(come) < room:
                     try:
                         entry = self._queue.get_nowait()
                     except Empty:
                         break
                     if entry is None:
-                        more = False
+                        is_open = False
                     elif not entry[1].cancelled():
                         come.append(entry)
-        return more
+        return is_open
 
     def _answer(self, answer: Future[Any], walked: Walked, batch: UnderWay) -> None:
+        """Give the result or the error of a walk to the future that waits for it."""
         if not answer.set_running_or_notify_cancel():
             return
         if walked.error is not None:
@@ -175,13 +176,13 @@ class Continuous:
             answer.set_exception(error)
 
 
-def _limit(default: float, what: str) -> Any:
-    return field(default=default, metadata={"help": what})
+def _limit(default: float, help_text: str) -> Any:
+    return field(default=default, metadata={"help": help_text})
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What bounds the memory and the time of a server; the options of ``foldbatch serve`` are these."""
+    """The limits of memory and time of a server; the options of ``foldbatch serve`` are these."""
 
     head: int = _limit(16_384, "bytes of a request's head: address and headers")
     body: int = _limit(4_000_000, "bytes of a request")
@@ -201,11 +202,11 @@ class Limits:
     )
 
 
-LONGEST = 1000  # characters of a line
+MAX_LINE = 1000  # characters of a line
 
 
 def log(text: str, error: BaseException | None = None) -> None:
-    r"""Write a line, and below it the traceback of an error; where nobody takes the log, do nothing.
+    r"""Write a line, and below it the traceback of an error; do nothing where the log is closed.
 
     >>> print(one_line("no such file: a\nb: read anew\x1b[2J"))
     no such file: a\nb: read anew\x1b[2J
@@ -219,8 +220,8 @@ def log(text: str, error: BaseException | None = None) -> None:
 
 def one_line(text: str) -> str:
     """Return a text as one line that a terminal shows as it is, its end left out where it is very long."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:LONGEST])
-    return shown + "..." * (len(text) > LONGEST)
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:MAX_LINE])
+    return shown + "..." * (len(text) > MAX_LINE)
 
 
 EXPECTED = "a model that can answer"
@@ -239,7 +240,7 @@ class ServedModel:
 
     @property
     def name(self) -> str:
-        """What the model is called."""
+        """The name of the model's kind, such as ``child_sum``."""
         if self.configuration is SCRIPTED:
             return self.programs[0].lowered.name
         return str(self.configuration.model.__struct_config__.tag)
@@ -249,11 +250,13 @@ class ServedModel:
 
         That of a record unlike those of training has a ``warning``, too.
         """
-        told = list(map(with_text_keys, predictions(self.programs, self.notes, structures, nodes=nodes)))
-        for record, one in zip(structures, told, strict=True):
-            if self.schema and (found := unlike(self.schema, record, self.configuration.data)[0]):
-                one["warning"] = f"expected fields and kinds of values that training had, found {found}"
-        return told
+        answers = list(map(with_text_keys, predictions(self.programs, self.notes, structures, nodes=nodes)))
+        for record, answer in zip(structures, answers, strict=True):
+            if self.schema and (difference := unlike(self.schema, record, self.configuration.data)[0]):
+                answer["warning"] = (
+                    f"expected fields and kinds of values that training had, found {difference}"
+                )
+        return answers
 
 
 def load(path: Path, backend: BackendName, trust: Iterable[str] = ()) -> ServedModel:
@@ -275,23 +278,23 @@ def load(path: Path, backend: BackendName, trust: Iterable[str] = ()) -> ServedM
     except (FoldbatchError, OSError):
         raise
     except Exception as error:
-        found = f"one that raises {type(error).__name__}: {error}"
-        raise ReadError(str(path), EXPECTED, found, FIX) from error
+        actual = f"one that raises {type(error).__name__}: {error}"
+        raise ReadError(str(path), EXPECTED, actual, FIX) from error
     return model
 
 
 def _try(model: ServedModel, path: Path, *, nodes: bool) -> None:
-    """Refuse a model that cannot read a small example of its format, or answers with what is no number."""
+    """Refuse a model that cannot read a small example of its format, or whose answer is not finite."""
     format_ = model.configuration.data.format
     if FORMATS[format_].kind == "records":
         return  # which fields they have, only the model knows
     expected = f"a model that reads the format {format_}"
     for _, structure in structures_of(format_)(StringIO(FORMATS[format_].sample), "sample"):
         try:
-            (told,) = model.predict([structure], nodes=nodes)
+            (answer,) = model.predict([structure], nodes=nodes)
         except ExampleError as error:
             raise ReadError(str(path), expected, f"one that refuses a sample: {error}", FIX) from error
-        numbers = told.get("probabilities", told)
+        numbers = answer.get("probabilities", answer)
         if not all(isfinite(number) for number in numbers.values()):
             raise ReadError(str(path), EXPECTED, "one whose answers are NaN or infinite", FIX)
 
@@ -337,13 +340,13 @@ class Service:
         while parts:
             part = parts.pop()
             try:
-                given = (
+                batch = (
                     structures
                     if first
                     else [_again(structures[n], kept[n], place) for place, n in enumerate(part)]
                 )
                 first = False
-                predicted = model.predict(given, nodes=nodes)
+                predicted = model.predict(batch, nodes=nodes)
             except Exception as error:  # noqa: BLE001 - one example's error must not be another's
                 if len(part) == 1:
                     answers[part[0]] = error
@@ -355,20 +358,20 @@ class Service:
         return answers
 
     def joining(self) -> Join | None:
-        """Return what lets an example join the batch under way; None where the model does not decide."""
+        """Return the function by which an example joins the batch under way, for a model that decides."""
         program = self.model.programs[0]
         if self.model.notes.get("classes") is not None or not program.lowered.decides:
             return None
         continuous = self._continuous
         if continuous is None or continuous.program is not program:
             self.close()
-            most = sys.maxsize  # who asks counts them
-            continuous = Continuous(program, most, shown=lambda result: {"result": plain(result)})
+            unlimited = sys.maxsize  # `Batching` counts them
+            continuous = Continuous(program, unlimited, shown=lambda result: {"result": plain(result)})
             self._continuous = continuous
         return continuous.ask
 
     def close(self) -> None:
-        """Let what is under way end; nothing joins it any more."""
+        """Wait for the batch under way; no example joins it any more."""
         if self._continuous is not None:
             end = self._continuous.close
             threading.Thread(target=end, name="foldbatch end of rounds", daemon=True).start()
@@ -392,9 +395,9 @@ def _again(structure: Any, kept: bytes | None, place: int) -> Any:
     again = None if kept is None else marshal.loads(kept)  # noqa: S302 - the process has written it
     if kept is not None and not _holds_bytes(again):
         return again
-    if (found := obstacle([structure])) is not None:
+    if (blocked := obstacle([structure])) is not None:
         expected = "data that can be read again, as another example of its batch was refused"
-        raise ExampleError(f"model at example {place}", expected, found.found, "send it again")
+        raise ExampleError(f"model at example {place}", expected, blocked.found, "send it again")
     return structure
 
 
@@ -415,12 +418,12 @@ def _divided(part: list[int], error: Exception) -> list[list[int]]:
 
     So each example that is to blame ends up alone, after few runs.
     """
-    told = told_of(error)
-    named = NUMBER.search(told.where) if told else None
+    reported = told_of(error)
+    named = NUMBER.search(reported.where) if reported else None
     blamed = part[int(named[1]) :][:1] if named else []
-    rest = [number for number in part if number not in blamed]
-    half = (len(rest) + 1) // 2
-    return [each for each in (blamed, rest[:half], rest[half:]) if each]
+    remaining = [number for number in part if number not in blamed]
+    half = (len(remaining) + 1) // 2
+    return [numbers for numbers in (blamed, remaining[:half], remaining[half:]) if numbers]
 
 
 class RefusedError(FoldbatchError):
@@ -439,7 +442,7 @@ class Asked:
     structure: Any  # as the model reads it
     size: int  # its nodes
     nodes: bool  # whether an answer is wanted for each node, too
-    answer: asyncio.Future[Any]  # or the error of this example; cancelled where nobody waits for it any more
+    answer: asyncio.Future[Any]  # or the error of this example; cancelled where its client has gone
 
 
 Answer = Callable[[list[Any], bool], Sequence[Any]]  # of structures, and whether of their nodes, too
@@ -495,78 +498,82 @@ class Batching:
         self._thread.join(LAST)
 
     def seconds(self) -> float:
-        """Return how long what waits will take, as far as known; 1 before the first batch."""
+        """Return the seconds that waiting examples will take at the present pace; 1 before any batch."""
         return self.nodes / self._pace if self._pace else 1.0
 
     async def ask(
         self, structures: Sequence[Any], sizes: Sequence[int], deadline: float, *, nodes: bool = False
     ) -> list[Any]:
-        """Return the answers to the examples of a request, in order; nobody waits after the deadline."""
+        """Return the answers to the examples of a request, in order; refuse the request at its deadline."""
         room, limit = sum(sizes), self._limits.queue_nodes
         if self.nodes and self.nodes + room > limit:
             expected = f"room for {counted(room, 'node')} in a queue of {limit:,}"
-            found = f"{counted(self.nodes, 'node')} that wait"
-            raise RefusedError(503, "queue", expected, found, "ask again later, as Retry-After says")
+            actual = f"{counted(self.nodes, 'node')} that wait"
+            raise RefusedError(503, "queue", expected, actual, "ask again later, as Retry-After says")
         pairs = zip(structures, sizes, strict=True)
         asked = [Asked(structure, size, nodes, self._loop.create_future()) for structure, size in pairs]
         self._waiting |= dict.fromkeys(asked)
         self.nodes += room
         self._loop.call_soon(self._next)  # requests that came together leave together
-        answers = [each.answer for each in asked]
+        answers = [question.answer for question in asked]
         try:
             async with asyncio.timeout_at(deadline):
                 return [await answer for answer in answers]
         except TimeoutError:
             missing = sum(answer.cancelled() or not answer.done() for answer in answers)
-            found = f"{missing} of {len(answers)} still to come"
+            actual = f"{missing} of {len(answers)} still to come"
             fix = "ask for fewer examples, or give it more time"
-            raise RefusedError(504, "deadline", "all answers in time", found, fix) from None
+            raise RefusedError(504, "deadline", "all answers in time", actual, fix) from None
         finally:
-            for each in asked:
-                each.answer.cancel()
-            self._taken([each for each in asked if each in self._waiting])
+            for question in asked:
+                question.answer.cancel()
+            self._taken([question for question in asked if question in self._waiting])
 
-    def _take(self, most: int) -> list[Asked]:
+    def _take(self, count: int) -> list[Asked]:
         """Return the examples of the next batch, those that have waited longest."""
         batch: list[Asked] = []
         room = self._limits.batch_nodes
-        for each in self._waiting:
-            if each.answer.done():  # its request is about to take it away
+        for question in self._waiting:
+            if question.answer.done():  # its request is about to take it away
                 continue
-            if len(batch) >= most or (batch and each.size > room):
+            if len(batch) >= count or (batch and question.size > room):
                 break
-            batch.append(each)
-            room -= each.size
+            batch.append(question)
+            room -= question.size
         return self._taken(batch)
 
     def _taken(self, batch: list[Asked]) -> list[Asked]:
-        for each in batch:
-            del self._waiting[each]
-            self.nodes -= each.size
+        for question in batch:
+            del self._waiting[question]
+            self.nodes -= question.size
         return batch
 
     def _next(self) -> None:
+        """Start the next batch, or let waiting examples join the one under way."""
         if self.running:
             return
         if (join := self._joining()) is not None:
-            for each in self._take(self._limits.batch - self._under_way):
+            for question in self._take(self._limits.batch - self._under_way):
                 self._under_way += 1
-                told = join(each.structure)
-                ended: Callable[..., None] = partial(self._left, each, self.now())
-                told.add_done_callback(partial(self._loop.call_soon_threadsafe, ended))
-                each.answer.add_done_callback(lambda _, told=told: told.cancel())  # type: ignore[misc]
+                answer = join(question.structure)
+                ended: Callable[..., None] = partial(self._leave, question, self.now())
+                answer.add_done_callback(partial(self._loop.call_soon_threadsafe, ended))
+                question.answer.add_done_callback(lambda _, answer=answer: answer.cancel())  # type: ignore[misc]
         elif batch := self._take(self._limits.batch):
             self.running = True
             self._batches.put(batch)
 
     def _work(self) -> None:
+        """Answer batches, one after the other, until None comes; runs in the thread of the model."""
         while (batch := self._batches.get()) is not None:
             start = self.now()
             answers: dict[Asked, Any] = {}
             for nodes in (False, True):
-                if alike := [each for each in batch if each.nodes is nodes]:
+                if alike := [question for question in batch if question.nodes is nodes]:
                     answers |= zip(
-                        alike, self._answers([each.structure for each in alike], nodes=nodes), strict=True
+                        alike,
+                        self._answers([question.structure for question in alike], nodes=nodes),
+                        strict=True,
                     )
             self._loop.call_soon_threadsafe(self._finish, answers, self.now() - start)
 
@@ -579,20 +586,21 @@ class Batching:
     def _finish(self, answers: dict[Asked, Any], seconds: float) -> None:
         self.running = False
         self._next()
-        self._told(answers, seconds)
+        self._deliver(answers, seconds)
 
-    def _left(self, each: Asked, joined: float, answer: Future[Any]) -> None:
+    def _leave(self, question: Asked, joined: float, answer: Future[Any]) -> None:
         self._under_way -= 1
         self._next()
-        if not answer.cancelled():  # else nobody waits for the request
+        if not answer.cancelled():  # else the client has gone
             error = answer.exception()
-            self._told({each: answer.result() if error is None else error}, self.now() - joined)
+            self._deliver({question: answer.result() if error is None else error}, self.now() - joined)
 
-    def _told(self, answers: dict[Asked, Any], seconds: float) -> None:
-        for each, answer in answers.items():
-            if not each.answer.done():
-                each.answer.set_result(answer)
-        nodes = sum(each.size for each in answers)
+    def _deliver(self, answers: dict[Asked, Any], seconds: float) -> None:
+        """Set the answers of examples that still wait; note the pace of the batch, in nodes a second."""
+        for question, answer in answers.items():
+            if not question.answer.done():
+                question.answer.set_result(answer)
+        nodes = sum(question.size for question in answers)
         pace = nodes / max(seconds, 1e-6)
         self._pace += (pace - self._pace) * (SMOOTHING if self._pace else 1.0)
         self._batch_done(len(answers), nodes, seconds)

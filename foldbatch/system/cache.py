@@ -27,10 +27,10 @@ from uuid import uuid4
 
 from foldbatch.errors import FoldbatchWarning, frames_inside
 
-LIMIT = 500_000_000  # bytes: some ten thousand entries
-LEFT = 0.8  # of the limit, when it was passed and entries have been removed
+MAX_BYTES = 500_000_000  # bytes: some ten thousand entries
+SHARE_AFTER_REMOVAL = 0.8  # of the limit, when it was passed and entries have been removed
 MAIN = (".cubin", ".so", ".o")  # endings of the file that is touched when its entry is used
-FORGOTTEN = 3600  # seconds after which nobody is writing to a temporary file any more
+FORGOTTEN = 3600  # seconds after which a temporary file is taken for abandoned
 OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 ENTERED = stat.S_IXGRP | stat.S_IXOTH
 LINKS = 40  # that a path may lead through, as in Linux
@@ -74,17 +74,18 @@ def _warn(*parts: str) -> None:
 
 
 def _fault(directory: Path, make: bool) -> CacheWarning | None:  # noqa: FBT001 - it is cached
+    """Return a warning where another user could change a directory of compiled loops, else None."""
     try:
-        where, found = _on_the_way(directory, make)
-        if not found:
-            where, found = _within(where)
+        where, actual = _on_the_way(directory, make)
+        if not actual:
+            where, actual = _within(where)
     except FileNotFoundError:
-        return None  # nobody can have put anything there
+        return None  # so it holds no files
     except OSError as error:
-        where, found = directory, error.strerror or str(error)
+        where, actual = directory, error.strerror or str(error)
     expected = "a directory for compiled loops that this user, and nobody else, can change"
     fix = f"remove {directory} if nothing else is in it, or {NAME_ONE}"
-    return CacheWarning(str(where), expected, found, fix) if found else None
+    return CacheWarning(str(where), expected, actual, fix) if actual else None
 
 
 _fault_once = cache(_fault)
@@ -93,26 +94,26 @@ _fault_once = cache(_fault)
 def _on_the_way(path: Path, make: bool) -> tuple[Path, str]:  # noqa: FBT001 - as above
     """Return where a path leads, and ""; or the part of the way that another user could exchange, and why."""
     user, links = os.geteuid(), 0
-    at, rest = Path(), list(reversed(path.parts))
-    while rest:
-        part = rest.pop()
+    at, remaining = Path(), list(reversed(path.parts))
+    while remaining:
+        part = remaining.pop()
         at = at.parent if part == ".." else at / part
         if make and not os.path.lexists(at):
             with contextlib.suppress(FileExistsError):
                 at.mkdir(0o700)
         status = at.lstat()
-        if status.st_uid != user and (status.st_uid or not (rest or stat.S_ISLNK(status.st_mode))):
+        if status.st_uid != user and (status.st_uid or not (remaining or stat.S_ISLNK(status.st_mode))):
             return at, f"what belongs to user {status.st_uid}"
         if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             target = at.readlink()
-            rest += reversed(target.parts)
+            remaining += reversed(target.parts)
             at = Path() if target.is_absolute() else at.parent
         elif not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        elif status.st_mode & OF_OTHERS and not (rest and status.st_mode & stat.S_ISVTX):
+        elif status.st_mode & OF_OTHERS and not (remaining and status.st_mode & stat.S_ISVTX):
             return at, f"one that others may write to (mode {stat.S_IMODE(status.st_mode):o})"
     return at, ""
 
@@ -151,11 +152,11 @@ def write_sealed(path: Path, content: bytes) -> None:
 def read_sealed(path: Path) -> bytes | None:
     """Return the content that `write_sealed` wrote there; None where it is not there."""
     try:
-        whole = path.read_bytes() if path.is_file() else b""  # a pipe, or a device, has no end
+        sealed = path.read_bytes() if path.is_file() else b""  # a pipe, or a device, has no end
     except OSError:
         return None
-    content = whole[sha256().digest_size :]
-    if _seal(path, content) + content == whole:
+    content = sealed[sha256().digest_size :]
+    if _seal(path, content) + content == sealed:
         return content
     with contextlib.suppress(OSError):
         path.unlink()
@@ -208,15 +209,15 @@ def remove(removed: Iterable[Entry]) -> None:
 
 
 def tidy(directory: Path) -> None:
-    """Remove temporary files that were left behind; where entries pass `LIMIT`, those least recently used."""
+    """Remove temporary files left behind; where entries pass `MAX_BYTES`, those least recently used."""
     by_name = entries(directory)
     deadline = time.time() - FORGOTTEN
     remove(entry for name, entry in by_name.items() if ".tmp" in name and entry.used < deadline)
     size = sum(entry.size for entry in by_name.values())
-    if size <= LIMIT:
+    if size <= MAX_BYTES:
         return
     for entry in sorted(by_name.values(), key=lambda entry: entry.used):
-        if size <= LEFT * LIMIT:
+        if size <= SHARE_AFTER_REMOVAL * MAX_BYTES:
             break
         remove([entry])
         size -= entry.size

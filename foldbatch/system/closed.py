@@ -12,7 +12,7 @@ Check = Callable[[str, Any], Any]  # given where it is and a value, refuses it o
 
 
 class Closed:
-    """What is whole once it is made: code outside the package assigns nothing but methods and settings.
+    """An object that is complete once made: code outside the package assigns only methods and settings.
 
     Settings are those that `settable` names, with their checks, and fields of a dataclass that have one in
     their metadata. Classes that are derived elsewhere have what else they like.
@@ -28,12 +28,12 @@ class Closed:
             check = settings[name]
             value = check(f"{kind.__name__} {name}", value) if check else value
         elif name[:1] != "_" and kind.__module__.partition(".")[0] == PACKAGE:
-            known = getattr(kind, name, None)
-            if not callable(known) and getattr(known, "fset", None) is None and from_outside():
+            member = getattr(kind, name, None)
+            if not callable(member) and getattr(member, "fset", None) is None and from_outside():
                 expected = f"an assignment to {', '.join(settings)}" if settings else "no assignment"
-                found = f"one to {with_nearest(name, settings)}"
+                actual = f"one to {with_nearest(name, settings)}"
                 fix = "what else there is, it is made with: make another"
-                raise UnknownNameError(kind.__name__, expected, found, fix)
+                raise UnknownNameError(kind.__name__, expected, actual, fix)
         object.__setattr__(self, name, value)
 
 

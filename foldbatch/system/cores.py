@@ -34,8 +34,8 @@ def quota() -> int:
     granted = inf
     with suppress(OSError, ValueError):
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-        own = next((line[3:] for line in lines if line.startswith("0::")), "/")
-        group = CONTROL / own.strip("/")
+        path = next((line[3:] for line in lines if line.startswith("0::")), "/")
+        group = CONTROL / path.strip("/")
         for folder in (group, *group.parents):
             if folder.is_relative_to(CONTROL):
                 granted = min(granted, _share(folder / "cpu.max"))
@@ -62,11 +62,11 @@ def on_node(place: int) -> Iterator[None]:
     are of one node, or where the system does not tell.
     """
     before = os.sched_getaffinity(0) if nodes() else set[int]()
-    own = [node & before for node in nodes() if node & before]
-    if len(own) < 2:
+    usable = [node & before for node in nodes() if node & before]
+    if len(usable) < 2:
         yield
         return
-    os.sched_setaffinity(0, own[place % len(own)])
+    os.sched_setaffinity(0, usable[place % len(usable)])
     try:
         yield
     finally:
@@ -76,9 +76,9 @@ def on_node(place: int) -> Iterator[None]:
 @cache
 def nodes() -> list[set[int]]:
     """Return the cores of each node of memory of this machine; none where there is one node."""
-    found = []
+    cores_of_node = []
     with suppress(OSError, ValueError):
         for file in sorted(NODES.glob("node*/cpulist")):
             runs = [run.split("-") for run in file.read_text(encoding="utf-8").strip().split(",") if run]
-            found.append({core for run in runs for core in range(int(run[0]), int(run[-1]) + 1)})
-    return found if len(found) > 1 and hasattr(os, "sched_setaffinity") else []
+            cores_of_node.append({core for run in runs for core in range(int(run[0]), int(run[-1]) + 1)})
+    return cores_of_node if len(cores_of_node) > 1 and hasattr(os, "sched_setaffinity") else []

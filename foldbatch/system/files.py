@@ -51,7 +51,7 @@ def write_whole(path: Path, content: bytes) -> None:
     temporary = target.with_name(f".{target.name}.{uuid4().hex}.partial")
     try:
         with temporary.open("xb") as file:
-            if target.exists():  # who may read the former one, and nobody else, may read this one
+            if target.exists():  # the new file keeps its permissions
                 os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             file.write(content)
             file.flush()
@@ -92,12 +92,12 @@ def refuse_endless(path: str | os.PathLike[str]) -> None:
 def remove_partial(folder: Path, names: Iterable[str]) -> None:
     """Remove what processes that were killed while they wrote files of these names have left in a folder."""
     for name in names:
-        for left in folder.glob(f".{name}.*.partial"):
-            left.unlink(missing_ok=True)
+        for leftover in folder.glob(f".{name}.*.partial"):
+            leftover.unlink(missing_ok=True)
 
 
 LOCKLESS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of file systems
-HELD: Final[set[int]] = set()  # open descriptors of folders, which forked processes close
+OPEN_FOLDERS: Final[set[int]] = set()  # open descriptors of folders, which forked processes close
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def locked(folder: Path) -> Iterator[None]:
     expected a folder that no other training writes to, found one that does
     """
     handle = os.open(folder, os.O_RDONLY)
-    HELD.add(handle)
+    OPEN_FOLDERS.add(handle)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -138,14 +138,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _let_go(handle: int) -> None:
-    if handle in HELD:
-        HELD.discard(handle)
+    if handle in OPEN_FOLDERS:
+        OPEN_FOLDERS.discard(handle)
         os.close(handle)
 
 
 def _let_go_of_all() -> None:
     """Close, in a forked process, its parent's descriptors: else it would hold the lock after the parent."""
-    for handle in list(HELD):
+    for handle in list(OPEN_FOLDERS):
         _let_go(handle)
 
 
@@ -156,12 +156,12 @@ Array = NDArray[Any]
 VERSION = 1
 KEY = "foldbatch"  # of the one text that the format's own header holds for us
 LENGTH = struct.Struct("<Q")  # of the format's own header, which comes first
-MOST = 100_000_000  # bytes of it that the format allows
+MAX_HEADER_BYTES = 100_000_000  # bytes of it that the format allows
 DAMAGED = LookupError, TypeError, ValueError, AttributeError  # of what has another form than ours
 
 
 class Cover(msgspec.Struct):
-    """What a file says of itself: the version of its form, its kind, a digest, and the caller's header."""
+    """The description of a file in its header: format version, kind, digest, and the caller's header."""
 
     version: int
     kind: str
@@ -183,8 +183,8 @@ def write(
 
 def _check_path(path: object, kind: str) -> None:
     if not isinstance(path, str | os.PathLike) or "\0" in str(path):
-        found = repr(path) if isinstance(path, str) else f"a {type(path).__name__}"
-        raise ReadError("path", f"the path of a {kind}", found, "give a str or a Path")
+        actual = repr(path) if isinstance(path, str) else f"a {type(path).__name__}"
+        raise ReadError("path", f"the path of a {kind}", actual, "give a str or a Path")
 
 
 def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -212,8 +212,8 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
     if cover is None:
         raise ReadError(where, expected, "a file that is damaged, or of another kind", fix)
     if cover.version > VERSION:
-        found = f"one of a newer version ({cover.version}, this is {VERSION})"
-        raise ReadError(where, expected, found, "install a newer foldbatch")
+        actual = f"one of a newer version ({cover.version}, this is {VERSION})"
+        raise ReadError(where, expected, actual, "install a newer foldbatch")
     if cover.kind != kind:
         raise ReadError(where, expected, f"a {cover.kind}", f"give a file of a {kind}")
     try:
@@ -226,7 +226,7 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
 
 
 def _cover(file: IO[bytes], size: int) -> Cover | None:
-    """Return what a file of that size says of itself, if it is one of ours, and is read from its start next.
+    """Return the description of a file of a size, if foldbatch wrote it; the file is then at its start.
 
     Nothing but its header is read here; its arrays end where it ends.
     """
@@ -235,7 +235,7 @@ def _cover(file: IO[bytes], size: int) -> Cover | None:
         return None
     (length,) = LENGTH.unpack(first)
     data = size - LENGTH.size - length
-    if data < 0 or length > MOST:
+    if data < 0 or length > MAX_HEADER_BYTES:
         return None
     try:
         entries = msgspec.json.decode(file.read(length))
@@ -250,11 +250,11 @@ def _cover(file: IO[bytes], size: int) -> Cover | None:
 
 def _digest(kind: str, header: bytes, arrays: Mapping[str, Array]) -> str:
     """Return a digest of all that a file holds. It finds changes, and is no signature."""
-    whole = hashlib.blake2b(digest_size=32)
-    whole.update(repr((kind, len(header))).encode())
-    whole.update(header)
+    hashed = hashlib.blake2b(digest_size=32)
+    hashed.update(repr((kind, len(header))).encode())
+    hashed.update(header)
     for name in sorted(arrays):
         array = arrays[name]
-        whole.update(repr((name, array.dtype.str, array.shape)).encode())
-        whole.update(array.data if array.size else b"")
-    return whole.hexdigest()
+        hashed.update(repr((name, array.dtype.str, array.shape)).encode())
+        hashed.update(array.data if array.size else b"")
+    return hashed.hexdigest()

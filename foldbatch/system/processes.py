@@ -46,7 +46,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_start_all)
 
 
-NOBODY: Final = -1  # no thread has this number
+NO_THREAD: Final = -1  # no thread has this number
 STACK: Final = 1 << 30  # bytes, which are used only as far as the calls are deep
 
 Result = TypeVar("Result")
@@ -71,7 +71,7 @@ APART = "foldbatch: calls this deep run in a thread of their own, where what bel
 
 
 class _Apart:
-    """What runs in a thread of its own, and is broken off where a handler of signals raises meanwhile.
+    """A call in a thread of its own, which is broken off where a handler of signals raises meanwhile.
 
     Else it would go on, deeper than Python lets it from then on, and beside what is run next.
     """
@@ -79,40 +79,42 @@ class _Apart:
     def __init__(self, run: Callable[[], Any], locals_: Sequence[threading.local]) -> None:
         self._run, self._context = run, contextvars.copy_context()
         self._locals = [
-            (each, vars(each)) for each in locals_
+            (local, vars(local)) for local in locals_
         ]  # with their attributes in the thread that waits
-        self._runner = dict[str, int]()  # who has begun first: the thread by its number, or nobody
+        self._runner = dict[str, int]()  # the one that began first: a thread by its number, or NO_THREAD
         self._ends = threading.Lock()
         self._ends.acquire()
-        self.found: list[Any] = []  # what was returned or raised
+        self.outcome: list[Any] = []  # what was returned or raised
 
     def start(self) -> None:
         _thread.start_new_thread(self._begin, ())  # `Thread.start` waits, and so could be interrupted
 
     def _begin(self) -> None:
-        if self._runner.setdefault("is", threading.get_ident()) == NOBODY:
+        """Run the function with the thread locals of the thread that waits; keep its result or error."""
+        if self._runner.setdefault("is", threading.get_ident()) == NO_THREAD:
             return
         try:
-            for each, attributes in self._locals:
-                vars(each).update(attributes)
+            for local, attributes in self._locals:
+                vars(local).update(attributes)
             sys.settrace(threading.gettrace())  # of debuggers
-            self.found.append(self._context.run(self._run))
+            self.outcome.append(self._context.run(self._run))
         except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
             if not isinstance(error, RecursionError | FoldbatchError):
                 error.add_note(APART)
-            self.found.append(error)
+            self.outcome.append(error)
         finally:
-            for each, attributes in self._locals:
-                attributes.update(vars(each))
+            for local, attributes in self._locals:
+                attributes.update(vars(local))
             self._ends.release()
 
     def wait(self) -> None:
         while not self._ends.acquire(timeout=0.1):
-            if self._runner.get("is", NOBODY) not in (NOBODY, *sys._current_frames()):
+            if self._runner.get("is", NO_THREAD) not in (NO_THREAD, *sys._current_frames()):
                 return  # it was broken off before it said that it has ended
 
     def break_off(self) -> None:
-        if (ident := self._runner.setdefault("is", NOBODY)) == NOBODY:
+        """End the thread as soon as it runs Python code, and wait for it."""
+        if (ident := self._runner.setdefault("is", NO_THREAD)) == NO_THREAD:
             return
         thread, leave = ctypes.c_ulong(ident), ctypes.py_object(SystemExit)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, leave)
@@ -190,11 +192,11 @@ def in_depth(run: Callable[[], Result], limit: int, locals_: Sequence[threading.
         raise
     finally:
         _give_back_limit()
-    (result,) = apart.found
+    (result,) = apart.outcome
     if isinstance(result, BaseException):
         raise result
-    done: Result = result
-    return done
+    returned: Result = result
+    return returned
 
 
 class _Pause:

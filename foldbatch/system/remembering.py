@@ -27,17 +27,18 @@ def remembered(make: Callable[Concatenate[K, P], T]) -> Callable[Concatenate[K, 
     >>> kernel(cell, "a"), kernel(cell, "a"), made
     ('A', 'A', ['a'])
     """
-    known: WeakKeyDictionary[K, dict[object, T]] = WeakKeyDictionary()
+    remembered_of: WeakKeyDictionary[K, dict[object, T]] = WeakKeyDictionary()
 
     @wraps(make)
     def find(of: K, /, *args: P.args, **options: P.kwargs) -> T:
-        own = known.get(of)
-        if own is None:
-            own = known.setdefault(of, {})
+        """Return the value for an object and arguments, made at the first call."""
+        entries = remembered_of.get(of)
+        if entries is None:
+            entries = remembered_of.setdefault(of, {})
         key = args, tuple(options.items())
-        if key not in own:
-            own[key] = make(of, *args, **options)
-        return own[key]
+        if key not in entries:
+            entries[key] = make(of, *args, **options)
+        return entries[key]
 
     return find
 

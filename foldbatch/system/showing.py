@@ -13,7 +13,7 @@ from foldbatch.system.closed import Closed
 
 
 class Printed:
-    """What a notebook shows as `print` does, not as a `repr` of one line."""
+    """An object that a notebook shows as `print` does, instead of by a `repr` of one line."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ def arguments_of(function: Any) -> inspect.Signature:
 
 
 class Described(Closed):
-    """What is made with settings: its `repr` has those that differ from the defaults.
+    """An object that is made with settings: its `repr` has those that differ from the defaults.
 
     >>> class Rate(Described):
     ...     def __init__(self, first: float, every: int = 1) -> None:
@@ -65,7 +65,9 @@ class Described(Closed):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", left: int = 1) -> str:
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", left_columns: int = 1
+) -> str:
     """Return a table as text: so many columns to the left, the others to the right.
 
     >>> print(table(("name", "count"), [("a", "10"), ("longer", "7")], title="Sizes"))
@@ -79,14 +81,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = 
     texts = [title] if title else []
     for line in lines:
         cells = [
-            cell.ljust(width) if number < left else cell.rjust(width)
+            cell.ljust(width) if number < left_columns else cell.rjust(width)
             for number, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         texts.append("  ".join(cells).rstrip())
     return "\n".join(texts)
 
 
-PATIENCE = 1.0  # seconds after which a task is long
+BAR_DELAY = 1.0  # seconds after which a task is long
 
 
 def rich_bars(file: IO[str]) -> Any:
@@ -108,19 +110,19 @@ class Bar:
     def __init__(self, title: str, total: int, *, shown: bool, file: IO[str] | None = None) -> None:
         self._file = sys.stderr if file is None else file
         self._shown = shown and self._file is not None and self._file.isatty()
-        self._title, self._total, self._done = title, total, 0
+        self._title, self._total, self._advanced = title, total, 0
         self._begun = time.monotonic()
         self._bars: Any = None
 
     def advance(self, steps: int) -> None:
         """Count steps that are done."""
-        self._done += steps
-        if self._shown and self._bars is None and time.monotonic() - self._begun > PATIENCE:
+        self._advanced += steps
+        if self._shown and self._bars is None and time.monotonic() - self._begun > BAR_DELAY:
             self._bars = rich_bars(self._file)
             self._bars.start()
             self._task = self._bars.add_task(self._title, total=self._total)
         if self._bars is not None:
-            self._bars.update(self._task, completed=self._done)
+            self._bars.update(self._task, completed=self._advanced)
 
     def __enter__(self) -> Self:
         return self

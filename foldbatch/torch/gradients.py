@@ -1,4 +1,4 @@
-"""Gradients: what a model read of PyTorch's tensors, and a held batch as a function of PyTorch.
+"""Gradients: reads of PyTorch's tensors, and a batch that waits for its backward pass as a PyTorch function.
 
 While examples are traced, all that one block reads at all its visits is noted as one list. Where that list
 has tensors, they become one tensor of PyTorch, by operations that PyTorch differentiates itself. So PyTorch
@@ -86,8 +86,8 @@ def rows(tensor: torch.Tensor, axes: int = 1) -> list[Any]:
     """
     if not isinstance(tensor, torch.Tensor) or not 0 <= axes < tensor.dim():
         fix = "a tensor [batch, words, dim] has rows of one axis"
-        found = f"{list(tensor.shape)}" if isinstance(tensor, torch.Tensor) else describe_value(tensor)
-        raise BlockValueError("rows", f"a tensor of more than {axes} axes", found, fix)
+        actual = f"{list(tensor.shape)}" if isinstance(tensor, torch.Tensor) else describe_value(tensor)
+        raise BlockValueError("rows", f"a tensor of more than {axes} axes", actual, fix)
     leading = tensor.shape[: tensor.dim() - axes]
     flat = tensor.reshape(math.prod(leading), *tensor.shape[len(leading) :])
     numbered = map(partial(Row, flat), itertools.count())
@@ -102,7 +102,7 @@ def _nested(items: Iterator[Row], extents: Sequence[int]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorRead:
-    """What one feed of a cell read of tensors that require gradients."""
+    """The rows of tensors that require gradients, as one feed of a cell read them."""
 
     cell: int  # the cell's number
     feed: int  # the feed's
@@ -112,11 +112,11 @@ class TensorRead:
 
 
 class TensorReads:
-    """Notes what is read; `look` is given to `Tracer.trace_all`."""
+    """The reads of tensors while examples are traced; `Tracer.trace_all` calls `look`."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
-        self.found: list[TensorRead] = []  # what was read of tensors that require gradients
+        self.reads: list[TensorRead] = []  # what was read of tensors that require gradients
         # why a tensor that was read cannot be: then what was traced is not to be used
         self.refused: BackendError | None = None
 
@@ -129,6 +129,7 @@ class TensorReads:
             self._counts[k] += len(columns[0]) if columns else 0
 
     def _look_at(self, k: int, i: int, type_: TensorType, items: list[Any]) -> None:
+        """Replace the tensors among the values of a feed by arrays; note those that require gradients."""
         places = [n for n, item in enumerate(items) if isinstance(item, Row | torch.Tensor)]
         tensors = [items[n] for n in places]
         if not places or any(tuple(tensor.shape) != type_.shape for tensor in tensors):
@@ -145,7 +146,7 @@ class TensorReads:
         for n, row in zip(places, numbers, strict=True):
             items[n] = row
         if values.requires_grad:
-            self.found.append(TensorRead(k, i, values, self._counts[k] + np.array(places, np.int64)))
+            self.reads.append(TensorRead(k, i, values, self._counts[k] + np.array(places, np.int64)))
 
 
 def numbers_of(tensor: torch.Tensor) -> NDArray[Any]:
@@ -183,10 +184,10 @@ def joined(tensors: Sequence[Row | torch.Tensor]) -> torch.Tensor:
             loose.append(tensor)
             loose_places.append(n)
     parts = []
-    for own in indices.values():
-        flat, index = tensors[own[0]].flat, torch.tensor([tensors[n].index for n in own])
+    for numbers in indices.values():
+        flat, index = tensors[numbers[0]].flat, torch.tensor([tensors[n].index for n in numbers])
         parts.append(flat.index_select(0, index.to(flat.device)).cpu())
-        places += own
+        places += numbers
     if loose:
         parts.append(torch.stack(loose).cpu())
         places += loose_places
@@ -201,7 +202,7 @@ def joined(tensors: Sequence[Row | torch.Tensor]) -> torch.Tensor:
 class BackwardCall:
     """One call of a module: a batch that waits for its backward pass."""
 
-    held: WaitingBatch  # the batch
+    batch: WaitingBatch
     parameters: Sequence[Parameter]  # those that gradients are wanted of
     reads: Sequence[TensorRead]  # the data that gradients are wanted of
     traced: Sequence[int]  # the numbers of the examples that were read now
@@ -210,29 +211,30 @@ class BackwardCall:
     def groups(self) -> list[NDArray[np.int64]]:
         """Return the places of values that have one shape and dtype, in the order of values."""
         groups: dict[Any, list[int]] = {}
-        for place, value in enumerate(self.held.values):
+        for place, value in enumerate(self.batch.values):
             groups.setdefault((value.shape, value.dtype), []).append(place)
         return [np.array(places, np.int64) for places in groups.values()]
 
     def results(self, stacked: Sequence[torch.Tensor]) -> list[Any]:
         """Return the results, made of the stacked values that `apply` returned."""
-        tensors: list[Any] = [None] * len(self.held.values)
+        tensors: list[Any] = [None] * len(self.batch.values)
         for places, values in zip(self.groups(), stacked, strict=True):
             for place, value in zip(places.tolist(), values.unbind(), strict=True):
                 tensors[place] = value
-        return self.held.results(tensors)
+        return self.batch.results(tensors)
 
     def backward(self, cotangents: Sequence[Array | None], scale: float) -> list[torch.Tensor | None]:
         """Return the gradients of parameters, then those of reads; all times `scale`."""
-        gradients = self.held.backward(cotangents, visited=bool(self.reads))
+        gradients = self.batch.backward(cotangents, visited=bool(self.reads))
         of_parameters = gradients.parameters
         used = [None if p in of_parameters.unused else of_parameters.get(p) for p in self.parameters]
-        found = [self._of_parameter(g, p) for g, p in zip(used, self.parameters, strict=True)]
-        found += [self._of_read(gradients, read) for read in self.reads]
+        tensors = [self._of_parameter(g, p) for g, p in zip(used, self.parameters, strict=True)]
+        tensors += [self._of_read(gradients, read) for read in self.reads]
         settle(self.parameters)
-        return found if scale == 1 else [g if g is None else g * scale for g in found]
+        return tensors if scale == 1 else [g if g is None else g * scale for g in tensors]
 
     def _of_parameter(self, gradient: Gradient | None, parameter: Parameter) -> torch.Tensor | None:
+        """Return the gradient of a parameter as a tensor, sparse where the module is; or None."""
         if gradient is None:
             return None
         dtype = getattr(torch, parameter.type.dtype)
@@ -246,14 +248,16 @@ class BackwardCall:
         return as_tensor(gradient).to(dtype)
 
     def _of_read(self, gradients: Gradients, read: TensorRead) -> torch.Tensor:
+        """Return the gradient of a read of tensors, in the order of its rows."""
         places = read.places
-        own = np.concatenate(
+        example_of_visit = np.concatenate(
             [
                 part.examples[read.cell] + begun.part.first
-                for part, begun in zip(gradients.visits, self.held.parts, strict=True)
+                for part, begun in zip(gradients.visits, self.batch.parts, strict=True)
             ]
         )
-        ours = np.isin(own, np.asarray(self.traced, np.int64))  # others were traced before, with no tensors
+        # the other examples were traced before, with no tensors
+        ours = np.isin(example_of_visit, np.asarray(self.traced, np.int64))
         if not ours.all():
             places = np.flatnonzero(ours)[places]
         array = np.asarray(gradients.of_data(read.cell, read.feed))[places]
@@ -274,7 +278,7 @@ def as_tensor(array: Any) -> torch.Tensor:
 
 
 class _Once(torch.autograd.Function):
-    """From what gradients were computed of to these gradients, which cannot be differentiated."""
+    """The function from the tensors of a batch to their gradients, which cannot be differentiated."""
 
     @staticmethod
     def forward(_: Any, gradients: Sequence[torch.Tensor | None], *__: torch.Tensor) -> Any:
@@ -297,20 +301,21 @@ def once(
     """
     if not torch.is_grad_enabled():
         return gradients
-    found: Sequence[torch.Tensor | None] = _Once.apply(gradients, *(x for x in origins if x is not None))
-    return found
+    guarded: Sequence[torch.Tensor | None] = _Once.apply(gradients, *(x for x in origins if x is not None))
+    return guarded
 
 
 class _BatchFunction(torch.autograd.Function):
-    """From what gradients are wanted of to the stacked results of a batch; or, in a dtype, to its loss."""
+    """The function from parameters and reads to the stacked results of a batch; with a dtype, to its loss."""
 
     @staticmethod
-    def forward(ctx: Any, call: BackwardCall, dtype: torch.dtype | None, *given: torch.Tensor) -> Any:
+    def forward(ctx: Any, call: BackwardCall, dtype: torch.dtype | None, *sources: torch.Tensor) -> Any:
+        """Return the summed loss as a scalar, or the results stacked by shape and dtype."""
         ctx.call, ctx.groups = call, None
-        ctx.save_for_backward(*given)  # PyTorch then refuses parameters changed before the backward pass
+        ctx.save_for_backward(*sources)  # PyTorch then refuses parameters changed before the backward pass
         if dtype is not None:
-            return torch.tensor(float(call.held.loss), dtype=dtype)
-        ctx.groups, values = call.groups(), call.held.values
+            return torch.tensor(float(call.batch.loss), dtype=dtype)
+        ctx.groups, values = call.groups(), call.batch.values
         ctx.set_materialize_grads(False)
         stacked = [torch.from_numpy(np.stack([values[n] for n in places])) for places in ctx.groups]
         ctx.mark_non_differentiable(*[values for values in stacked if not values.is_floating_point()])
@@ -318,36 +323,37 @@ class _BatchFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
-        given = ctx.saved_tensors
+        """Return the gradients of parameters and reads for the gradients of loss or results."""
+        sources = ctx.saved_tensors
         if ctx.groups is None:
-            found = ctx.call.backward((), float(numbers_of(*grads)))
-            return None, None, *once(found, (*given, *grads))
-        cotangents: list[Array | None] = [None] * len(ctx.call.held.values)
+            tensors = ctx.call.backward((), float(numbers_of(*grads)))
+            return None, None, *once(tensors, (*sources, *grads))
+        cotangents: list[Array | None] = [None] * len(ctx.call.batch.values)
         for places, grad in zip(ctx.groups, grads, strict=True):
             if grad is not None:
                 for place, row in zip(places.tolist(), numbers_of(grad), strict=True):
                     cotangents[place] = row
-        return None, None, *once(ctx.call.backward(cotangents, 1.0), (*given, *grads))
+        return None, None, *once(ctx.call.backward(cotangents, 1.0), (*sources, *grads))
 
 
-def stacked_results(call: BackwardCall, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def stacked_results(call: BackwardCall, sources: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """Return the values of results, those of one shape and dtype as one tensor ``[m, *shape]``."""
-    stacked: tuple[torch.Tensor, ...] = _BatchFunction.apply(call, None, *given)
+    stacked: tuple[torch.Tensor, ...] = _BatchFunction.apply(call, None, *sources)
     return stacked
 
 
-def summed_loss(call: BackwardCall, dtype: torch.dtype, given: Sequence[torch.Tensor]) -> torch.Tensor:
+def summed_loss(call: BackwardCall, dtype: torch.dtype, sources: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the sum of the losses, of a dtype; other arguments are those of `stacked_results`."""
-    loss: torch.Tensor = _BatchFunction.apply(call, dtype, *given)
+    loss: torch.Tensor = _BatchFunction.apply(call, dtype, *sources)
     return loss
 
 
-def nothing_of(type_: TensorType, given: Sequence[torch.Tensor]) -> torch.Tensor:
+def no_results(type_: TensorType, sources: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the stacked results of no examples, ``[0, *shape]``; the gradients of them are zeros.
 
-    >>> nothing_of(TensorType((2,), "float32"), [torch.ones(3, requires_grad=True)]).requires_grad
+    >>> no_results(TensorType((2,), "float32"), [torch.ones(3, requires_grad=True)]).requires_grad
     True
     """
     dtype = getattr(torch, type_.dtype)
-    nothing = [tensor.reshape(-1)[:0].to(dtype) for tensor in given]
-    return torch.cat([torch.zeros(0, dtype=dtype), *nothing]).reshape(0, *type_.shape)
+    slices = [tensor.reshape(-1)[:0].to(dtype) for tensor in sources]
+    return torch.cat([torch.zeros(0, dtype=dtype), *slices]).reshape(0, *type_.shape)

@@ -45,7 +45,7 @@ Taken: TypeAlias = tuple[AnyLayer, dict[str, Array]]  # a layer, and the arrays 
 
 
 def from_torch(module: Any, *, name: str | None = None) -> Any:
-    """Return a layer that computes what a layer of PyTorch does, with a copy of its weights.
+    """Return a layer that computes the same as a layer of PyTorch, with a copy of its weights.
 
     `torch.nn.Linear`, `LSTMCell`, `GRUCell` and `Embedding` have one. The layer has the dtype of the
     weights, and its data must be of it. It is frozen where all weights of the module are. Gates are put in
@@ -98,34 +98,37 @@ def _biases(module: Any, weights: dict[str, Array]) -> tuple[Array, Array]:
 
 
 def _lstm(module: Any, weights: dict[str, Array], name: str | None) -> Taken:
+    """Return an LSTMCell and the arrays of a PyTorch LSTM cell in its order of gates."""
     order = (2, 0, 3, 1)  # from i, f, u, o to u, i, o, f
-    given, recurrent = _biases(module, weights)
+    bias, recurrent = _biases(module, weights)
     arrays = {
         "weight": _gates(weights["weight_ih"], order).T,
         "recurrent": _gates(weights["weight_hh"], order).T,
-        "bias": _gates(given + recurrent, order),
+        "bias": _gates(bias + recurrent, order),
     }
     return LSTMCell(module.hidden_size, name=name), arrays
 
 
 def _gru(module: Any, weights: dict[str, Array], name: str | None) -> Taken:
+    """Return a GRUCell and the arrays of a PyTorch GRU cell in its order of gates."""
     order, size = (2, 0, 1), module.hidden_size  # from r, z, n to n, r, z
-    given, recurrent = (_gates(bias, order) for bias in _biases(module, weights))
+    input_bias, recurrent = (_gates(bias, order) for bias in _biases(module, weights))
     arrays = {
         "weight": _gates(weights["weight_ih"], order).T,
         "recurrent": _gates(weights["weight_hh"], order).T,
-        "bias": np.concatenate([given[:size], given[size:] + recurrent[size:]]),
+        "bias": np.concatenate([input_bias[:size], input_bias[size:] + recurrent[size:]]),
         "recurrent_bias": recurrent[:size],
     }
     return GRUCell(size, name=name), arrays
 
 
 def _embedding(module: Any, weights: dict[str, Array], name: str | None) -> Taken:
+    """Return an Embedding with the weight of PyTorch's; refuse settings that ours has not."""
     for setting in ("max_norm", "padding_idx"):
         if getattr(module, setting) is not None:
             fix = "padding has no place in a tree; make the module without"
-            found = f"{setting}={getattr(module, setting)}"
-            raise BlockTypeError("from_torch", f"an Embedding without {setting}", found, fix)
+            actual = f"{setting}={getattr(module, setting)}"
+            raise BlockTypeError("from_torch", f"an Embedding without {setting}", actual, fix)
     if module.scale_grad_by_freq:
         raise BlockTypeError("from_torch", "an Embedding", "scale_grad_by_freq=True", "make it without")
     weight = weights["weight"]
@@ -141,7 +144,7 @@ TAKEN: dict[Any, Callable[[Any, dict[str, Array], str | None], Taken]] = {
 
 
 # One parameter of PyTorch for each of ours: optimizers know a shared one by its identity.
-_MADE: weakref.WeakKeyDictionary[Parameter, weakref.ref[torch.nn.Parameter]] = weakref.WeakKeyDictionary()
+_SHARED: weakref.WeakKeyDictionary[Parameter, weakref.ref[torch.nn.Parameter]] = weakref.WeakKeyDictionary()
 
 
 def torch_parameter(parameter: Parameter) -> torch.nn.Parameter:
@@ -155,13 +158,13 @@ def torch_parameter(parameter: Parameter) -> torch.nn.Parameter:
     >>> torch_parameter(ours) is theirs
     True
     """
-    reference = _MADE.get(parameter)
-    made = reference() if reference is not None else None
-    if made is None:
+    reference = _SHARED.get(parameter)
+    shared = reference() if reference is not None else None
+    if shared is None:
         view = torch.from_numpy(parameter.value)
-        made = torch.nn.Parameter(view, requires_grad=parameter.trainable and view.is_floating_point())
-        _MADE[parameter] = weakref.ref(made)
-    return made
+        shared = torch.nn.Parameter(view, requires_grad=parameter.trainable and view.is_floating_point())
+        _SHARED[parameter] = weakref.ref(shared)
+    return shared
 
 
 def surrounding(module: torch.nn.Module) -> tuple[torch.nn.Module, str]:
@@ -204,34 +207,38 @@ class ParameterModule(torch.nn.Module):
     def _refuse_move(
         self, fn: Callable[[torch.Tensor], torch.Tensor], name: str, parameter: torch.nn.Parameter
     ) -> None:
+        """Raise a ParameterError where a function moves a parameter to another dtype, device or memory."""
         probe = torch.empty(0, dtype=parameter.dtype)
         moved = fn(probe)
         if moved is probe and not moved.is_shared():
             return
         dtype, place = str(probe.dtype).removeprefix("torch."), str(probe.device)
-        found = f"{str(moved.dtype).removeprefix('torch.')} on {moved.device}"
+        actual = f"{str(moved.dtype).removeprefix('torch.')} on {moved.device}"
         if (moved.dtype, moved.device) == (probe.dtype, probe.device):
-            found = "other memory"
+            actual = "other memory"
         outer, path = surrounding(self)
         where = ".".join(filter(None, [path if outer is not self else self._path, name]))
         fix = "move the other modules one by one; the dtype is that of the block's layers and data"
-        others = [
+        already_moved = [
             key
-            for key, other in outer.named_parameters()
-            if (other.dtype, other.device) != (probe.dtype, probe.device) and _is_there(fn, other)
+            for key, moved_parameter in outer.named_parameters()
+            if (moved_parameter.dtype, moved_parameter.device) != (probe.dtype, probe.device)
+            and _is_there(fn, moved_parameter)
         ]
-        if others:
-            fix += f"; now {shortened(others)} have moved: model.to({place!r}, torch.{dtype}) moves them back"
+        if already_moved:
+            names = shortened(already_moved)
+            fix += f"; now {names} have moved: model.to({place!r}, torch.{dtype}) moves them back"
         expected = f"to stay {dtype} on {place}, in the program's own memory"
-        raise ParameterError(where, expected, f"a move to {found}", fix)
+        raise ParameterError(where, expected, f"a move to {actual}", fix)
 
     def _load_from_state_dict(
-        self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
+        self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *arguments: Any
     ) -> None:
+        """Copy arrays into the program's memory, as PyTorch does; refuse ``assign=True``."""
         if local_metadata.get("assign_to_params_buffers"):
             expected, fix = "arrays to be copied into the program's memory", "leave assign out"
             raise ParameterError("load_state_dict", expected, "assign=True", fix)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *arguments)
 
 
 def mount(module: ParameterModule, parameters: Mapping[str, Parameter]) -> dict[str, torch.nn.Parameter]:
@@ -244,8 +251,8 @@ def mount(module: ParameterModule, parameters: Mapping[str, Parameter]) -> dict[
             # written past setattr, which refuses names that methods have
             inside = place._modules
             if inside.get(part) is None:
-                inside[part] = made = ParameterModule()
-                made._path = ".".join(path[:level])
+                inside[part] = child = ParameterModule()
+                child._path = ".".join(path[:level])
             place = inside[part]
         mounted[full_name] = place._parameters[name] = torch_parameter(parameter)
     return mounted
@@ -268,7 +275,7 @@ def refuse_replaced(
             raise ParameterError(full_name, expected, "another tensor", fix)
 
 
-NOTHING: frozenset[str] = frozenset()
+NO_METRICS: frozenset[str] = frozenset()
 LOSSES = frozenset({"losses"})
 
 
@@ -340,7 +347,7 @@ class Module(ParameterModule):
     def __init__(
         self, block: Any, backend: BackendName = "auto", *, sparse: bool = False, **options: Any
     ) -> None:
-        """Compile a block or a plain function; the class says what the arguments are."""
+        """Compile a block or a plain function; the class documents the arguments."""
         super().__init__()
         self.block = block if is_walk(block) else as_block(block)
         self.sparse = sparse
@@ -364,10 +371,12 @@ class Module(ParameterModule):
         cells = self.program.model.cells
         self._phases = any(cell.training.graph is not cell.inference.graph for cell in cells)
         graphs = {True: [c.training.graph for c in cells], False: [c.inference.graph for c in cells]}
-        self._draws = {training: any(map(_draws, several)) for training, several in graphs.items()}
+        self._draws = {
+            training: any(map(_draws, graphs_of_phase)) for training, graphs_of_phase in graphs.items()
+        }
 
     def extra_repr(self) -> str:
-        """Return what the module's repr shows besides its parameters' names."""
+        """Return the text of the module's repr besides its parameters' names: the program's."""
         return repr(self.program)
 
     @left_out
@@ -402,11 +411,11 @@ class Module(ParameterModule):
             ParameterError: when a parameter that the block has frozen requires gradients, or one has been
                 replaced by another tensor, as `torch.func.functional_call` does.
         """
-        stacked, call, given = self._results(examples)
+        stacked, call, sources = self._results(examples)
         type_ = self.program.model.result
         if not isinstance(type_, TensorType):
             return call.results(stacked)
-        return stacked[0] if stacked else gradients.nothing_of(type_, given)
+        return stacked[0] if stacked else gradients.no_results(type_, sources)
 
     @left_out
     def nodes(self, examples: Iterable[Any] | Planned) -> Nodes:
@@ -428,9 +437,9 @@ class Module(ParameterModule):
         if not isinstance(type_, SequenceType) or not isinstance(type_.element, TensorType):
             fix = "collect nodes: Collected(block) >> GetItem(1), with Collect() where a node is computed"
             raise BlockTypeError("Module.nodes", "a block that yields a sequence of tensors", str(type_), fix)
-        stacked, call, given = self._results(examples)
-        none = gradients.nothing_of(type_.element, given)
-        counts = np.array(call.held.lengths(), np.int64)
+        stacked, call, sources = self._results(examples)
+        none = gradients.no_results(type_.element, sources)
+        counts = np.array(call.batch.lengths(), np.int64)
         nodes = np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)])
         places = np.repeat(np.arange(len(counts)), counts)
         return Nodes(stacked[0] if stacked else none, torch.from_numpy(places), torch.from_numpy(nodes))
@@ -456,8 +465,8 @@ class Module(ParameterModule):
         if not dtypes:
             fix = "end a branch of it with Loss, or compute the loss of the results in PyTorch"
             raise BlockTypeError("Module.loss", "a block with a Loss", "none", fix)
-        call, given = self._call(examples, losses=True)
-        return gradients.summed_loss(call, getattr(torch, np.result_type(*dtypes).name), given)
+        call, sources = self._call(examples, losses=True)
+        return gradients.summed_loss(call, getattr(torch, np.result_type(*dtypes).name), sources)
 
     @left_out
     def prepare(self, examples: Iterable[Any]) -> PreparedBatch:
@@ -469,8 +478,8 @@ class Module(ParameterModule):
         Raises:
             ExampleError: when an example does not fit the block, or holds tensors that require gradients.
         """
-        ready, traces, found, _ = self._traced(listed(examples), self.program._variants.full)
-        self._refuse_tensors(found)
+        ready, traces, reads, _ = self._traced(listed(examples), self.program._variants.full)
+        self._refuse_tensors(reads)
         return PreparedBatch([Prepared(trace, ready) for trace in traces])
 
     @left_out
@@ -484,13 +493,13 @@ class Module(ParameterModule):
     def __getstate__(self) -> dict[str, Any]:
         if self.program.lowered.grows:
             fix = "keep module.state_dict(), or module.program.save(path)"
-            found = "one of a plain function, whose layers are not its own"
-            raise BlockTypeError("fb.torch.Module", "a module that can be copied or pickled", found, fix)
-        own = {"program", "_mounted", "_memory", "_phases", "_draws"}
-        state = {name: value for name, value in self.__dict__.items() if name not in own}
+            actual = "one of a plain function, whose layers are not its own"
+            raise BlockTypeError("fb.torch.Module", "a module that can be copied or pickled", actual, fix)
+        dropped = {"program", "_mounted", "_memory", "_phases", "_draws"}
+        state = {name: value for name, value in self.__dict__.items() if name not in dropped}
         mounted = {name.split(".")[0] for name in self._mounted}
-        for held in ("_parameters", "_modules"):  # those of a subclass stay, and each has its place
-            state[held] = {name: None if name in mounted else x for name, x in state[held].items()}
+        for registry in ("_parameters", "_modules"):  # those of a subclass stay, and each has its place
+            state[registry] = {name: None if name in mounted else x for name, x in state[registry].items()}
         required = {name: parameter.requires_grad for name, parameter in self._mounted.items()}
         drawing = {"seed": self.program.seed, "steps_drawn": self.program.steps_drawn}
         fresh = self._options.get("fresh", False)
@@ -513,44 +522,45 @@ class Module(ParameterModule):
         self, examples: Iterable[Any] | Planned
     ) -> tuple[tuple[torch.Tensor, ...], gradients.BackwardCall, list[torch.Tensor]]:
         """Return results, those of one shape and dtype as one tensor; the call; where gradients flow to."""
-        call, given = self._call(examples, losses=False)
-        _ = call.held.values
-        return gradients.stacked_results(call, given), call, given
+        call, sources = self._call(examples, losses=False)
+        _ = call.batch.values
+        return gradients.stacked_results(call, sources), call, sources
 
     def _call(
         self, examples: Iterable[Any] | Planned, *, losses: bool
     ) -> tuple[gradients.BackwardCall, list[torch.Tensor]]:
+        """Run a batch; return the call for its backward pass, and the tensors that gradients flow to."""
         if torch.jit.is_tracing() or get_proxy_mode() is not None:
             fix = "`foldbatch export` writes a model as an ONNX graph"
             raise BackendError("fb.torch.Module", "to be run", "a trace, which would keep these results", fix)
         refuse_replaced(self, self._mounted, self._memory)
         batch = examples if isinstance(examples, Planned) else listed(examples)
-        variant = self.program._variants.for_run(batch, LOSSES if losses else NOTHING)
+        variant = self.program._variants.for_run(batch, LOSSES if losses else NO_METRICS)
         # PyTorch's generator, so that what is computed again, as by activation checkpointing, draws the same
         step = int(torch.randint(2**62, ())) if (drew := self._draws[self.training]) else 0
         decide = self.program._deciding.decide(step, training=self.training)
-        ready, traces, found, numbers = self._traced(batch, variant, decide)
+        ready, traces, tensor_reads, numbers = self._traced(batch, variant, decide)
         self._take_over_new()
-        own = self._parameters_to_train() if torch.is_grad_enabled() else {}
-        reads = found if torch.is_grad_enabled() else []
+        trained = self._parameters_to_train() if torch.is_grad_enabled() else {}
+        reads = tensor_reads if torch.is_grad_enabled() else []
         derivatives = ready.derivatives
         # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
         plan = traces if numbers else ready.traces.work(batch, ready)
         if self._draws[self.training]:
-            known = drew or variant.tracer.decides  # decisions have been drawn for this step
-            step = self.program._drawing(step if known else int(torch.randint(2**62, ())))
-        if own or reads:
+            drawn = drew or variant.tracer.decides  # decisions have been drawn for this step
+            step = self.program._drawing(step if drawn else int(torch.randint(2**62, ())))
+        if trained or reads:
             settled = self.training or not self._phases
             pool = derivatives.pool_of(
                 losses=losses, results=not losses, inputs=bool(reads), training=settled
             )
-            held = pool.hold(plan if pool.runner is ready.runner else traces, step, results=not losses)
+            batch_run = pool.hold(plan if pool.runner is ready.runner else traces, step, results=not losses)
         else:
             pool = derivatives.own_pool
-            held = pool.hold(plan, step, training=self.training and self._phases)
+            batch_run = pool.hold(plan, step, training=self.training and self._phases)
         gradients.settle(list(self.program.params.parameters.values()))
-        call = gradients.BackwardCall(held, list(own), reads, numbers, self.sparse)
-        return call, [*own.values(), *(read.values for read in reads)]
+        call = gradients.BackwardCall(batch_run, list(trained), reads, numbers, self.sparse)
+        return call, [*trained.values(), *(read.values for read in reads)]
 
     def _learnt(self, examples: Sequence[Any] | Planned) -> Model:
         """Return the model; where nothing is known of it, after a look at the examples."""
@@ -562,30 +572,31 @@ class Module(ParameterModule):
         """Mount parameters that the batch has brought, of which an optimizer made before knows nothing."""
         if not self.program.lowered.grows:
             return
-        known = self._mounted
+        former = self._mounted
         self._mount()
-        new = self._mounted.keys() - known.keys()
-        if new and known and torch.is_grad_enabled():
+        new = self._mounted.keys() - former.keys()
+        if new and former and torch.is_grad_enabled():
             fix = "call module.warm(examples) before you make the optimizer"
-            found = f"the new {', '.join(sorted(new))}"
-            warning = NewParametersWarning("fb.torch.Module", "parameters that are known", found, fix)
+            actual = f"the new {', '.join(sorted(new))}"
+            warning = NewParametersWarning("fb.torch.Module", "parameters that are known", actual, fix)
             warnings.warn(warning, stacklevel=frames_inside())
 
     def _parameters_to_train(self) -> dict[Parameter, torch.nn.Parameter]:
-        own = {}
+        """Return the parameters that require gradients, with PyTorch's for each."""
+        trained = {}
         for name, parameter in self.program.params.parameters.items():
             mounted = self._mounted[name]
             if mounted.requires_grad:
                 if not parameter.trainable:
                     fix = "build the layer with trainable=True, or leave requires_grad as it is"
                     raise ParameterError(name, "no gradient for a frozen parameter", "requires_grad", fix)
-                own[parameter] = mounted
-        return own
+                trained[parameter] = mounted
+        return trained
 
     def _traced(
         self, batch: Planned | Sequence[Any], variant: Variant, decide: Decide | None = None
     ) -> tuple[ReadyModel, list[Trace], list[gradients.TensorRead], Sequence[int]]:
-        """Return what runs traces, the traces, what was read of tensors now, and from which examples."""
+        """Return the model that runs traces, the traces, the tensors read, and the examples traced now."""
         reads = gradients.TensorReads()
         traced: Sequence[int] = ()
 
@@ -601,13 +612,13 @@ class Module(ParameterModule):
                 raise
         if reads.refused is not None:
             raise reads.refused
-        if reads.found and any(isinstance(batch[n], Tree) for n in traced):  # type: ignore[index]
-            self._refuse_tensors(reads.found)
-        return ready, traces, reads.found, traced
+        if reads.reads and any(isinstance(batch[n], Tree) for n in traced):  # type: ignore[index]
+            self._refuse_tensors(reads.reads)
+        return ready, traces, reads.reads, traced
 
-    def _refuse_tensors(self, found: Sequence[gradients.TensorRead]) -> None:
-        """Refuse tensors that require gradients where what is read is kept."""
-        if found:
-            where = self.program.model.feeds[found[0].cell][found[0].feed].where
+    def _refuse_tensors(self, reads: Sequence[gradients.TensorRead]) -> None:
+        """Refuse tensors that require gradients where traces are kept with the values that were read."""
+        if reads:
+            where = self.program.model.feeds[reads[0].cell][reads[0].feed].where
             fix = "give module(examples) examples that are neither prepared nor a Tree, such as (tree, rows)"
             raise ExampleError(where, "data that stay", "a tensor that requires gradients", fix)

@@ -1,4 +1,4 @@
-"""Callbacks that steer a training: rates, its end, averages, limits, a guard against what is not finite.
+"""Callbacks that steer a training: rates, its end, averages, limits, a guard against NaN and infinity.
 
 Settings that do not fit raise `TrainingError`; figures and moments that are not there, `UnknownNameError`.
 """
@@ -16,7 +16,7 @@ from foldbatch.errors import ParameterError, TrainingError, UnknownNameError, wi
 from foldbatch.params.parameters import Array
 from foldbatch.train.checks import NUMBERED, noting
 from foldbatch.train.metrics import Mode, figure_of, is_better, mode_of
-from foldbatch.train.numbers import checked, number, truth, whole
+from foldbatch.train.numbers import checked, number, truth, whole_number
 from foldbatch.train.optimizer import clip_by_global_norm
 from foldbatch.train.resuming import LATE, assign, exchanged
 from foldbatch.train.schedules import FACTOR, Factor
@@ -97,7 +97,7 @@ class EarlyStopping(Monitored):
     in_state = "best", "best_epoch", "_waited"
 
     _: KW_ONLY
-    patience: int = checked(whole, 1, "for example 5", default=5)
+    patience: int = checked(whole_number, 1, "for example 5", default=5)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,10 +140,11 @@ class ReduceLROnPlateau(Monitored):
 
     _: KW_ONLY
     factor: float = checked(number, 0, 1, "for example 0.5", above=True, default=0.1)
-    patience: int = checked(whole, 0, default=10)
+    patience: int = checked(whole_number, 0, default=10)
     min_lr: float = checked(number, 0, default=0.0)
 
     def on_epoch_end(self, trainer: Trainer) -> None:
+        """Lower the learning rate where the monitored figure has not become better for `patience` epochs."""
         optimizer = trainer.optimizer
         self._got_better(trainer)
         trainer.figures["lr"] = optimizer.lr
@@ -152,7 +153,7 @@ class ReduceLROnPlateau(Monitored):
             self._waited = 0
 
 
-LEAST = 1e-12  # a learning rate must be above 0
+MIN_RATE = 1e-12  # a learning rate must be above 0
 
 
 @dataclass(eq=False, repr=False)
@@ -188,11 +189,11 @@ class Schedule(Callback):
 
     def __post_init__(self) -> None:
         if not callable(self.schedule):
-            found, fix = describe_value(self.schedule), "for example fb.train.schedules.cosine(1000)"
-            raise TrainingError("Schedule", "a function of a count", found, fix)
+            actual, fix = describe_value(self.schedule), "for example fb.train.schedules.cosine(1000)"
+            raise TrainingError("Schedule", "a function of a count", actual, fix)
         if self.every not in ("step", "epoch"):
-            found, fix = repr(self.every), "it says what is counted"
-            raise TrainingError("Schedule every", "'step' or 'epoch'", found, fix)
+            actual, fix = repr(self.every), "it says what is counted"
+            raise TrainingError("Schedule every", "'step' or 'epoch'", actual, fix)
         self._factor: float | None = None
 
     def on_epoch_start(self, trainer: Trainer) -> None:
@@ -207,11 +208,12 @@ class Schedule(Callback):
         trainer.figures["lr"] = trainer.optimizer.lr
 
     def _apply(self, trainer: Trainer, count: int) -> None:
+        """Set the optimizer's learning rate for a count of steps or epochs."""
         if self.lr is None:
             self.lr = trainer.optimizer.lr
         factor = number(f"Schedule at {self.every} {count}", self.schedule(count), 0, fix=FACTOR)
         if factor != self._factor:
-            trainer.optimizer.lr = max(self.lr * factor, LEAST)
+            trainer.optimizer.lr = max(self.lr * factor, MIN_RATE)
             self._factor = factor
 
 
@@ -256,7 +258,7 @@ class AverageWeights(Callback):
 
     decay: float | None = checked(number, 0, 1, "try 0.999", above=True, optional=True, default=None)
     _: KW_ONLY
-    start: int = checked(whole, 0, "it counts epochs", default=0)
+    start: int = checked(whole_number, 0, "it counts epochs", default=0)
     validation: Sequence[Any] | None = None
     keep: bool = checked(truth, default=True)
 
@@ -266,9 +268,9 @@ class AverageWeights(Callback):
         self._in_epoch = False
 
     def on_fit_start(self, trainer: Trainer) -> None:
-        held = trainer.program.params.parameters
-        for name in held.keys() & self.averages.keys():  # of a file, perhaps
-            self.averages[name] = np.array(held[name].fitting(self.averages[name], name))
+        parameters = trainer.program.params.parameters
+        for name in parameters.keys() & self.averages.keys():  # of a file, perhaps
+            self.averages[name] = np.array(parameters[name].fitting(self.averages[name], name))
 
     def on_step_start(self, trainer: Trainer) -> None:
         self._in_epoch = True
@@ -279,6 +281,7 @@ class AverageWeights(Callback):
             self._take(trainer, max(1 - self.decay, MEMORY / (self._count + MEMORY)))
 
     def on_epoch_end(self, trainer: Trainer) -> None:
+        """Add the parameters to the average of epochs; evaluate the average on the validation set."""
         self._in_epoch = False
         if self.decay is None and trainer.epoch > self.start:
             self._count += 1
@@ -336,7 +339,7 @@ class ClipGradients(Callback):
 
 @dataclass(frozen=True, slots=True)
 class SeenBatch:
-    """What is kept of a batch until its loss is read."""
+    """A batch whose loss is still to be read: its examples, and the numbers that repeat its run."""
 
     step: int  # the number of the step in training, counted from 1
     drawn: int  # the step that its random numbers were drawn for
@@ -372,6 +375,7 @@ class NaNGuard(Callback):
         self._last: SeenBatch | None = None  # whose loss was finite; of its update the next batch tells
 
     def on_gradients(self, trainer: Trainer) -> None:
+        """Check a batch before its update: at once where its loss is a number, later where it is pending."""
         batch = trainer.batch
         drawn = trainer.program._drawn
         seen = SeenBatch(trainer.steps + 1, drawn, batch.indices, batch.examples, batch.loss)
@@ -394,14 +398,14 @@ class NaNGuard(Callback):
         finally:
             self._seen, self._last = [], None
 
-    def _read(self, trainer: Trainer, left: int = 0) -> None:
-        """Read all pending losses but the last `left`, in order.
+    def _read(self, trainer: Trainer, retained: int = 0) -> None:
+        """Read all pending losses but the last `retained`, in order.
 
         A device also tells of gradients then: with a loss, whether the update before its batch was refused.
         """
         if not self._seen:
             return
-        while len(self._seen) > left:
+        while len(self._seen) > retained:
             batch = self._seen[0]
             try:
                 with noting(NUMBERED, batch.indices):
@@ -415,7 +419,7 @@ class NaNGuard(Callback):
                 _refuse(trainer, [batch])
             self._last = batch
             del self._seen[0]
-        if not left and self._last is not None and _refused_update(trainer):
+        if not retained and self._last is not None and _refused_update(trainer):
             _refuse(trainer, [self._last])
 
 
@@ -431,16 +435,16 @@ def _refused_update(trainer: Trainer) -> bool:
 
 
 def _refuse(trainer: Trainer, suspects: Sequence[SeenBatch]) -> NoReturn:
-    """Find the first of some batches with a value that is not finite; raise the error that tells of it."""
+    """Raise an error with the first value that is not finite, of the first batch that has one."""
     _refused_update(trainer)  # or else `find_nan` would raise that error
     for batch in suspects:
         place = trainer.program.find_nan(batch.examples, step=batch.drawn)
         if place is not None:
             numbered = replace(place, example=batch.indices[place.example])
-            found = ", ".join(line.strip() for line in repr(numbered).splitlines())
+            actual = ", ".join(line.strip() for line in repr(numbered).splitlines())
             break
     else:
-        batch, found = suspects[0], "a NaN or an infinity"
+        batch, actual = suspects[0], "a NaN or an infinity"
     expected = "a finite loss and finite gradients"
     fix = "this step changed no parameter; lower the learning rate, clip gradients, or mend the example"
-    raise TrainingError(f"step {batch.step}", expected, found, fix)
+    raise TrainingError(f"step {batch.step}", expected, actual, fix)

@@ -1,4 +1,4 @@
-"""Checks of what a `Trainer` is given, each before anything runs."""
+"""Checks of the arguments of a `Trainer`, before anything runs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ def instance_of(name: str, value: Any, kind: type[T], expected: str, fix: str) -
 
 
 def all_of(name: str, values: Any) -> list[Any]:
-    """Return what `Trainer` was given several of, as a list."""
+    """Return an argument of `Trainer` that takes several objects, such as `callbacks`, as a list."""
     if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
         fix = f"write {name}=[...], also for one"
         raise TrainingError(f"Trainer {name}", f"a list of {name}", describe_value(values), fix)
@@ -62,26 +62,26 @@ def sequence_of(where: str, examples: Iterable[Any]) -> Sequence[Any]:
         ExampleTypeError: when they are a single example.
         TrainingError: when there are none.
     """
-    given: Any = several(examples)
-    indexed = hasattr(given, "__len__") and hasattr(given, "__getitem__")
-    sequence: Sequence[Any] = given if indexed else listed(given)
+    iterable: Any = examples_of(examples)
+    indexed = hasattr(iterable, "__len__") and hasattr(iterable, "__getitem__")
+    sequence: Sequence[Any] = iterable if indexed else listed(iterable)
     if not len(sequence):  # an array has no truth
         raise TrainingError(where, "one example or more", "none", "look at what reads them")
     return sequence
 
 
-def several(examples: Iterable[Any]) -> Iterable[Any]:
+def examples_of(examples: Iterable[Any]) -> Iterable[Any]:
     """Return examples, refusing a single one."""
     examples = rows_of(examples)
-    many = isinstance(examples, Iterator) or hasattr(examples, "__getitem__")
-    if many and not isinstance(examples, Tree | Mapping | str | bytes):
+    is_iterable = isinstance(examples, Iterator) or hasattr(examples, "__getitem__")
+    if is_iterable and not isinstance(examples, Tree | Mapping | str | bytes):
         return examples
     return listed(examples)
 
 
 @contextmanager
 def noting(note: str, *values: object) -> Iterator[None]:
-    """Add a note to errors of examples: what their numbers are counted in.
+    """Add a note to errors of examples that says in which sequence their numbers count.
 
     >>> try:
     ...     with noting("examples are counted from {}", 256):
@@ -98,14 +98,16 @@ def noting(note: str, *values: object) -> Iterator[None]:
 
 
 def fitting_examples(program: Program, name: str, examples: Iterable[Any]) -> Sequence[Any]:
-    """Return examples that `Trainer.fit` was given, with a length."""
-    given = sequence_of(f"fit {name}", examples)
+    """Return the examples for `Trainer.fit` as a sequence with a length, after a first reading."""
+    sequence = sequence_of(f"fit {name}", examples)
     why = "fit reads it once to look at it and once in each epoch"
-    same = isinstance(given, list | tuple) or given[0] is given[0]  # else each reading has a new one
+    rereadable = (
+        isinstance(sequence, list | tuple) or sequence[0] is sequence[0]
+    )  # else each reading has a new one
     with noting("this is the first of fit's {}; losses and metrics need labels", name):
-        program._read_first([given[0]], why if same else "")
+        program._read_first([sequence[0]], why if rereadable else "")
     # so that parameters are there, and their names depend on no order of batches; and no function of the user
     # takes from an example what later epochs read
-    if program.lowered.grows or (same and program.lowered.runs_functions):
-        program._learn(given, why if same else "")
-    return given
+    if program.lowered.grows or (rereadable and program.lowered.runs_functions):
+        program._learn(sequence, why if rereadable else "")
+    return sequence

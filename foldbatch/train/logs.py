@@ -1,4 +1,4 @@
-"""What a person reads of a training: a table of figures, lines and a bar."""
+"""Logs of a training for people: a table of figures, lines and a bar."""
 
 import csv
 import io
@@ -48,6 +48,7 @@ class CSVLog(Callback):
         self._write(trainer)
 
     def _write(self, trainer: Trainer) -> None:
+        """Write the history of the training as a table; its columns are the names of all figures."""
         rows = [flattened(figures) for figures in trainer.history]
         columns = list(dict.fromkeys(name for row in rows for name in row)) or ["epoch"]
         text = io.StringIO(newline="")
@@ -101,19 +102,20 @@ class Progress(Callback):
 
     def on_epoch_start(self, trainer: Trainer) -> None:
         if self._bars is not None:
-            name, done = f"epoch {trainer.epoch + 1}/{trainer.epochs}", trainer.position.batches
-            self._task = self._bars.add_task(name, completed=done, total=trainer.batches)
+            name, completed = f"epoch {trainer.epoch + 1}/{trainer.epochs}", trainer.position.batches
+            self._task = self._bars.add_task(name, completed=completed, total=trainer.batches)
 
     def on_step_end(self, trainer: Trainer) -> None:
+        """Advance the epoch's bar by a step; show the mean loss of the batch where it is computed already."""
         if self._bars is not None:
             loss: Any = trainer.batch.loss
-            known = (
+            loss_text = (
                 ""
                 if isinstance(loss, Pending)
                 else f"  loss {loss / max(len(trainer.batch.examples), 1):.4g}"
             )
             name = f"epoch {trainer.epoch + 1}/{trainer.epochs}"
-            self._bars.update(self._task, advance=1, description=name + known)
+            self._bars.update(self._task, advance=1, description=name + loss_text)
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         self._say(line_of(trainer.figures, trainer.epochs))
@@ -137,7 +139,7 @@ class Progress(Callback):
 
 
 def line_of(figures: Mapping[str, Any], epochs: int) -> str:
-    """Return the figures of an epoch as a line; what is no single number is left out.
+    """Return the figures of an epoch that are single numbers, as a line.
 
     >>> line_of({"epoch": 3, "loss": 0.51234, "seconds": 12.34, "validation_f1": {"good": 1.0}}, 10)
     'epoch 3/10  loss/example 0.5123  12.3 s'
@@ -150,9 +152,9 @@ def line_of(figures: Mapping[str, Any], epochs: int) -> str:
     return "  ".join([*parts, f"{figures['seconds']:.1f} s"] if "seconds" in figures else parts)
 
 
-def _usual_progress(others: Sequence[Callback]) -> Callback | None:
+def _usual_progress(callbacks: Sequence[Callback]) -> Callback | None:
     shown = sys.stderr is not None and sys.stderr.isatty()
-    return Progress() if shown and not any(isinstance(one, Progress) for one in others) else None
+    return Progress() if shown and not any(isinstance(callback, Progress) for callback in callbacks) else None
 
 
 USUAL.append(_usual_progress)

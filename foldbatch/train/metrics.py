@@ -1,4 +1,4 @@
-"""Metrics of what `Metric` blocks collect, and figures of a training: found by name, compared, drawn."""
+"""Metrics of the values that `Metric` blocks collect, and figures of a training: found by name, compared."""
 
 import math
 from collections import Counter
@@ -12,7 +12,7 @@ from foldbatch.engines.results import MetricValues, Results
 from foldbatch.errors import TrainingError, UnknownNameError, with_nearest
 from foldbatch.params.parameters import Array
 from foldbatch.system.closed import Closed
-from foldbatch.train.numbers import whole
+from foldbatch.train.numbers import whole_number
 from foldbatch.types import describe_value
 
 Mode = Literal["min", "max"]
@@ -23,7 +23,7 @@ MODES: dict[Mode, tuple[str, ...]] = {  # by what is part of a figure's name
 
 
 def flattened(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return figures with those by class on their own; what is no single number or text is left out.
+    """Return figures in one level, each class's under a name of its own; only numbers and texts stay.
 
     >>> flattened({"loss": 0.5, "train_f1": {"bad": 1.0, "good": 0.5}, "confusion": [[1, 0], [0, 1]]})
     {'loss': 0.5, 'train_f1/bad': 1.0, 'train_f1/good': 0.5}
@@ -50,21 +50,21 @@ def figure_of(where: str, figures: Mapping[str, Any], name: str) -> float:
     return float(flat[name])
 
 
-def mode_of(who: str, figure: str, given: Mode | None = None) -> Mode:
-    """Return whether lower or higher is better: the mode given, else as the name of a figure says.
+def mode_of(where: str, figure: str, mode: Mode | None = None) -> Mode:
+    """Return whether lower or higher is better: the mode, else as the name of a figure says.
 
     >>> mode_of("Checkpoints", "validation_accuracy"), mode_of("EarlyStopping", "loss")
     ('max', 'min')
     """
-    if given in ("min", "max"):
-        return given
-    if given is not None:
+    if mode in ("min", "max"):
+        return mode
+    if mode is not None:
         expected, fix = "'min' or 'max'", "'min' is for losses, 'max' for accuracies"
-        raise TrainingError(f"{who} mode", expected, repr(given), fix)
-    modes = [mode for mode, parts in MODES.items() if any(part in str(figure) for part in parts)]
+        raise TrainingError(f"{where} mode", expected, repr(mode), fix)
+    modes = [candidate for candidate, parts in MODES.items() if any(part in str(figure) for part in parts)]
     if len(modes) != 1:
         expected = f"a name with one of {', '.join(part for parts in MODES.values() for part in parts)}"
-        raise TrainingError(f"{who} monitor", expected, repr(figure), "or give mode='min' or mode='max'")
+        raise TrainingError(f"{where} monitor", expected, repr(figure), "or give mode='min' or mode='max'")
     return modes[0]
 
 
@@ -128,7 +128,7 @@ def majority_share(labels: Iterable[Any]) -> float:
 
 
 class Base(Closed):
-    """What the metrics of the package share: their names, and which values they count; see `Metric`."""
+    """The common base of the package's metrics: names, and the values that count; see `Metric`."""
 
     usual = ""
 
@@ -169,8 +169,8 @@ class OfClasses(Base):
         where = type(self).__name__
         scores, kept = labelled(where, values, labels)
         if scores.ndim != 2 or (len(scores) and scores.shape[1] < 2):
-            expected, found = "a vector of two scores or more as each value", list(scores.shape[1:])
-            raise TrainingError(where, expected, f"values of shape {found}", "give it the logits")
+            expected, shape = "a vector of two scores or more as each value", list(scores.shape[1:])
+            raise TrainingError(where, expected, f"values of shape {shape}", "give it the logits")
         for label in kept:
             if not isinstance(label, int | np.integer) or not 0 <= label < scores.shape[1]:
                 expected = f"labels from 0 to {scores.shape[1] - 1}, or None"
@@ -213,13 +213,13 @@ class TopK(OfClasses):
     """
 
     def __init__(self, of: str, k: int = 5, name: str | None = None, *, every: Every = "value") -> None:
-        whole("TopK k", k, 1, "for example 5")
+        whole_number("TopK k", k, 1, "for example 5")
         super().__init__(of, f"top_{k}" if name is None else name, every=every)
         self.k = k
 
     def _share(self, scores: Array, numbers: NDArray[np.int64]) -> float:
-        own = np.take_along_axis(scores, numbers[:, None], axis=1)
-        return float(np.mean((scores > own).sum(axis=1) < self.k))
+        label_scores = np.take_along_axis(scores, numbers[:, None], axis=1)
+        return float(np.mean((scores > label_scores).sum(axis=1) < self.k))
 
 
 class Confusion(OfClasses):
@@ -273,6 +273,7 @@ class F1(OfClasses):
         self.classes = None if classes is None else list(classes)
 
     def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> Any:
+        """Return the mean F1 of the classes that occur, or a dict with the F1 of each class."""
         counts = _counts(scores, numbers)
         right, sums = counts.diagonal(), counts.sum(axis=0) + counts.sum(axis=1)
         if self.average is None:
@@ -304,13 +305,14 @@ class Perplexity(OfClasses):
     usual = "perplexity"
 
     def _share(self, scores: Array, numbers: NDArray[np.int64]) -> float:
+        """Return the perplexity of scores ``[n, classes]`` with label numbers ``[n]``."""
         scores = scores.astype(np.float64)
-        own = np.take_along_axis(scores, numbers[:, None], axis=1)[:, 0]
+        label_scores = np.take_along_axis(scores, numbers[:, None], axis=1)[:, 0]
         # Log probabilities are logits, too: their log-sum-exp is 0.
-        most = scores.max(axis=1)
-        log_sums = most + np.log(np.exp(scores - most[:, None]).sum(axis=1))
+        maxima = scores.max(axis=1)
+        log_sums = maxima + np.log(np.exp(scores - maxima[:, None]).sum(axis=1))
         with np.errstate(over="ignore"):
-            return float(np.exp(np.mean(log_sums - own)))
+            return float(np.exp(np.mean(log_sums - label_scores)))
 
 
 class MeanSquaredError(Base):
@@ -383,11 +385,11 @@ class Tally:
             labels.extend(collected.labels or ())
 
     def parts(self) -> Parts:
-        """Return all that was added, as plain data and arrays."""
+        """Return the sums, values and labels that were added, as plain data and arrays."""
         return float(self._loss), self._count, self._values, self._labels
 
     def join(self, parts: Sequence[Parts]) -> None:
-        """Hold what several tallies have, one after the other, in place of what was added."""
+        """Replace the contents by those of several tallies, one after the other."""
         self._loss = sum((loss for loss, *_ in parts), 0.0)
         self._count = sum(count for _, count, *_ in parts)
         for k in range(len(self._metrics)):

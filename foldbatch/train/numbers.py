@@ -27,7 +27,7 @@ def number(
     raise TrainingError(where, expected, describe_value(value), fix)
 
 
-def whole(where: str, value: Any, least: int | None = None, fix: str = SEE) -> int:
+def whole_number(where: str, value: Any, least: int | None = None, fix: str = SEE) -> int:
     """Return a setting that is a whole number, of `least` or more."""
     if not is_int(value) or (least is not None and value < least):
         expected = "a whole number" if least is None else f"a whole number of {least} or more"

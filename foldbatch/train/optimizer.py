@@ -1,4 +1,4 @@
-"""What all optimizers share: gradients that fit, changes in one call or block by block, step counts."""
+"""The base of all optimizers: checks of gradients, updates in one call or block by block, step counts."""
 
 import ast
 import math
@@ -80,6 +80,7 @@ def _numbers(gradient: Any) -> Array:
 
 
 def _square_sum(array: Array) -> float:
+    """Return the sum of squares of an array; in float64 where the array's dtype overflows."""
     flat = array.reshape(-1)
     with np.errstate(all="ignore"):
         total = float(np.dot(flat, flat))
@@ -105,8 +106,8 @@ def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float 
     (array([1., 2.], dtype=float32), 1.0)
     """
     if not isinstance(parameter, np.ndarray) or parameter.dtype.kind != "f" or not parameter.flags.writeable:
-        found = "a read-only array" if isinstance(parameter, np.ndarray) else describe_value(parameter)
-        raise ParameterError(name, "a float array that can be updated in place", found, "give a copy")
+        actual = "a read-only array" if isinstance(parameter, np.ndarray) else describe_value(parameter)
+        raise ParameterError(name, "a float array that can be updated in place", actual, "give a copy")
     shape, dtype = parameter.shape, parameter.dtype
     plain = type(gradient) is np.ndarray and gradient.shape == shape != () and gradient.dtype == dtype
     if plain and abs(factor) <= 1:  # as it comes in most steps
@@ -117,6 +118,7 @@ def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float 
 def _fitting(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any, factor: float
 ) -> tuple[Any, float]:
+    """Return a gradient as `fitting_gradient` does, converted to the dtype of its parameter."""
     values = _numbers(gradient)
     _check_shape(f"{name} gradient", shape, dtype, gradient, values)
     if values.dtype != dtype or abs(factor) > 1:  # digits or finite numbers may be lost
@@ -128,7 +130,7 @@ def _fitting(
 
 
 def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
-    """Look for what is not finite in gradients, each with the name of its parameter."""
+    """Raise a ParameterError where a gradient is not finite, with the name of its parameter."""
     for name, gradient in gradients:
         where = f"{name} gradient"
         if isinstance(gradient, SparseRows):
@@ -137,7 +139,7 @@ def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
 
 
 def fitting_there(name: str, parameter: Parameter, gradient: Any, factor: float) -> tuple[Any, float]:
-    """Do what `fitting_gradient` does, for a parameter on a device."""
+    """Check a gradient as `fitting_gradient` does, for a parameter on a device."""
     shape, dtype = parameter.type.shape, np.dtype(parameter.type.dtype)
     values = numbers_of(gradient)
     if isinstance(values, Remote):
@@ -155,13 +157,14 @@ def fitting_there(name: str, parameter: Parameter, gradient: Any, factor: float)
 def _check_shape(
     where: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any, values: Any
 ) -> None:
-    found = gradient.shape if isinstance(gradient, SparseRows) else values.shape
-    if found != shape or values.dtype.kind not in "fiub":
+    actual = gradient.shape if isinstance(gradient, SparseRows) else values.shape
+    if actual != shape or values.dtype.kind not in "fiub":
         fix = "check the name"
-        raise ParameterError(where, f"{dtype} of shape {shape}", f"{values.dtype} of shape {found}", fix)
+        raise ParameterError(where, f"{dtype} of shape {shape}", f"{values.dtype} of shape {actual}", fix)
 
 
 def _check_numbers(where: str, gradient: Any, values: Array) -> None:
+    """Raise a ParameterError with the first place of a gradient that is not finite, if there is one."""
     if math.isfinite(_square_sum(values)) or np.isfinite(values).all():  # squares may overflow
         return
     first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
@@ -171,13 +174,14 @@ def _check_numbers(where: str, gradient: Any, values: Array) -> None:
 
 
 def _check_rows(where: str, gradient: SparseRows) -> None:
+    """Raise a ParameterError where the rows of a sparse gradient are not ascending, distinct and in range."""
     rows, values, shape = gradient.rows, gradient.values, gradient.shape
     fits = rows.dtype.kind in "iu" and rows.ndim == 1 and values.shape == (len(rows), *shape[1:])
     fits = fits and bool((rows[1:] > rows[:-1]).all())
     if not fits or (len(rows) and not 0 <= rows[0] <= rows[-1] < shape[0]):
         expected = f"ascending, distinct rows of the {shape[0]}, with one value each"
-        found = f"rows {describe_value(rows.tolist())} and values of shape {values.shape}"
-        raise ParameterError(where, expected, found, "sort the rows and sum the values of equal ones")
+        actual = f"rows {describe_value(rows.tolist())} and values of shape {values.shape}"
+        raise ParameterError(where, expected, actual, "sort the rows and sum the values of equal ones")
 
 
 FUNCTIONS: dict[type[ast.operator], str] = {
@@ -202,8 +206,8 @@ def formula(rule: Rule) -> Callable[..., None]:
     for line in rule.lines:
         target, _, value = line.partition(" = ")
         match ast.parse(value, mode="eval").body:
-            case ast.BinOp(left, operator, right):
-                call = f"{FUNCTIONS[type(operator)]}({ast.unparse(left)}, {ast.unparse(right)}"
+            case ast.BinOp(lhs, operator, right):
+                call = f"{FUNCTIONS[type(operator)]}({ast.unparse(lhs)}, {ast.unparse(right)}"
             case ast.Call(_, [argument]):
                 call = f"sqrt({ast.unparse(argument)}"
             case name:
@@ -215,13 +219,13 @@ def formula(rule: Rule) -> Callable[..., None]:
     return apply
 
 
-BLOCK = 131_072  # elements: what is computed of a block on the way stays in the cache
+BLOCK_ELEMENTS = 131_072  # elements: what is computed of a block on the way stays in the cache
 
 
 def cuts(table: Array) -> Iterator[tuple[int, int]]:
-    """Yield first and last (excluded) rows of the blocks of a table ``[n, *]``, of about `BLOCK` elements."""
+    """Yield first and last (excluded) rows of a table's blocks of about `BLOCK_ELEMENTS` elements."""
     rows = len(table)
-    step = max(1, BLOCK * rows // max(1, table.size))
+    step = max(1, BLOCK_ELEMENTS * rows // max(1, table.size))
     return ((start, min(start + step, rows)) for start in range(0, rows, step))
 
 
@@ -240,11 +244,11 @@ class ParameterBlocks:
         try:
             if updates is None:
                 _look(changes)
-            left = changes if updates is None else updates.apply(changes, _look)
+            remaining = changes if updates is None else updates.apply(changes, _look)
         except ParameterError:
             undo()
             raise
-        for change in left:
+        for change in remaining:
             tables: list[Array] = [change.parameter, *change.moments]
             if not tables[0].ndim:
                 tables = [table.reshape(1) for table in tables]
@@ -254,6 +258,7 @@ class ParameterBlocks:
                 self._all(change, updates, tables)
 
     def _all(self, change: Change, updates: Updates | None, tables: Sequence[Array]) -> None:
+        """Update all rows of a parameter, a block of rows at a time."""
         for start, stop in cuts(tables[0]):
             p, *moments = block = [table[start:stop] for table in tables]
             g = self._gradient(change, p, start, stop)
@@ -262,6 +267,7 @@ class ParameterBlocks:
                 self._apply(change, block, g)
 
     def _gradient(self, change: Change, p: Array, start: int, stop: int) -> Array:
+        """Return the scaled gradient of the rows from `start` to `stop` as a dense array like `p`."""
         gradient, factor = change.gradient, change.factor
         if isinstance(gradient, SparseRows):
             g = np.zeros_like(p)
@@ -272,6 +278,7 @@ class ParameterBlocks:
         return block if factor == 1 else block * factor
 
     def _rows(self, change: Change, tables: Sequence[Array]) -> None:
+        """Update the rows of a parameter that a sparse gradient has, a block of rows at a time."""
         gradient = change.gradient
         for start, stop in cuts(gradient.values):
             rows = gradient.rows[start:stop]
@@ -294,11 +301,12 @@ Factors = Mapping[str, float]  # by the name of a parameter, or by a prefix that
 
 
 def _factors(where: str, factors: Factors | None) -> dict[str, float]:
+    """Return factors by parameter name as checked numbers of 0 or more; {} where there are none."""
     if factors is None:
         return {}
     if not isinstance(factors, Mapping):
-        found, fix = describe_value(factors), "for example {'words': 0.1}"
-        raise TrainingError(where, "a dict from names of parameters to numbers", found, fix)
+        actual, fix = describe_value(factors), "for example {'words': 0.1}"
+        raise TrainingError(where, "a dict from names of parameters to numbers", actual, fix)
     return {name: number(f"{where}[{name!r}]", factor, 0) for name, factor in factors.items()}
 
 
@@ -309,7 +317,7 @@ def _factor(factors: Factors, name: str) -> float:
     return factors.get(prefix, 1.0)
 
 
-def _found(parameters: Mapping[str, Any], name: str) -> Any:
+def _parameter(parameters: Mapping[str, Any], name: str) -> Any:
     if name not in parameters:
         expected = f"a parameter of {', '.join(parameters) or 'none'}"
         raise UnknownNameError("gradients", expected, repr(name), "take the gradients of this program")
@@ -350,7 +358,7 @@ def learning_rate(where: str, lr: Any) -> float:
 
 @dataclass(eq=False, repr=False)
 class Optimizer(Described):
-    """What all optimizers share: checks, blocks of rows, step counts, state.
+    """The common base of all optimizers: checks, blocks of rows, step counts, state.
 
     Args:
         lr: the learning rate, above 0; assign ``optimizer.lr`` to change it while training.
@@ -432,7 +440,7 @@ class Optimizer(Described):
         newcomers: dict[str, Parameter] = {}  # whose moments are not yet those of a program
         skipped = grads.unused if self.unused == "skip" and isinstance(grads, BatchGradients) else ()
         for name, gradient in grads.items():
-            parameter: Any = _found(parameters, name)
+            parameter: Any = _parameter(parameters, name)
             if name in skipped:
                 continue
             if isinstance(parameter, Parameter):
@@ -483,7 +491,7 @@ class Optimizer(Described):
             self._device = None
 
     def _change(self, name: str, parameter: Any, gradient: Any, factor: float, formulas: Formulas) -> Change:
-        """Count a step of a parameter, and return what changes it; `formulas` are those of this update."""
+        """Count a step of a parameter, and return its change; `formulas` are those of this update."""
         self._steps[name] = step = self._steps.get(name, 0) + 1
         rate = self.lr * _factor(self.lr_factors, name) if self.lr_factors else self.lr
         decay = self.weight_decay and self.weight_decay * _factor(self.decay_factors or {}, name)
@@ -516,7 +524,7 @@ class Optimizer(Described):
         return state
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take over, as copies, what `state` returned; training goes on as if it had not stopped.
+        """Take over copies of a state that `state` returned; training goes on as if it had not stopped.
 
         Raises:
             TrainingError: when the state is not one of this kind of optimizer; nothing has changed then.
@@ -531,8 +539,8 @@ class Optimizer(Described):
             parts = ("lr", *(f"{part}/NAME" for part in ("steps", *self.moments)))
             expected = f"the keys {', '.join(parts)}"
             odd = min(wanted ^ set(state))
-            found = f"{odd!r} {'missing' if odd in wanted else 'besides'}"
-            raise TrainingError(f"{kind}.load_state", expected, found, f"give what {kind}.state() returned")
+            actual = f"{odd!r} {'missing' if odd in wanted else 'besides'}"
+            raise TrainingError(f"{kind}.load_state", expected, actual, f"give what {kind}.state() returned")
         lr = number(f"{kind}.load_state lr", np.asarray(state["lr"]).item(), 0, above=True)
         counts = {name: np.asarray(state[f"steps/{name}"]).item() for name in names}
         steps = {name: int(number(f"{kind}.load_state steps", n, 0)) for name, n in counts.items()}
@@ -556,6 +564,7 @@ class Optimizer(Described):
         raise NotImplementedError
 
     def _check_factors(self, params: Mapping[str, Array]) -> None:
+        """Raise an UnknownNameError where a factor is for no parameter and no prefix of one."""
         for kind in ("lr_factors", "decay_factors"):
             where = f"{type(self).__name__} {kind}"
             for key in _factors(where, getattr(self, kind)):  # which may have been written to
@@ -564,6 +573,7 @@ class Optimizer(Described):
                     raise UnknownNameError(where, expected, repr(key), "print(program.params)")
 
     def _check_moments(self, name: str, parameter: Any) -> None:
+        """Raise a ParameterError where the stored moments do not have the parameter's shape and dtype."""
         like = parameter.type if isinstance(parameter, Parameter) else parameter
         shape, dtype = like.shape, like.dtype
         for array in self._moments[name]:

@@ -175,6 +175,7 @@ class Adam(Optimizer):
         )
 
     def _numbers(self, rate: float, step: int) -> dict[str, float]:
+        """Return the numbers of the update rule for a rate and a step, bias corrections included."""
         keep, keep_square = self.betas
         # eps and rate have the bias corrections in them, so that the moments need none
         correction = math.sqrt(1 - keep_square**step)

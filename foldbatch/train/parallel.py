@@ -1,4 +1,4 @@
-"""Training by several processes: who runs what, what all must have alike, and how gradients are added.
+"""Training by several processes: shares of a batch, checks that ranks are alike, sums of gradients.
 
 Gradients of all ranks are added in the order of ranks, so that all ranks have the same bits. Rows of sparse
 gradients are sent to every rank, and each rank adds them. Dense gradients are one vector: each rank adds one
@@ -33,9 +33,9 @@ from foldbatch.params.parameters import Array, Gradient, SparseRows, dense
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, listed
 from foldbatch.system.closed import Closed
-from foldbatch.train.checks import NUMBERED, noting, several
+from foldbatch.train.checks import NUMBERED, examples_of, noting
 from foldbatch.train.metrics import Metric, Tally
-from foldbatch.train.numbers import whole
+from foldbatch.train.numbers import whole_number
 from foldbatch.train.resuming import AGAIN, DIGEST, Record, differences, digest, digests, text_of, traced
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.given import Rows
@@ -48,20 +48,22 @@ def check_alike(communicator: Communicator, record: Record) -> None:
     """Compare the records of all ranks."""
     if communicator.size == 1:
         return
-    own = {k: v if isinstance(v, str) else DIGEST + digest(v).hex() for k, v in record.items()}
-    everything = share(communicator, own)
-    if all(other == own for other in everything):
+    digested = {k: v if isinstance(v, str) else DIGEST + digest(v).hex() for k, v in record.items()}
+    all_ranks = share(communicator, digested)
+    if all(peer == digested for peer in all_ranks):
         return
-    odd = {name: record[name] for name in own if any(other.get(name) != own[name] for other in everything)}
+    odd = {
+        name: record[name] for name in digested if any(peer.get(name) != digested[name] for peer in all_ranks)
+    }
     places = [f"at rank {rank}" for rank in range(communicator.size)]
-    found = differences(share(communicator, odd), places)  # all ranks come here
-    error = TrainingError("training", "all ranks to have the same", found, ALIKE)
+    actual = differences(share(communicator, odd), places)  # all ranks come here
+    error = TrainingError("training", "all ranks to have the same", actual, ALIKE)
     mark_as_shared(error)
     raise error
 
 
 def cost(example: Any) -> int:
-    """Return what an example costs: the calls of a prepared one, the nodes of a tree, else 1.
+    """Return the cost of an example: the calls of a prepared one, the nodes of a tree, else 1.
 
     Of an example that is a tuple, list or dict, such as a tree with its label, the dearest entry counts, and
     at least its length.
@@ -109,7 +111,7 @@ SumCopies = Callable[[str], Callable[..., None] | None]
 def counts_of(gradients: Mapping[str, Gradient]) -> Counts:
     """Return how many rows each gradient has, in the order of names."""
     named = [gradients[name] for name in sorted(gradients)]
-    return tuple([len(each.rows) if isinstance(each, SparseRows) else DENSE for each in named])
+    return tuple([len(gradient.rows) if isinstance(gradient, SparseRows) else DENSE for gradient in named])
 
 
 def summed(
@@ -121,8 +123,10 @@ def summed(
     """Return the sums over all ranks, and how many bytes this rank sent."""
     names = sorted(gradients)
     sparse = [i for i in range(len(names)) if all(of[i] != DENSE for of in counts)]
-    others = {name: gradients[name] for number, name in enumerate(names) if number not in set(sparse)}
-    arrays = {name: np.asarray(dense(g)) for name, g in others.items()}
+    dense_gradients = {
+        name: gradients[name] for number, name in enumerate(names) if number not in set(sparse)
+    }
+    arrays = {name: np.asarray(dense(g)) for name, g in dense_gradients.items()}
     sums: dict[str, Gradient] = {}
     sent = 0
     rows = [gradients[names[i]] for i in sparse]
@@ -131,10 +135,10 @@ def summed(
         sums |= zip([names[i] for i in sparse], merged, strict=True)
     for dtype in sorted({array.dtype for array in arrays.values()}, key=str):
         of_dtype = {name: array for name, array in arrays.items() if array.dtype == dtype}
-        vector, more = _sum_slices(
+        vector, slices_sent = _sum_slices(
             communicator, np.concatenate([array.reshape(-1) for array in of_dtype.values()])
         )
-        sent += more
+        sent += slices_sent
         ends = np.cumsum([array.size for array in of_dtype.values()])[:-1]
         for (name, array), part in zip(of_dtype.items(), np.split(vector, ends), strict=True):
             sums[name] = part.reshape(array.shape)
@@ -148,8 +152,8 @@ def _sum_slices(communicator: Communicator, vector: Array) -> tuple[Array, int]:
     slices = [vector[first:last] for first, last in pairwise(bounds)]
     sizes = [part.nbytes for part in slices]
     received = communicator.all_to_all(_as_bytes(vector), sizes)
-    own = reduce(np.add, [part.view(vector.dtype) for part in received])
-    for part, summed_part in zip(slices, communicator.all_gather(_as_bytes(own), sizes), strict=True):
+    rank_sum = reduce(np.add, [part.view(vector.dtype) for part in received])
+    for part, summed_part in zip(slices, communicator.all_gather(_as_bytes(rank_sum), sizes), strict=True):
         part[...] = summed_part.view(vector.dtype)
     return vector, sum(sizes) + sizes[rank] * (size - 2)
 
@@ -174,7 +178,10 @@ def _sum_rows(
             values = pieces[len(of) + number].copy().view(gradient.values.dtype)
             parts[number].append(SparseRows(rows, values.reshape(count, *gradient.shape[1:]), gradient.shape))
     sent = sizes[communicator.rank] * (communicator.size - 1)
-    return [total(each, sum_copies(each[0].values.dtype.name)) for each in parts], sent
+    return [
+        total(gradients_of_ranks, sum_copies(gradients_of_ranks[0].values.dtype.name))
+        for gradients_of_ranks in parts
+    ], sent
 
 
 def _as_bytes(array: Array) -> Bytes:
@@ -218,8 +225,8 @@ class DataParallel(Closed):
             fix = "fb.compile(block) makes one"
             raise TrainingError("DataParallel program", "a program", describe_value(program), fix)
         if not (communicator is None or hasattr(communicator, "all_gather")):
-            found, fix = describe_value(communicator), "leave it out: a launcher says how many there are"
-            raise TrainingError("DataParallel communicator", "a communicator", found, fix)
+            actual, fix = describe_value(communicator), "leave it out: a launcher says how many there are"
+            raise TrainingError("DataParallel communicator", "a communicator", actual, fix)
         self.program = program
         self.communicator = find() if communicator is None else communicator
         self.sent = 0
@@ -281,15 +288,15 @@ class DataParallel(Closed):
             if places is None:
                 return program.value_and_grad(examples)
             step = program.steps_drawn
-            own, gradients = program.value_and_grad([examples[i] for i in places], step=step, numbers=places)
+            loss, gradients = program.value_and_grad([examples[i] for i in places], step=step, numbers=places)
         unused = sorted(getattr(gradients, "unused", ()))
-        header = (float(own), signal, counts_of(gradients), self._names(gradients), unused)
+        header = (float(loss), signal, counts_of(gradients), self._names(gradients), unused)
         losses, signals, counts, names, idle = zip(*share(self.communicator, header), strict=True)
-        if any(other != names[0] for other in names):
-            number = next(rank for rank, other in enumerate(names) if other != names[0])
-            found = f"others at rank {number} than at rank 0"
+        if any(names_of_rank != names[0] for names_of_rank in names):
+            number = next(rank for rank, names_of_rank in enumerate(names) if names_of_rank != names[0])
+            actual = f"others at rank {number} than at rank 0"
             fix = "on all ranks, call program.warm(examples) with examples that reach all of the model"
-            error = TrainingError("training", "all ranks to have learnt the same parameters", found, fix)
+            error = TrainingError("training", "all ranks to have learnt the same parameters", actual, fix)
             mark_as_shared(error)
             raise error
         try:
@@ -305,7 +312,7 @@ class DataParallel(Closed):
         return sum(losses, 0.0), BatchGradients(sums, unused_by_all)
 
     def _names(self, gradients: Mapping[str, Gradient]) -> str:
-        """Return what tells whether ranks have gradients of the same parameters, where they might not."""
+        """Return a digest of the gradients' names where ranks may have different parameters, else ''."""
         return digest(sorted(gradients)).hex() if self.program.lowered.grows else ""
 
     def agree(self, value: T, signal: int = 0) -> list[T]:
@@ -332,7 +339,7 @@ class DataParallel(Closed):
             return program.prepare(examples, progress=self.is_first)
 
     def check_same(self, record: Record | None = None) -> None:
-        """Compare what must be the same on all ranks: parameters, steps drawn, and what is given.
+        """Compare parameters, steps drawn and a record over all ranks, which must have the same.
 
         `Trainer.fit` calls it; a training loop of your own should, now and then.
 
@@ -343,9 +350,9 @@ class DataParallel(Closed):
             TrainingError: at every rank, when something differs; it says what, and at which ranks.
         """
         if not self.is_alone:
-            own = {"steps drawn": str(self.program.steps_drawn), **(record or {})}
-            own |= {f"parameter {name}": text_of(array) for name, array in self.program.params.items()}
-            check_alike(self.communicator, own)
+            compared = {"steps drawn": str(self.program.steps_drawn), **(record or {})}
+            compared |= {f"parameter {name}": text_of(array) for name, array in self.program.params.items()}
+            check_alike(self.communicator, compared)
 
 
 END: Final = object()  # stands for the batch after the last
@@ -374,11 +381,14 @@ def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iter
     >>> [[float(x) for x in program.run(plan)] for plan in prefetched(program, [[1, 2], [3]])]
     [[1.0, 4.0], [9.0]]
     """
-    return _prefetch(program, iter(batches), whole("prefetched ahead", ahead, 1, "2 is enough"))
+    return _prefetch(program, iter(batches), whole_number("prefetched ahead", ahead, 1, "2 is enough"))
 
 
 def _prefetch(program: Program, batches: Iterator[Any], ahead: int) -> Iterator[Any]:
+    """Yield batches planned in a thread that is `ahead` batches before the caller."""
+
     def planned() -> Any:
+        """Return the next batch as a plan; as it is where its walks decide; END at the end."""
         batch: Any = next(batches, END)
         if batch is END or program.lowered.decides or isinstance(batch, Planned):
             return batch
@@ -387,11 +397,11 @@ def _prefetch(program: Program, batches: Iterator[Any], ahead: int) -> Iterator[
         try:
             return program.plan(batch)
         except DecidingError:
-            if (found := obstacle(batch, before)) is not None:
-                where = f"example {found.place}"
+            if (blocked := obstacle(batch, before)) is not None:
+                where = f"example {blocked.place}"
                 expected = "data that can be read again, as the walk asks for a number, which is no plan's"
                 fix = "run a batch that asks for one, or give the batches themselves"
-                raise ExampleTypeError(where, expected, found.found, fix) from None
+                raise ExampleTypeError(where, expected, blocked.found, fix) from None
         return batch
 
     process, pool = os.getpid(), ThreadPoolExecutor(1, "foldbatch-prefetch")
@@ -401,12 +411,12 @@ def _prefetch(program: Program, batches: Iterator[Any], ahead: int) -> Iterator[
         except RuntimeError as error:
             room, fix = ("a thread of its own", "allow more, as by ulimit -u, or train on the batches")
             raise TrainingError("prefetched", room, f"none: {error}", fix) from None
-        while (made := waiting.popleft().result()) is not END:
+        while (planned_batch := waiting.popleft().result()) is not END:
             waiting.append(pool.submit(planned))
-            yield made
+            yield planned_batch
             if os.getpid() != process:
-                expected, found = "the process that began to iterate", "a process forked from it"
-                raise TrainingError("prefetched", expected, found, "begin in the process that trains")
+                expected, actual = "the process that began to iterate", "a process forked from it"
+                raise TrainingError("prefetched", expected, actual, "begin in the process that trains")
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -434,10 +444,10 @@ def evaluate(
     """Return figures: the ``loss`` per example, and each metric by its name. All processes have the same."""
     tally, count = Tally(metrics), 0
     if not parallel.is_alone:
-        everything = list(several(examples))
+        every_example = list(examples_of(examples))
         rank, size = parallel.communicator.rank, parallel.communicator.size
-        count, stop = (len(everything) * number // size for number in (rank, rank + 1))
-        examples = everything[count:stop]
+        count, stop = (len(every_example) * number // size for number in (rank, rank + 1))
+        examples = every_example[count:stop]
     for part in in_parts(examples):
         with noting("example 0 is the one of number {}", count):
             # draws, if there are any, are the same each time: figures differ by the parameters alone
@@ -456,10 +466,10 @@ def evaluate(
 
 def in_parts(examples: Iterable[Any]) -> Iterator[Sequence[Any]]:
     """Yield the examples, as many at once as are run at once."""
-    given = several(examples)
-    if isinstance(given, Rows):
-        yield from (given[first : first + EVALUATED] for first in range(0, len(given), EVALUATED))
+    iterable = examples_of(examples)
+    if isinstance(iterable, Rows):
+        yield from (iterable[first : first + EVALUATED] for first in range(0, len(iterable), EVALUATED))
         return
-    left = iter(items_of(given))
-    while part := list(islice(left, EVALUATED)):
+    remaining = iter(items_of(iterable))
+    while part := list(islice(remaining, EVALUATED)):
         yield part

@@ -75,13 +75,13 @@ class Interrupts:
     def __init__(self) -> None:
         self.raised = False
         self._noted: int | None = None
-        self._held: dict[int, Any] = {}
+        self._former: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number, default in DEFAULTS.items():
                 if signal.getsignal(number) == default:
-                    self._held[number] = default
+                    self._former[number] = default
                     signal.signal(number, self._note)
         return self
 
@@ -110,19 +110,19 @@ class Interrupts:
         self._let_go()
 
     def _let_go(self) -> None:
-        for number, handler in self._held.items():
+        for number, handler in self._former.items():
             signal.signal(number, handler)
-        self._held = {}
+        self._former = {}
 
 
 Digests = NDArray[np.uint64]
-Known = dict[int, tuple[object, bytes]]  # by id: the object, which must live as long, and its digest
+CachedDigests = dict[int, tuple[object, bytes]]  # by id: the object, which must live as long, and its digest
 
 PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, bytes, range, type(...)))
 WRITTEN: Final = (dt.date, dt.time, dt.timedelta, decimal.Decimal, PurePath)
 WITHIN: Final = b"^"  # stands for an object within itself
-MANY: Final = 1 << 20  # objects whose digests are known at a time
-ROWS: Final = 4096  # examples that are traced at a time
+MAX_CACHED: Final = 1 << 20  # objects whose digests are known at a time
+TRACED_TOGETHER: Final = 4096  # examples that are traced at a time
 AGAIN: Final = 64  # examples that are traced twice, to see whether the same comes
 
 
@@ -138,32 +138,32 @@ def digests(examples: Sequence[Any]) -> Digests:
     """
     if not isinstance(examples, list | tuple | np.ndarray | Rows):
         examples = [type(examples)] * len(examples)
-    known: Known = {}
-    made = []
+    cached: CachedDigests = {}
+    texts = []
     for example in examples:
-        made.append(digest(example, known))
-        if len(known) > MANY:
-            known.clear()
-    return np.frombuffer(b"".join(made), "<u8").astype(np.uint64)
+        texts.append(digest(example, cached))
+        if len(cached) > MAX_CACHED:
+            cached.clear()
+    return np.frombuffer(b"".join(texts), "<u8").astype(np.uint64)
 
 
-def digest(value: Any, known: Known | None = None) -> bytes:
-    """Return a digest of a value, 8 bytes; `known` has those of objects met before, and takes more.
+def digest(value: Any, cached: CachedDigests | None = None) -> bytes:
+    """Return a digest of a value, 8 bytes; `cached` has those of objects met before, and takes more.
 
     >>> digest([1, [2]]) == digest([1, [2]]), digest([1, [2]]) == digest([1, (2,)]), digest(1) == digest(1.0)
     (True, False, False)
     """
-    known = {} if known is None else known
+    cached = {} if cached is None else cached
     frames: list[tuple[Any, Any, Iterator[Any]]] = [(None, blake2b(digest_size=8), iter((value,)))]
     while True:
-        whole, hashed, parts = frames[-1]
+        container, hashed, parts = frames[-1]
         for part in parts:
             text = _text(part)
-            if text is None and (found := known.get(id(part))):
-                text = found[1]
+            if text is None and (entry := cached.get(id(part))):
+                text = entry[1]
             if text is None:
-                head, inner = _parts(part, known)
-                known[id(part)] = (part, WITHIN)
+                head, inner = _parts(part, cached)
+                cached[id(part)] = (part, WITHIN)
                 frames.append((part, blake2b(head, digest_size=8), iter(inner)))
                 break
             hashed.update(text)
@@ -172,12 +172,12 @@ def digest(value: Any, known: Known | None = None) -> bytes:
             if not frames:
                 return bytes(hashed.digest())
             text = b"#" + hashed.digest()
-            known[id(whole)] = (whole, text)
+            cached[id(container)] = (container, text)
             frames[-1][1].update(text)
 
 
 def _text(value: Any) -> bytes | None:
-    """Return a text of what is plain, and of lists, tuples and dicts of nothing else; quickly, in C."""
+    """Return the text of a plain value, or of a list, tuple or dict of plain values; None of other ones."""
     kind = type(value)
     if (
         kind not in PLAIN
@@ -191,7 +191,8 @@ def _text(value: Any) -> bytes | None:
         return None
 
 
-def _parts(value: Any, known: Known) -> tuple[bytes, Iterable[Any]]:
+def _parts(value: Any, cached: CachedDigests) -> tuple[bytes, Iterable[Any]]:
+    """Return the head of a container's digest, and the parts to digest after it."""
     kind = type(value)
     if kind is list or kind is tuple:  # most of all
         return b"%s %d" % (kind.__name__.encode(), len(value)), value
@@ -219,7 +220,7 @@ def _parts(value: Any, known: Known) -> tuple[bytes, Iterable[Any]]:
         case Mapping():
             return f"{name} {len(value)}".encode(), chain.from_iterable(value.items())
         case AbstractSet():
-            return name.encode(), sorted(digest(part, known) for part in value)
+            return name.encode(), sorted(digest(part, cached) for part in value)
         case Sequence():
             return f"{name} {len(value)}".encode(), value
         case type() | FunctionType() | MethodType() | ModuleType():
@@ -240,7 +241,7 @@ def _name(value: Any) -> str:
 
 
 Facts = dict[str, str]
-SHOWN = 60  # characters of a value that is shown
+SHOWN_CHARACTERS = 60  # characters of a value that is shown
 DIGEST = "digest "  # begins the text of what is too long to be shown
 
 
@@ -252,7 +253,7 @@ def text_of(value: Any) -> str:
     """
     if isinstance(value, np.generic):
         value = value.item()
-    if is_plain(value) and len(text := repr(value)) <= SHOWN:
+    if is_plain(value) and len(text := repr(value)) <= SHOWN_CHARACTERS:
         return text
     return DIGEST + digest(value).hex()
 
@@ -316,7 +317,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class KeptPosition(msgspec.Struct):
-    """What a checkpoint has of a `Position`."""
+    """The fields of a `Position` that a checkpoint has."""
 
     batches: Count
     examples: Count
@@ -325,7 +326,7 @@ class KeptPosition(msgspec.Struct):
 
 
 class Kept(msgspec.Struct):
-    """The form of what the checkpoints of a trainer have besides what it began with."""
+    """The fields of a trainer's checkpoint besides its record."""
 
     parameters: dict[str, Any]
     optimizer: dict[str, Any]
@@ -340,18 +341,19 @@ class Kept(msgspec.Struct):
 
 @contextmanager
 def taking_over(state: Mapping[str, Any], where: str) -> Iterator[None]:
-    """Refuse a state of another form than a trainer's; what cannot be taken over is the file's error, too."""
+    """Turn errors of a state that does not fit a trainer into a ReadError of its file."""
     try:
         msgspec.convert(state, Kept)
         yield
     except FoldbatchError:
         raise
     except (msgspec.ValidationError, LookupError, TypeError, ValueError, AttributeError) as error:
-        found = f"data that do not fit: {type(error).__name__}: {error}"
-        raise ReadError(where, "a checkpoint that foldbatch wrote", found, ANEW) from error
+        actual = f"data that do not fit: {type(error).__name__}: {error}"
+        raise ReadError(where, "a checkpoint that foldbatch wrote", actual, ANEW) from error
 
 
 def _as_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
+    """Return a value of a state as JSON data; move its arrays into `arrays`, by their paths."""
     if isinstance(value, np.ndarray):
         while where in arrays:  # where names have slashes
             where += "'"
@@ -373,6 +375,7 @@ def _as_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
 
 
 def _restored(value: Any, arrays: Mapping[str, Array]) -> Any:
+    """Return the value that `_as_json` converted, with the arrays in place again."""
     if isinstance(value, list):
         return [_restored(entry, arrays) for entry in value]
     if not isinstance(value, dict):
@@ -414,8 +417,8 @@ class Position:
         >>> position.read(late=True), position.read()
         (2.0, 4.0)
         """
-        left = LATE if late and self.unread and isinstance(self.unread[-1][0], Pending) else 0
-        while len(self.unread) > left:
+        unready = LATE if late and self.unread and isinstance(self.unread[-1][0], Pending) else 0
+        while len(self.unread) > unready:
             loss, indices = self.unread[0]
             with noting(NUMBERED, indices):
                 self.loss += float(loss)
@@ -436,23 +439,24 @@ def in_record(rows: Digests) -> str | Digests:
 
 
 def differences(records: Sequence[Mapping[str, str | Digests]], places: Sequence[str]) -> str:
-    """Return in what records at some places differ, or "" where they do not.
+    """Return the differences between records at some places as text, or "" where there are none.
 
     >>> differences([{"lr": "0.1", "seed": "1"}, {"lr": "0.2", "seed": "1"}], ["in the checkpoint", "here"])
     'lr 0.1 in the checkpoint, 0.2 here'
     """
     names = dict.fromkeys(name for record in records for name in record)
-    told = [_difference(name, [record.get(name, "none") for record in records], places) for name in names]
-    told = [text for text in told if text]
-    more = [f"{counted(len(told) - NAMED, 'difference')} more"] * (len(told) > NAMED)
-    return ", and ".join([*told[:NAMED], *more])
+    texts = [_difference(name, [record.get(name, "none") for record in records], places) for name in names]
+    texts = [text for text in texts if text]
+    ending = [f"{counted(len(texts) - NAMED, 'difference')} more"] * (len(texts) > NAMED)
+    return ", and ".join([*texts[:NAMED], *ending])
 
 
 def _difference(name: str, values: Sequence[str | Digests], places: Sequence[str]) -> str:
+    """Return the difference of one entry between places as text, or '' where there is none."""
     rows = [value for value in values if isinstance(value, np.ndarray)]
     if len(rows) == len(values) and len({row.shape for row in rows}) == 1:
         pairs = zip(places, (np.flatnonzero(row != rows[0]) for row in rows), strict=True)
-        starts = [f"{place} from number {others[0]} on" for place, others in pairs if len(others)]
+        starts = [f"{place} from number {numbers[0]} on" for place, numbers in pairs if len(numbers)]
         return f"other {name} {', '.join(starts)}" if starts else ""
     where: dict[str, str] = {}
     for value, place in zip(values, places, strict=True):
@@ -460,30 +464,31 @@ def _difference(name: str, values: Sequence[str | Digests], places: Sequence[str
         where[text] = f"{where[text]} and {place}" if text in where else place
     if len(where) < 2:
         return ""
-    if any(text.startswith(DIGEST) or len(text) > SHOWN for text in where):
+    if any(text.startswith(DIGEST) or len(text) > SHOWN_CHARACTERS for text in where):
         return f"another {name} {', '.join(list(where.values())[1:])} than {places[0]}"
     amount = "number of " if rows else ""
     return f"{amount}{name} {', '.join(f'{text} {place}' for text, place in where.items())}"
 
 
 def traced(program: Program, examples: Sequence[Any]) -> Digests:
-    """Return a digest of what each example is traced to, ``[n] uint64``, or none where that says nothing.
+    """Return a digest of each example's trace, ``[n] uint64``; an empty array where traces may vary.
 
     That is so of examples that are made when they are asked for, of those that do not fit, which their batch
     will tell, of walks that read computed numbers, and where functions draw random numbers.
     """
     none = digests(())
-    given = isinstance(examples, list | tuple | Rows) and len(examples) > 0
-    if not given or isinstance(examples[0], Prepared):
+    repeatable = isinstance(examples, list | tuple | Rows) and len(examples) > 0
+    if not repeatable or isinstance(examples[0], Prepared):
         return none  # of prepared ones the digests of examples say it
     try:
-        made = [
-            _of_traces(program, examples[start : start + ROWS]) for start in range(0, len(examples), ROWS)
+        parts = [
+            _of_traces(program, examples[start : start + TRACED_TOGETHER])
+            for start in range(0, len(examples), TRACED_TOGETHER)
         ]
         again = _of_traces(program, examples[:AGAIN])
     except Exception:  # noqa: BLE001 - also one of the user's own; it comes again
         return none
-    return np.concatenate(made) if np.array_equal(made[0][: len(again)], again) else none
+    return np.concatenate(parts) if np.array_equal(parts[0][: len(again)], again) else none
 
 
 def _of_traces(program: Program, examples: Sequence[Any]) -> Digests:
@@ -520,7 +525,7 @@ def exchanged(params: Any, values: Mapping[str, Array]) -> Iterator[None]:
 
 
 def model_digest(program: Program) -> str:
-    """Return a digest of what a program computes and draws, for values of its parameters.
+    """Return a digest of a program's computation and random draws, for values of its parameters.
 
     >>> program = fb.compile(fb.Vector(2) >> fb.Linear(1, name="out"))
     >>> model_digest(program) == model_digest(fb.compile(fb.Vector(2) >> fb.Linear(2, name="out")))

@@ -15,7 +15,7 @@ from foldbatch.engines.keys import call_keys
 from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
 from foldbatch.program.traced import Prepared
 from foldbatch.system.showing import Described
-from foldbatch.train.numbers import whole
+from foldbatch.train.numbers import whole_number
 from foldbatch.trees import Tree
 from foldbatch.types import describe_value
 
@@ -41,14 +41,14 @@ class Sampler(Described):
         self.costs = _numbers("costs", costs, counts=True)
         self.keys = np.zeros_like(self.costs) if keys is None else _numbers("keys", keys, counts=False)
         if len(self.keys) != len(self.costs):
-            found = f"{len(self.keys)} for {len(self.costs)}"
-            raise TrainingError("Sampler keys", "a key for each cost", found, "give as many")
-        self.limit = whole("Sampler limit", limit, 1)
-        self.seed = whole("Sampler seed", seed)
+            actual = f"{len(self.keys)} for {len(self.costs)}"
+            raise TrainingError("Sampler keys", "a key for each cost", actual, "give as many")
+        self.limit = whole_number("Sampler limit", limit, 1)
+        self.seed = whole_number("Sampler seed", seed)
 
     def epoch(self, number: int) -> list[list[int]]:
         """Return all batches of an epoch, counted from 0; the same ones whenever they are asked for."""
-        number = whole("Sampler epoch", number, 0)
+        number = whole_number("Sampler epoch", number, 0)
         order = self._shuffled(number, len(self.costs), 0)
         alike = len(np.unique(self.keys)) <= 1
         if not alike:
@@ -168,6 +168,7 @@ def _of_each(
     of_tree: Callable[[Tree], int],
     of_prepared: Callable[[Prepared], int],
 ) -> Index:
+    """Return each example's cost: of trees by `of_tree`, of prepared ones by `of_prepared`."""
     costs = np.zeros(_count(where, examples), np.int64)
     for number, example in enumerate(examples):
         if isinstance(example, Tree):

@@ -1,4 +1,4 @@
-"""Schedules: what the learning rate is multiplied by, as a function of steps or epochs done.
+"""Schedules: the factor of the learning rate as a function of steps or epochs.
 
 A setting that is out of range raises `TrainingError`.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from foldbatch.errors import TrainingError
-from foldbatch.train.numbers import number, whole
+from foldbatch.train.numbers import number, whole_number
 from foldbatch.types import describe_value
 
 Factor = Callable[[int], float]
@@ -21,7 +21,7 @@ def stepwise(every: int, factor: float = 0.1) -> Factor:
     >>> [stepwise(2, 0.5)(count) for count in range(5)]
     [1.0, 1.0, 0.5, 0.5, 0.25]
     """
-    whole("stepwise every", every, 1, COUNTS)
+    whole_number("stepwise every", every, 1, COUNTS)
     number("stepwise factor", factor, 0, fix=FACTOR)
     return lambda count: float(factor) ** (count // every)
 
@@ -42,7 +42,7 @@ def warm_up(length: int, start: float = 0.1) -> Factor:
     >>> [warm_up(2, 0.5)(count) for count in range(4)]
     [0.5, 0.75, 1.0, 1.0]
     """
-    whole("warm_up length", length, 1, COUNTS)
+    whole_number("warm_up length", length, 1, COUNTS)
     number("warm_up start", start, 0, fix=FACTOR)
     return lambda count: start + (1 - start) * min(count / length, 1.0)
 
@@ -55,7 +55,7 @@ def cosine(length: int, end: float = 0.0) -> Factor:
 
     Source: Loshchilov and Hutter 2017, equation 5, without restarts.
     """
-    whole("cosine length", length, 1, COUNTS)
+    whole_number("cosine length", length, 1, COUNTS)
     number("cosine end", end, 0, fix=FACTOR)
     return lambda count: _between(1.0, end, min(count / length, 1.0))
 
@@ -74,7 +74,7 @@ def one_cycle(length: int, rise: float = 0.3, start: float = 0.04, end: float = 
 
     Source: Smith and Topin 2018; the shape is that of torch's OneCycleLR.
     """
-    whole("one_cycle length", length, 2, COUNTS)
+    whole_number("one_cycle length", length, 2, COUNTS)
     number("one_cycle rise", rise, 0, 1, "for example 0.3", above=True)
     number("one_cycle start", start, 0, fix=FACTOR)
     number("one_cycle end", end, 0, fix=FACTOR)
@@ -98,16 +98,16 @@ def chained(schedules: Sequence[Factor], lengths: Sequence[int]) -> Factor:
     >>> [round(chained([warm_up(2, 0.5), cosine(2)], [2])(count), 3) for count in range(5)]
     [0.5, 0.75, 1.0, 0.5, 0.0]
     """
-    given: tuple[object, ...] = schedules, lengths
-    if not all(isinstance(value, Sequence) for value in given) or not all(map(callable, schedules)):
-        found = " and ".join(map(describe_value, given))
+    arguments: tuple[object, ...] = schedules, lengths
+    if not all(isinstance(value, Sequence) for value in arguments) or not all(map(callable, schedules)):
+        actual = " and ".join(map(describe_value, arguments))
         fix = "as in chained([warm_up(100), cosine(900)], [100])"
-        raise TrainingError("chained", "a list of schedules and one of lengths", found, fix)
+        raise TrainingError("chained", "a list of schedules and one of lengths", actual, fix)
     if len(lengths) != len(schedules) - 1:
         fix = "the last schedule rules from there on"
         raise TrainingError("chained lengths", "one less than schedules", f"{len(lengths)} lengths", fix)
     for length in lengths:
-        whole("chained lengths", length, 1, COUNTS)
+        whole_number("chained lengths", length, 1, COUNTS)
     begins = [0, *accumulate(lengths)]
 
     def factor(count: int) -> float:

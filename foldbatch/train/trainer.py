@@ -25,14 +25,14 @@ from foldbatch.system.files import locked, remove_partial
 from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
 from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
-from foldbatch.train.numbers import number, whole
+from foldbatch.train.numbers import number, whole_number
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import Batch, DataParallel, check_alike, evaluate, in_parts
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
 from foldbatch.train.samplers import Sampler, shuffled
 from foldbatch.trees.given import chosen
 
-BATCH = 32  # examples of a batch, where nobody says how many
+DEFAULT_BATCH_SIZE = 32  # examples of a batch, where no size is set
 AVERAGED = "validation_averaged_"  # begins the names of figures of averaged parameters
 TRACES = "traces"  # of a record: of some trainings there are none
 MODEL = "model"  # the note that says which model a file has
@@ -65,7 +65,7 @@ class Callback(Described):
         super().__init_subclass__(**options)
         moments = [name for name in vars(Callback) if name.startswith("on_")]
         for name in vars(cls):
-            if name.startswith("on_") and name not in moments:  # nobody would call it
+            if name.startswith("on_") and name not in moments:  # it would never be called
                 expected = f"a moment of {', '.join(moments)}"
                 raise UnknownNameError(cls.__name__, expected, repr(name), "a batch is a step")
 
@@ -100,7 +100,7 @@ class Callback(Described):
         """Be called once, after the last epoch, also where a callback or an error ended the `fit`."""
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps: a dict of plain data and arrays, here those `in_state`."""
+        """Return the callback's state for a checkpoint: plain data and arrays, here those `in_state`."""
         return {name.strip("_"): getattr(self, name) for name in self.in_state}
 
     def must_match(self) -> dict[str, str]:
@@ -108,7 +108,7 @@ class Callback(Described):
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` returned."""
+        """Take over a state that `state` returned."""
         for name in self.in_state:
             kept = state[name.strip("_")]
             if not isinstance(kept, int | float | None):
@@ -157,12 +157,12 @@ class Checkpoints(Callback):
     ) -> None:
         fix = "or leave it out"
         self.folder = Path(folder)
-        self.every = None if every is None else whole("Checkpoints every", every, 1, fix)
+        self.every = None if every is None else whole_number("Checkpoints every", every, 1, fix)
         self.seconds = None if seconds is None else number("Checkpoints seconds", seconds, 0, fix=fix)
         self.monitor = monitor
         asked = monitor is not None or mode is not None
         self.mode = mode_of("Checkpoints", monitor or "", mode) if asked else None
-        self.keep = whole("Checkpoints keep", keep, 0, fix)
+        self.keep = whole_number("Checkpoints keep", keep, 0, fix)
         self.last = self.folder / f"last{ENDING}"
         self.best = self.folder / f"best{ENDING}"
         self.best_figure: float | None = None
@@ -185,6 +185,7 @@ class Checkpoints(Callback):
             remove_partial(self.folder, [f"{name}{ENDING}" for name in ("last", "best", "epoch-*")])
 
     def on_step_end(self, trainer: Trainer) -> None:
+        """Write the last checkpoint where `every` steps or `seconds` have passed since it was written."""
         if not trainer.fitting:
             return
         steps_over = self.every is not None and trainer.steps - self._steps >= self.every
@@ -193,6 +194,7 @@ class Checkpoints(Callback):
             self._write(trainer, self.last)
 
     def on_epoch_end(self, trainer: Trainer) -> None:
+        """Write the best parameters where the monitored figure is the best yet, then the checkpoints."""
         if self.monitor is not None and self.mode is not None:
             value = figure_of("Checkpoints monitor", trainer.figures, self.monitor)
             if math.isfinite(value) and is_better(value, self.best_figure, self.mode):
@@ -213,13 +215,14 @@ class Checkpoints(Callback):
         resuming.assign(trainer.program.params, from_first(trainer.parallel.communicator, best))
 
     def _read_best(self, trainer: Trainer) -> dict[str, Array]:
+        """Return the best parameters by name; refuse a file of another model."""
         if not self.best.exists():
             expected, fix = "a file of the best parameters", "fit with Checkpoints(monitor=)"
             raise TrainingError("restore_best", expected, f"no {self.best}", fix)
         arrays, header = files.read(self.best, KIND, "fit anew")
         notes = header.get("notes")
-        params, own = trainer.program.params, isinstance(notes, dict) and notes.get(MODEL)
-        if own != trainer.model_digest or not params.keys() <= arrays.keys():
+        params, model_digest = trainer.program.params, isinstance(notes, dict) and notes.get(MODEL)
+        if model_digest != trainer.model_digest or not params.keys() <= arrays.keys():
             expected, fix = "the best parameters of this model", "give another folder"
             raise TrainingError(str(self.best), expected, "those of another", fix)
         return {name: arrays[name] for name in params}
@@ -316,10 +319,10 @@ class Trainer(Closed):
             fix = "for example fb.train.bucketed(examples, batch_size=25)"
             checks.instance_of("sampler", sampler, Sampler, "a sampler", fix)
             if batch_size is not None:
-                expected, found = "the sampler to make batches", f"batch_size={batch_size!r} as well"
-                raise TrainingError("Trainer sampler", expected, found, "leave out batch_size")
+                expected, actual = "the sampler to make batches", f"batch_size={batch_size!r} as well"
+                raise TrainingError("Trainer sampler", expected, actual, "leave out batch_size")
         self.metrics = checks.check_metrics(self.program, metrics, learnt=False)
-        callbacks = [*callbacks, *(one for make in USUAL if (one := make(callbacks)) is not None)]
+        callbacks = [*callbacks, *(usual for make in USUAL if (usual := make(callbacks)) is not None)]
         self.callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoints))
         self.epoch = self.epochs = self.steps = self.batches = 0
         self.position = resuming.Position()
@@ -328,7 +331,9 @@ class Trainer(Closed):
         self.history: list[dict[str, Any]] = []
         self.stopped: str | None = None
         self.fitting = False
-        self._size = BATCH if batch_size is None else whole("Trainer batch_size", batch_size, 1)
+        self._size = (
+            DEFAULT_BATCH_SIZE if batch_size is None else whole_number("Trainer batch_size", batch_size, 1)
+        )
         self._given_sampler = sampler
         self._seed = seed
         self._began = 0.0  # when the epoch under way would have begun, had it not been interrupted
@@ -377,7 +382,7 @@ class Trainer(Closed):
         The arguments, the first example of each set and the checkpoint are looked at before anything changes.
         """
         with together(self.parallel.communicator):
-            self.epochs = whole("Trainer fit epochs", epochs, 0)
+            self.epochs = whole_number("Trainer fit epochs", epochs, 0)
             training = checks.fitting_examples(self.program, "examples", examples)
             if validation is not None:
                 validation = checks.fitting_examples(self.program, "validation", validation)
@@ -387,8 +392,8 @@ class Trainer(Closed):
                 kept = from_first(self.parallel.communicator, self._kept(resume))
                 self.sampler = sampler
                 self.position, self.stopped, self._began = resuming.Position(), None, time.perf_counter()
-                kept_by = any(isinstance(one, Checkpoints) for one in self.callbacks)
-                if kept_by or resume is not False or not self.parallel.is_alone:  # else nobody asks
+                kept_by = any(isinstance(callback, Checkpoints) for callback in self.callbacks)
+                if kept_by or resume is not False or not self.parallel.is_alone:  # else no record is needed
                     self.record = self._beginning(training, () if validation is None else validation)
                 if kept is not None:
                     with resuming.taking_over(*kept):
@@ -401,6 +406,7 @@ class Trainer(Closed):
             return history
 
     def _fit(self, training: Sequence[Any], held_out: Sequence[Any] | None) -> list[dict[str, Any]]:
+        """Run the epochs that remain, with callbacks around them; return the history."""
         with Interrupts() as self._interrupts:
             self.fitting = True
             try:
@@ -429,8 +435,8 @@ class Trainer(Closed):
         >>> trainer.step([1, 2]), trainer.program.params["w"]
         (9.0, array(1.5, dtype=float32))
         """
-        given = list(checks.several(examples))
-        batch = Batch(list(range(len(given))), given)
+        listed_examples = list(checks.examples_of(examples))
+        batch = Batch(list(range(len(listed_examples))), listed_examples)
         with together(self.parallel.communicator):
             self._step(batch, resuming.Position(), None)
         return batch.loss
@@ -464,7 +470,7 @@ class Trainer(Closed):
 
     @cached_property
     def model_digest(self) -> str:
-        """A digest of what the program computes, for checkpoints."""
+        """The digest of the program's computation, for checkpoints."""
         return resuming.model_digest(self.program)
 
     def _model(self) -> str:
@@ -472,15 +478,17 @@ class Trainer(Closed):
         return DIGEST + resuming.model_digest(self.program)
 
     def _sampler_for(self, examples: Sequence[Any]) -> Sampler:
+        """Return the user's sampler, checked against the number of examples, or a shuffling one."""
         if self._given_sampler is None:
             return shuffled(examples, self._size, self._seed)
         if len(self._given_sampler.costs) != len(examples):
-            found = f"one of {len(self._given_sampler.costs)}"
+            actual = f"one of {len(self._given_sampler.costs)}"
             fix = "make it of the examples that are given to fit"
-            raise TrainingError("Trainer sampler", f"a sampler of {len(examples)} examples", found, fix)
+            raise TrainingError("Trainer sampler", f"a sampler of {len(examples)} examples", actual, fix)
         return self._given_sampler
 
     def _kept(self, resume: bool | str | os.PathLike[str]) -> tuple[dict[str, Any], str] | None:  # noqa: FBT001
+        """Return the state and path of the checkpoint to resume from, or None to start anew."""
         if resume is False:
             return None
         if resume is not True:
@@ -491,6 +499,7 @@ class Trainer(Closed):
         return (resuming.read_state(path), str(path)) if wanted else None
 
     def _state(self) -> dict[str, Any]:
+        """Return the state of the training that a checkpoint holds."""
         position = self.position
         return {
             "record": self.record | {"model": self._model()},
@@ -512,21 +521,21 @@ class Trainer(Closed):
 
     def _take_over(self, state: Mapping[str, Any], where: str) -> None:
         """Stand where another trainer was when it returned a state, which is refused if it was unlike."""
-        own, kept = self.record, state.get("record")
+        record, kept = self.record, state.get("record")
         if kept is None:
-            found = "one of an earlier version of foldbatch"
-            raise TrainingError(where, "a checkpoint that says what it began with", found, "start anew")
+            actual = "one of an earlier version of foldbatch"
+            raise TrainingError(where, "a checkpoint that says what it began with", actual, "start anew")
         kept = {**resuming.FORMER_SETTINGS, **kept}
-        new = own["model"] != kept["model"] or state["parameters"].keys() - self.program.params.keys()
+        new = record["model"] != kept["model"] or state["parameters"].keys() - self.program.params.keys()
         if new and self.program.lowered.decides:
-            expected, found = "a checkpoint of a training of this model", "one whose walk knew other cells"
+            expected, actual = "a checkpoint of a training of this model", "one whose walk knew other cells"
             fix = "what it decides may have brought some: reach all of them by program.warm before each fit"
-            raise TrainingError(where, expected, found, fix)
-        names = [name for name in {**kept, **own} if name != TRACES or name in own.keys() & kept.keys()]
-        records = [{name: of[name] for name in names if name in of} for of in (kept, own)]
-        if found := resuming.differences(records, ["in the checkpoint", "here"]):
+            raise TrainingError(where, expected, actual, fix)
+        names = [name for name in {**kept, **record} if name != TRACES or name in record.keys() & kept.keys()]
+        records = [{name: of[name] for name in names if name in of} for of in (kept, record)]
+        if actual := resuming.differences(records, ["in the checkpoint", "here"]):
             fix = "resume with what it began with, words numbered as they were, or give another folder"
-            raise TrainingError(where, "a checkpoint of this training", found, fix)
+            raise TrainingError(where, "a checkpoint of this training", actual, fix)
         self.optimizer.load_state(state["optimizer"])
         resuming.assign(self.program.params, state["parameters"])
         self.program.steps_drawn = state["steps_drawn"]
@@ -539,7 +548,7 @@ class Trainer(Closed):
                 callback.load_state(state["callbacks"][name])
 
     def _beginning(self, training: Sequence[Any], held_out: Sequence[Any]) -> resuming.Record:
-        """Return what ranks, and a training that goes on with this one, must begin with, too."""
+        """Return the record that all ranks, and a resumed training, must begin with as well."""
         record: resuming.Record = {}
         traces = traced(self.program, training)  # first: a walk learns of what it is made
         for callback in self.callbacks:
@@ -576,6 +585,7 @@ class Trainer(Closed):
         raise TrainingError(where, "a trainer that keeps checkpoints", "none", fix)
 
     def _run_epoch(self, examples: Sequence[Any], validation: Sequence[Any] | None) -> None:
+        """Train on the rest of the epoch's batches, evaluate, and note the figures."""
         position = self.position
         batches = self.sampler.epoch(self.epoch)
         self.batches = len(batches)
@@ -592,8 +602,8 @@ class Trainer(Closed):
             loss = position.read() / max(position.examples, 1)  # a GPU is waited for here
             figures = {"epoch": self.epoch + 1, "loss": loss, "seconds": self.seconds()}
             if validation is not None:
-                made = self._evaluate(validation, self._look)
-                figures |= {f"validation_{name}": value for name, value in made.items()}
+                validation_figures = self._evaluate(validation, self._look)
+                figures |= {f"validation_{name}": value for name, value in validation_figures.items()}
             self._compare()  # before callbacks keep what differs
         self.epoch, self.position, self._began = self.epoch + 1, resuming.Position(), time.perf_counter()
         self.figures = figures
@@ -607,8 +617,8 @@ class Trainer(Closed):
         """Train on a batch; errors of its examples tell their indices, if there are any."""
         self.batch = batch
         self._call("on_step_start")
-        both = self.parallel.sum_of(batch.examples, indices, self._interrupts.noted)
-        batch.loss, batch.gradients = both
+        loss_and_gradients = self.parallel.sum_of(batch.examples, indices, self._interrupts.noted)
+        batch.loss, batch.gradients = loss_and_gradients
         self._call("on_gradients")
         count = len(batch.examples)
         self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(count, 1))
@@ -622,15 +632,15 @@ class Trainer(Closed):
                 getattr(callback, moment)(self)
 
     def _facts(self) -> Facts:
-        """Return how far it has come, the optimizer's settings and state, and those of what steers it."""
+        """Return the progress, and settings and states of the optimizer and of callbacks that steer it."""
         kind = type(self.optimizer).__name__
-        found = {"optimizer": kind, "epoch": str(self.epoch), "steps": str(self.steps)}
+        facts = {"optimizer": kind, "epoch": str(self.epoch), "steps": str(self.steps)}
         parts: dict[str, Any] = {"optimizer's": self.optimizer}
-        parts |= {f"{type(one).__name__}'s": one for one in self.callbacks if one.steers}
+        parts |= {f"{type(callback).__name__}'s": callback for callback in self.callbacks if callback.steers}
         for name, part in parts.items():
-            own = settings(part) | {key: text_of(value) for key, value in part.state().items()}
-            found |= {f"{name} {key}": text for key, text in own.items()}
-        return found
+            part_facts = settings(part) | {key: text_of(value) for key, value in part.state().items()}
+            facts |= {f"{name} {key}": text for key, text in part_facts.items()}
+        return facts
 
     def _compare(self, record: Mapping[str, Any] = MappingProxyType({})) -> None:
         if not self.parallel.is_alone:  # all raise a `TrainingError` where something differs
@@ -652,6 +662,10 @@ class Trainer(Closed):
             yield
         except ProcessError as error:
             self._call("on_interrupt")
-            paths = [one.last for one in self.callbacks if isinstance(one, Checkpoints) and one.last.exists()]
+            paths = [
+                callback.last
+                for callback in self.callbacks
+                if isinstance(callback, Checkpoints) and callback.last.exists()
+            ]
             fix = f"go on from {paths[0]} with resume=True, or --resume" if paths else error.fix
             raise ProcessError(error.where, error.expected, error.found, fix) from error

@@ -180,6 +180,7 @@ def unescape(word: str) -> str:
 
 
 def _written_label(tree: Tree, node: int, children: int) -> str:
+    """Return the text of a node's label; raise an ExampleError where brackets cannot hold it."""
     label = tree.labels[node]
     text = "" if label is None else str(label)
     if _WORD.fullmatch(text) or (label == "" and node == tree.size - 1 and children > 1):
@@ -189,6 +190,7 @@ def _written_label(tree: Tree, node: int, children: int) -> str:
 
 
 def _written_word(word: str, node: int, *, escape: bool) -> str:
+    """Return a word as text between brackets, escaped where asked for."""
     text = word
     for plain, escaped in _ESCAPES if escape else ():
         text = text.replace(plain, escaped)
@@ -199,13 +201,13 @@ def _written_word(word: str, node: int, *, escape: bool) -> str:
 
 
 class _Misfit(Exception):  # noqa: N818 - becomes an error where its place is known
-    """What a part should have been, and how to mend it; *found* is the part unless given."""
+    """The expected text of a part that does not fit, and how to mend it; *actual* is the part by default."""
 
-    def __init__(self, expected: str, fix: str, found: str = "", *, bracket: bool = False) -> None:
-        super().__init__(expected, fix, found)
+    def __init__(self, expected: str, fix: str, actual: str = "", *, bracket: bool = False) -> None:
+        super().__init__(expected, fix, actual)
         self.expected = expected
         self.fix = fix
-        self.found = found
+        self.actual = actual
         self.bracket = bracket  # whether the '(' before a label is what does not fit
 
 
@@ -223,13 +225,13 @@ class _Labels(dict[str, Label]):
         try:
             label = self.make(text)
         except (ValueError, LookupError):
-            found = "" if text else "none at the tree's outermost bracket"
+            actual = "" if text else "none at the tree's outermost bracket"
             raise _Misfit(
-                self.expected, "correct the label; data.format brackets, or labels=str, takes any", found
+                self.expected, "correct the label; data.format brackets, or labels=str, takes any", actual
             ) from None
         if type(label) not in LABEL_KINDS or label is None:
-            found = f"{describe_value(label)} for it"
-            raise _Misfit("a str or an int from the function labels", "convert its result", found)
+            actual = f"{describe_value(label)} for it"
+            raise _Misfit("a str or an int from the function labels", "convert its result", actual)
         if len(self) >= _MANY_LABELS:
             self.clear()  # a file in which every label differs must not fill the memory
         self[text] = label
@@ -259,8 +261,8 @@ def _parse(  # noqa: PLR0915 - one loop: calls would double its time
         parts = _PART.findall(piece.text)
         unread = iter(parts)
         try:
-            for text, word, other in unread:
-                if text or other == "(":
+            for text, word, part in unread:
+                if text or part == "(":
                     if state < _LABELLED:
                         if state == _OUTSIDE:
                             begin = piece, len(parts) - length_hint(unread) - 1
@@ -274,7 +276,7 @@ def _parse(  # noqa: PLR0915 - one loop: calls would double its time
                     labels.append(label_of[text])
                     tokens.append(clean(word))
                     parents.append(-1)
-                elif other == ")":
+                elif part == ")":
                     if state < _HAS_WORD or (needs_words and state == _LABELLED):
                         raise _misfit(")", state)
                     label, mark = around.pop()
@@ -288,11 +290,11 @@ def _parse(  # noqa: PLR0915 - one loop: calls would double its time
                         leaf_word = None
                         parents.append(-1)
                 elif state == _OPENED:
-                    around[-1] = label_of[other], around[-1][1]
+                    around[-1] = label_of[part], around[-1][1]
                     state = _LABELLED
                     continue
                 elif state == _LABELLED:
-                    leaf_word = clean(other)
+                    leaf_word = clean(part)
                     state = _HAS_WORD
                     continue
                 else:
@@ -306,8 +308,8 @@ def _parse(  # noqa: PLR0915 - one loop: calls would double its time
         except _Misfit as misfit:
             match = _nth(piece, len(parts) - length_hint(unread) - 1)
             group = 0 if misfit.bracket or not match[1] else 1
-            found = misfit.found or shorten("(" if misfit.bracket else match[group])
-            raise ReadError(piece.where(match.start(group)), misfit.expected, found, misfit.fix) from None
+            actual = misfit.actual or shorten("(" if misfit.bracket else match[group])
+            raise ReadError(piece.where(match.start(group)), misfit.expected, actual, misfit.fix) from None
         end = piece.where(len(piece.text))
     if around:
         assert begin is not None

@@ -51,7 +51,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """The words of a sentence in their order, and what the file says about the sentence."""
+    """The words of a sentence in their order, and the comments of the file above them."""
 
     # the syntactic words; word number i is ``words[i - 1]``. Empty nodes are left out.
     words: tuple[Word, ...]
@@ -89,12 +89,13 @@ class Sentence:
         if len(tops) > 1 and roots != "join":
             if roots == "skip":
                 return None
-            found = f"a second root after word {tops[0]}"
+            actual = f"a second root after word {tops[0]}"
             fix = "pass roots='join' for a node above all roots, or roots='skip'"
-            raise ReadError(self.where(tops[1]), "one root", found, fix)
+            raise ReadError(self.where(tops[1]), "one root", actual, fix)
         below = self.children()
 
         def expand(number: int, _: object) -> tuple[Label, str | None, Sequence[int]]:
+            """Return label, word and children of a word by its number; -number is the leaf of a head."""
             if number == 0:
                 return JOINED_LABEL, None, tops
             word = self.words[abs(number) - 1]
@@ -104,8 +105,8 @@ class Sentence:
             kids = below[number]
             if heads == "node" or not kids:
                 return getattr(word, label), text, kids
-            left = [child for child in kids if child < number]
-            return getattr(word, label), None, [*left, -number, *kids[len(left) :]]
+            before = [child for child in kids if child < number]
+            return getattr(word, label), None, [*before, -number, *kids[len(before) :]]
 
         return trusted_tree(*flatten(tops[0] if len(tops) == 1 else 0, expand))
 
@@ -123,12 +124,12 @@ class Sentence:
 
 def check_options(label: str, words: str, heads: str, roots: str) -> None:
     """Raise unless each option is one of those listed."""
-    given = {"label": (label, LabelField), "words": (words, WordField)}
-    given |= {"heads": (heads, HeadPlace), "roots": (roots, Roots)}
-    for name, (value, kind) in given.items():
+    options = {"label": (label, LabelField), "words": (words, WordField)}
+    options |= {"heads": (heads, HeadPlace), "roots": (roots, Roots)}
+    for name, (value, kind) in options.items():
         if value not in get_args(kind):
-            expected, found = f"{name} as one of {', '.join(map(repr, get_args(kind)))}", get_args(kind)
-            raise BlockValueError("read_conllu", expected, with_nearest(value, found), "pass one of them")
+            expected, choices = f"{name} as one of {', '.join(map(repr, get_args(kind)))}", get_args(kind)
+            raise BlockValueError("read_conllu", expected, with_nearest(value, choices), "pass one of them")
 
 
 Source = str | os.PathLike[str] | Iterable[str]
@@ -191,32 +192,33 @@ def read_sentences(path_or_lines: Source, *, allow_empty: bool = False) -> Itera
     ({'sent_id': 's1'}, {'Mood': 'Imp'})
     """
     lines: list[tuple[int, str]] = []  # of the sentence under way, with their numbers
-    found, end = False, ""
+    has_words, end = False, ""
     for piece in read_pieces(path_or_lines):
         for number, line in piece.lines():
             if line.strip():
                 lines.append((number, line.removesuffix("\r")))
             elif any(not text.startswith("#") for _, text in lines):
-                found = True
+                has_words = True
                 yield _sentence(lines, piece.name)
                 lines = []
         name, end = piece.name, piece.where(len(piece.text))
     if any(not text.startswith("#") for _, text in lines):
-        found = True
+        has_words = True
         yield _sentence(lines, name)
-    if not found and not allow_empty:
+    if not has_words and not allow_empty:
         fix = "check the path; in Python, allow_empty=True takes such a file"
         raise ReadError(end, "a sentence", "the end of the file", fix)
 
 
-def _sentence(lines: Sequence[tuple[int, str]], name: str) -> Sentence:
+def _sentence(lines: Sequence[tuple[int, str]], name: str) -> Sentence:  # noqa: PLR0915 - one check a column
+    """Return the sentence of numbered lines; raise a ReadError at the first column that does not fit."""
     comments: list[str] = []
     words: list[Word] = []
     columns: list[int] = []  # where each word's HEAD begins, for errors
     begun, end = False, 0  # the last word of the last token of several
 
-    def refuse(line: int, column: int, expected: str, found: str, fix: str) -> NoReturn:
-        raise ReadError(f"{name}:{line}:{column}", expected, found, fix)
+    def refuse(line: int, column: int, expected: str, actual: str, fix: str) -> NoReturn:
+        raise ReadError(f"{name}:{line}:{column}", expected, actual, fix)
 
     for number, line in lines:
         if line.startswith("#"):
@@ -229,8 +231,8 @@ def _sentence(lines: Sequence[tuple[int, str]], name: str) -> Sentence:
         parts = line.split("\t")
         if len(parts) != len(COLUMNS):
             fix = "separate columns by tabs, and write _ where there is nothing"
-            found = f"{len(parts)} columns" if len(parts) > 1 else shorten(line)
-            refuse(number, 1, f"{len(COLUMNS)} columns between tabs", found, fix)
+            actual = f"{len(parts)} columns" if len(parts) > 1 else shorten(line)
+            refuse(number, 1, f"{len(COLUMNS)} columns between tabs", actual, fix)
         starts = [0, *accumulate(len(part) + 1 for part in parts)]
         for place, part in enumerate(parts):
             if not part.strip():
@@ -268,23 +270,24 @@ def _sentence(lines: Sequence[tuple[int, str]], name: str) -> Sentence:
 
 
 def _check_heads(sentence: Sentence, columns: Sequence[int]) -> None:
+    """Raise a ReadError where a head is out of range, or heads form a cycle."""
     words = sentence.words
     for place, word in enumerate(words):
         if word.head > len(words) or word.head == place + 1:
-            found = f"{word.head}" + (", the word itself" if word.head == place + 1 else "")
+            actual = f"{word.head}" + (", the word itself" if word.head == place + 1 else "")
             expected = f"a head from 0 to {len(words)}, and not the word itself"
             where = f"{sentence.name}:{word.line}:{columns[place]}"
-            raise ReadError(where, expected, found, "correct the head")
+            raise ReadError(where, expected, actual, "correct the head")
     below, reached = sentence.children(), [0]
     for number in reached:  # which grows
         reached += below[number]
     if len(reached) <= len(words):
         cycle = _cycle(sentence, set(reached))
         shown = cycle if len(cycle) <= 8 else [*cycle[:7], "...", cycle[-1]]
-        found, place = "a cycle of heads: " + " -> ".join(map(str, shown)), cycle[0] - 1
+        actual, place = "a cycle of heads: " + " -> ".join(map(str, shown)), cycle[0] - 1
         expected, fix = "heads that lead to a root", "give one of them the head 0"
         where = f"{sentence.name}:{words[place].line}:{columns[place]}"
-        raise ReadError(where, expected, found, fix)
+        raise ReadError(where, expected, actual, fix)
 
 
 def _cycle(sentence: Sentence, reached: set[int]) -> list[int]:
@@ -294,6 +297,6 @@ def _cycle(sentence: Sentence, reached: set[int]) -> list[int]:
     while number not in seen:
         seen[number] = len(seen)
         number = sentence.words[number - 1].head
-    cycle = [other for other, step in seen.items() if step >= seen[number]]
+    cycle = [word for word, step in seen.items() if step >= seen[number]]
     start = cycle.index(min(cycle))
     return [*cycle[start:], *cycle[: start + 1]]

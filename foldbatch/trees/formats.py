@@ -85,6 +85,7 @@ def _python_files(path: Path) -> Sequence[Path]:
 
 
 def _python_samples(path: Path, key: str) -> Iterator[Sample]:
+    """Yield the tree of each Python file in the subfolders of a path, with its subfolder as label."""
     files = _python_files(path)
     if not files:
         fix = "put the files of each class into a folder that is called like the class"
@@ -119,6 +120,7 @@ def _conllu_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
 
 
 def _record_samples(path: Any, key: str) -> Iterator[Sample]:
+    """Yield the records of a file of JSON lines without their label, and the label at a key."""
     for where, record in placed_jsonlines(path):
         if not isinstance(record, dict) or key not in record:
             expected = f"an object with {key!r} on each line"
@@ -219,7 +221,7 @@ RECORDS = [name for name, format_ in FORMATS.items() if format_.kind == "records
 
 
 def structures_of(name: str) -> Callable[[Iterable[str], str], Iterable[Named]]:
-    """Return what reads examples without labels of a format that models are trained on."""
+    """Return the function that reads examples without labels of a format that models are trained on."""
     structures = FORMATS[name].structures
     assert structures is not None
     return structures

@@ -115,6 +115,7 @@ def rows_of(examples: Any) -> Any:
 
 
 def _of_arrow(examples: Any) -> Any:
+    """Return the rows of a table or an array of Arrow."""
     array = examples
     if hasattr(array, "to_struct_array"):  # of two columns of one name no dict can be made
         _check_columns(examples, list(array.column_names))
@@ -135,19 +136,20 @@ def _of_stream(examples: Any) -> Any:
         return ColumnRows(list(examples.to_list()))
     if not find_spec("pyarrow"):
         fix = f"{install('arrow')}, or give a list of dicts"
-        found = f"{describe_value(examples)}, which is read by pyarrow"
-        raise ExampleTypeError("examples", "a table that can be read", found, fix)
+        actual = f"{describe_value(examples)}, which is read by pyarrow"
+        raise ExampleTypeError("examples", "a table that can be read", actual, fix)
     from foldbatch.trees.arrow import from_stream  # noqa: PLC0415 - it is needed for such tables alone
 
     return _of_arrow(from_stream(examples))
 
 
 def _of_series(examples: Any) -> Any:
+    """Return the values of a column of pandas; refuse a single row, whose labels are names."""
     labels = list(examples.index)
     if labels and all(isinstance(label, str) for label in labels):
         fix = "write [row] for one row, column.tolist() for a column"
-        found = f"{describe_value(examples)} with names: one row"
-        raise ExampleTypeError("examples", "an iterable of examples", found, fix)
+        actual = f"{describe_value(examples)} with names: one row"
+        raise ExampleTypeError("examples", "an iterable of examples", actual, fix)
     return ColumnRows(examples.tolist())
 
 
@@ -155,14 +157,14 @@ def _of_loader(examples: Any) -> Any:
     if getattr(examples, "batch_size", None) is None and getattr(examples, "batch_sampler", None) is None:
         return examples  # its items are examples
     fix = "give its data set, loader.dataset, and a Trainer its batch_size"
-    found = f"{describe_value(examples)}, whose items are batches"
-    raise ExampleTypeError("examples", "an iterable of examples", found, fix)
+    actual = f"{describe_value(examples)}, whose items are batches"
+    raise ExampleTypeError("examples", "an iterable of examples", actual, fix)
 
 
 def _check_columns(examples: Any, names: list[Any]) -> None:
     if len(set(names)) < len(names):
-        found = f"{describe_value(examples)} with two columns of one name"
-        raise ExampleTypeError("examples", "a table whose columns have different names", found, "rename one")
+        actual = f"{describe_value(examples)} with two columns of one name"
+        raise ExampleTypeError("examples", "a table whose columns have different names", actual, "rename one")
 
 
 def chosen(examples: Sequence[Any], indices: Iterable[int]) -> list[Any]:

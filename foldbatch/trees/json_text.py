@@ -49,7 +49,7 @@ def read_jsonlines(path_or_lines: Source) -> Iterator[Any]:
 
 
 def placed_jsonlines(path_or_lines: Source) -> Iterator[tuple[str, Any]]:
-    """Yield what `read_jsonlines` yields, each value with its ``file:line``.
+    """Yield each value of `read_jsonlines` with its ``file:line``.
 
     >>> list(placed_jsonlines(['{"a": 1}', '', '2']))
     [('lines:1', {'a': 1}), ('lines:3', 2)]
@@ -112,18 +112,19 @@ def _lines(path_or_lines: Source) -> Iterator[TextPiece]:
         yield from (TextPiece(text, piece.name, n) for n, text in piece.lines() if text.strip())
 
 
-def _decode(piece: TextPiece, what: str) -> Any:
+def _decode(piece: TextPiece, kind: str) -> Any:
+    """Return the JSON value of a piece of text; errors name the place of the fault in it."""
     fix = "repair it; JSON quotes names and text with double quotes"
     try:
         data = piece.text.encode()
         return msgspec.json.decode(data)
     except UnicodeEncodeError as error:
-        found = "half of a surrogate pair"
-        raise ReadError(piece.where(error.start), "text that UTF-8 can hold", found, "replace it") from None
+        actual = "half of a surrogate pair"
+        raise ReadError(piece.where(error.start), "text that UTF-8 can hold", actual, "replace it") from None
     except RecursionError:
-        found = "deeper nesting than the parser can follow"
+        actual = "deeper nesting than the parser can follow"
         fix = "write deep trees with fb.trees.write_json"
-        raise ReadError(piece.where(0), f"a JSON {what}", found, fix) from None
+        raise ReadError(piece.where(0), f"a JSON {kind}", actual, fix) from None
     except (ValueError, msgspec.MsgspecError) as error:  # which is a ValueError since msgspec 0.21
         message, at = str(error), 0
         if place := _BYTE.search(message):
@@ -134,4 +135,4 @@ def _decode(piece: TextPiece, what: str) -> Any:
         elif "truncated" in message:
             at = len(piece.text.rstrip())
             message = "its end too early" if at else "nothing"
-        raise ReadError(piece.where(at), f"a JSON {what}", message, fix) from None
+        raise ReadError(piece.where(at), f"a JSON {kind}", message, fix) from None

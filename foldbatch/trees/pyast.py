@@ -1,4 +1,4 @@
-"""What Python parses, as `Tree`s: code, functions of the standard library, and expressions over digits.
+"""Python's syntax as `Tree`s: code, functions of the standard library, and expressions over digits.
 
 Sources: naming methods is the task of Allamanis, Barr, Bird and Sutton 2015, cut down to the verb; the other
 one is that of Nangia and Bowman 2018 (ListOps), with two of its four operators.
@@ -24,7 +24,7 @@ from foldbatch.trees.text import BYTE_ORDER_MARK
 from foldbatch.trees.tree import Label, Tree, flatten, trusted_tree
 
 LONGEST_CONSTANT = 24  # characters; a longer one has no token
-DEEP = 10**5  # how deep calls may be nested in a parse; a thread with a large stack has room for more
+PARSER_DEPTH = 10**5  # how deep calls may be nested in a parse; a thread with a large stack has room for more
 _TOKEN_FIELDS = ("id", "attr", "arg", "name", "module", "rest")  # no type of node has two of them
 _LONGEST_INT = 1 << 80  # the repr of a far longer one would raise
 
@@ -52,7 +52,7 @@ def python_tree(source: str | bytes | ast.AST, name: str = "source") -> Tree:
 
 
 def parse_python(source: str | bytes, name: str = "source") -> ast.Module:
-    """Return what ``ast.parse`` does, with every failure turned into a `ReadError`.
+    """Return the module of ``ast.parse``; every failure becomes a `ReadError`.
 
     A byte order mark at the beginning of a text is dropped, as Python does in files.
     """
@@ -61,21 +61,22 @@ def parse_python(source: str | bytes, name: str = "source") -> ast.Module:
         try:
             return ast.parse(source)
         except RecursionError:  # a long sum nests deeper than the limit of this thread
-            parsed: ast.Module = in_depth(partial(ast.parse, source), DEEP)
+            parsed: ast.Module = in_depth(partial(ast.parse, source), PARSER_DEPTH)
             return parsed
     except SyntaxError as error:
         where = f"{name}:{error.lineno or 1}:{max(error.offset or 1, 1)}"
         fix = "is it written for another version of Python?"
         raise ReadError(where, "Python source", error.msg, fix) from None
     except (RecursionError, MemoryError) as error:
-        found = f"deeper nesting ({type(error).__name__})"
+        actual = f"deeper nesting ({type(error).__name__})"
         fix = "split the expression, or run another version of Python: some follow more, and 3.12 fewest"
-        raise ReadError(f"{name}:1:1", "nesting that Python can parse", found, fix) from None
+        raise ReadError(f"{name}:1:1", "nesting that Python can parse", actual, fix) from None
     except ValueError as error:  # a NUL character, a lone surrogate
         raise ReadError(f"{name}:1:1", "Python source", str(error), "save the file as UTF-8 text") from None
 
 
 def _expand(node: object, _: object) -> tuple[Label, str | None, list[object]]:
+    """Return label, token and children of a node of Python's syntax tree."""
     assert isinstance(node, ast.AST)
     label = type(node).__name__
     token: str | None = None
@@ -198,7 +199,7 @@ def python_functions(source: str | bytes, name: str = "source") -> list[tuple[st
     """
     module = parse_python(source, name)
     _drop_docstrings(module)
-    return [(one.name, _hide(python_tree(one), one.name)) for one in _functions(module)]
+    return [(function.name, _hide(python_tree(function), function.name)) for function in _functions(module)]
 
 
 def leading_verb(name: str) -> str:
@@ -221,6 +222,7 @@ def _part_of(module: str) -> str:
 
 
 def _modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
+    """Yield name and syntax tree of each module below a folder; skip files that cannot be read."""
     paths = []
     for folder, subfolders, files in os.walk(root):
         subfolders[:] = [name for name in subfolders if name not in _SKIPPED_FOLDERS]
@@ -265,7 +267,7 @@ def _hide(tree: Tree, name: str) -> Tree:
 
 OPERATORS = {"max": max, "min": min}
 DIGIT = "digit"  # the label of a leaf
-DEEPEST, MOST = 3, 3  # levels of operators, and operands of one
+MAX_OPERATOR_LEVELS, MAX_OPERANDS = 3, 3  # levels of operators, and operands of one
 SIZES = {"train": 12_000, "dev": 500, "test": 1000}
 
 
@@ -279,7 +281,7 @@ def random_expressions(seed: int = 0) -> dict[str, list[tuple[Tree, str]]]:
     """
     rng, drawn = random.Random(seed), dict[Any, None]()  # noqa: S311 - no secret is made of it
     while len(drawn) < sum(SIZES.values()):
-        nested = _drawn(rng, DEEPEST)
+        nested = _drawn(rng, MAX_OPERATOR_LEVELS)
         if nested[0] != DIGIT:
             drawn[nested] = None
     samples = ((Tree.from_nested(nested), str(_value(nested))) for nested in drawn)
@@ -306,6 +308,7 @@ def parse_expression(text: str, where: str = "expression") -> Tree:
 
 
 def _parsed(node: ast.expr) -> Any:
+    """Return an expression of digits and operators as nested tuples; raise a ValueError at other ones."""
     match node:
         case ast.Constant(int(digit)) if type(digit) is int and 0 <= digit <= 9:
             return DIGIT, str(digit)
@@ -317,7 +320,7 @@ def _parsed(node: ast.expr) -> Any:
 def _drawn(rng: random.Random, depth: int) -> Any:
     if depth == 0 or rng.random() < 1 / 4:
         return DIGIT, str(rng.randrange(10))
-    return rng.choice([*OPERATORS]), *(_drawn(rng, depth - 1) for _ in range(rng.randint(2, MOST)))
+    return rng.choice([*OPERATORS]), *(_drawn(rng, depth - 1) for _ in range(rng.randint(2, MAX_OPERANDS)))
 
 
 def _value(nested: Any) -> int:

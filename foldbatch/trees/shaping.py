@@ -55,18 +55,18 @@ def binarise(
         for place, child in enumerate(siblings):
             rank[child] = place
     for node, below in enumerate(children):
-        own = tree.labels[node]
+        node_label = tree.labels[node]
         if len(below) < 3 or branching == "left":
             ends = (
                 [joined[node], numbers[below[-1]]] if node in joined else [numbers[child] for child in below]
             )
         else:
-            between = _checked_label(label(own))
+            between = _checked_label(label(node_label))
             last = numbers[below[-1]]
             for child in reversed(below[1:-1]):
                 last = shape.add([numbers[child], last], between, None)
             ends = [numbers[below[0]], last]
-        number = shape.add(ends, own, tree.tokens[node])
+        number = shape.add(ends, node_label, tree.tokens[node])
         numbers.append(number)
         parent = above[node]
         if branching == "left" and parent >= 0 and 0 < rank[node] < len(children[parent]) - 1:
@@ -104,12 +104,12 @@ def collapse_unary(tree: Tree, label: Callable[[Sequence[Label]], Label] = _topm
     numbers: list[int] = []  # of the nodes in the new tree
     chains: dict[int, list[Label]] = {}  # labels of nodes that become one, from the bottom
     for node, below in enumerate(kids_of(tree)):
-        own = tree.labels[node]
+        node_label = tree.labels[node]
         if len(below) == 1 and tree.tokens[node] is None:
             number = numbers[below[0]]
-            chains.setdefault(number, [shape.labels[number]]).append(own)
+            chains.setdefault(number, [shape.labels[number]]).append(node_label)
         else:
-            number = shape.add([numbers[child] for child in below], own, tree.tokens[node])
+            number = shape.add([numbers[child] for child in below], node_label, tree.tokens[node])
         numbers.append(number)
     for number, labels in chains.items():
         shape.labels[number] = _checked_label(label(labels[::-1]))

@@ -85,10 +85,10 @@ def read_pieces(path_or_lines: str | os.PathLike[str] | Iterable[str]) -> Iterat
             fix = "give the lines of a text: text.splitlines()"
             raise ReadError("text", "a path or lines", f"the text {shorten(path)}", fix)
         return _placed(_read(path), path)
-    given: object = path_or_lines
-    if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise ReadError("text", "a path or lines", describe_value(given), "give a str or a list of str")
-    return _placed(_given(path_or_lines), str(getattr(path_or_lines, "name", "lines")))
+    source: object = path_or_lines
+    if isinstance(source, bytes) or not isinstance(source, Iterable):
+        raise ReadError("text", "a path or lines", describe_value(source), "give a str or a list of str")
+    return _placed(_from_lines(path_or_lines), str(getattr(path_or_lines, "name", "lines")))
 
 
 def text_pieces(text: str, name: str = "text", line: int = 1) -> Iterator[TextPiece]:
@@ -99,6 +99,7 @@ def text_pieces(text: str, name: str = "text", line: int = 1) -> Iterator[TextPi
 
 
 def _open(path: str) -> IO[bytes]:
+    """Open a file of bytes; raise a ReadError where there is none, or it is endless."""
     refuse_endless(path)
     try:
         return open(path, "rb")  # noqa: PTH123 - a path may be any text
@@ -126,7 +127,7 @@ def _read(path: str) -> Iterator[bytes | Problem]:
             yield "a readable file", f"{type(error).__name__}: {error}", fix
 
 
-def _given(lines: Iterable[str]) -> Iterator[str | Problem]:
+def _from_lines(lines: Iterable[str]) -> Iterator[str | Problem]:
     for line in lines:
         if not isinstance(line, str):
             yield "a line of text", describe_value(line), "open the file as text, with encoding='utf-8'"
@@ -135,6 +136,7 @@ def _given(lines: Iterable[str]) -> Iterator[str | Problem]:
 
 
 def _placed(parts: Iterable[str | bytes | Problem], name: str, line: int = 1) -> Iterator[TextPiece]:
+    """Yield decoded parts with their lines; raise a ReadError at the first byte that is no text."""
     begun = False
     for part in parts:
         text, problem = _decoded(part)
@@ -153,11 +155,12 @@ def _placed(parts: Iterable[str | bytes | Problem], name: str, line: int = 1) ->
 
 
 def _decoded(part: str | bytes | Problem) -> tuple[str, Problem | None]:
+    """Return the text of a part up to its first problem, and the problem or None."""
     if isinstance(part, tuple):
         return "", part
     try:
         return part if isinstance(part, str) else part.decode(), None
     except UnicodeDecodeError as error:
         data = bytes(error.object)
-        found = f"the byte 0x{data[error.start]:02x} ({error.reason})"
-        return data[: error.start].decode(), ("UTF-8 text", found, "save the file as UTF-8")
+        actual = f"the byte 0x{data[error.start]:02x} ({error.reason})"
+        return data[: error.start].decode(), ("UTF-8 text", actual, "save the file as UTF-8")

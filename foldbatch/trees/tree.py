@@ -63,14 +63,14 @@ def as_entries(name: str, entries: Any, size: int, kinds: frozenset[type], expec
     where, fix = f"Tree.{name}", "give one a node"
     if not isinstance(entries, Iterable):
         raise ExampleTypeError(where, f"a list of {size} entries", describe_value(entries), fix)
-    given = tuple(entries)
-    if len(given) != size:
-        raise ExampleError(where, f"{size} entries, as many as parents", f"{len(given)}", fix)
-    if not set(map(type, given)) <= kinds:
-        place = next(i for i, entry in enumerate(given) if type(entry) not in kinds)
-        found = describe_value(given[place])
-        raise ExampleTypeError(f"{where}[{place}]", expected, found, "convert it first")
-    return given
+    listed = tuple(entries)
+    if len(listed) != size:
+        raise ExampleError(where, f"{size} entries, as many as parents", f"{len(listed)}", fix)
+    if not set(map(type, listed)) <= kinds:
+        place = next(i for i, entry in enumerate(listed) if type(entry) not in kinds)
+        actual = describe_value(listed[place])
+        raise ExampleTypeError(f"{where}[{place}]", expected, actual, "convert it first")
+    return listed
 
 
 def check_post_order(parents: NDArray[np.int32]) -> None:
@@ -127,6 +127,7 @@ def flatten(
     stack: list[tuple[Part, int, int]] = [(root, -1, 0)]
 
     def where(visit: int | None = None) -> str:
+        """Return the path from the root to a visited part, for errors."""
         node, steps = len(above) - 1 if visit is None else visit, []
         while node > 0:
             steps.append(step.format(places[node]))
@@ -143,8 +144,8 @@ def flatten(
         above.append(parent)
         places.append(place)
         if id(part) in branch_ids:
-            found = "an object that lies below itself"
-            raise ExampleError(where(), "a tree", found, "cut the cycle, or stop at objects already seen")
+            actual = "an object that lies below itself"
+            raise ExampleError(where(), "a tree", actual, "cut the cycle, or stop at objects already seen")
         label, token, children = expand(part, where)
         labels.append(label)
         tokens.append(token)
@@ -187,7 +188,7 @@ FIELDS = ("label", "token", "children", "is_leaf", "parent", "root", "size", "he
 
 
 class TreeNode:
-    """One node of a tree: the tree, the node's place in its arrays, and what stands there.
+    """One node of a tree: the tree, the node's place in its arrays, its label and its token.
 
     A node is indexed by child (``node[0]``, ``node[-1]``, ``node[1:]``) or by field (``node["label"]``):
     ``label``, ``token``, ``children``, ``is_leaf``, ``parent``, ``root``, ``size``, ``height`` and
@@ -331,9 +332,9 @@ class TreeNode:
             return node_of(self.tree, self._numbers()[key])
         except IndexError:
             expected = "an inner node" if self.is_leaf else f"a child's number below {len(self)}"
-            found = f"a leaf asked for child {key}" if self.is_leaf else f"{key}"
+            actual = f"a leaf asked for child {key}" if self.is_leaf else f"{key}"
             fix = "test len(node) or node.is_leaf first"
-            raise ExampleIndexError(f"node {self.index}", expected, found, fix) from None
+            raise ExampleIndexError(f"node {self.index}", expected, actual, fix) from None
         except TypeError:
             expected = "a child's number, a slice or a field's name"
             raise ExampleTypeError(
@@ -371,23 +372,25 @@ def node_of(tree: Tree, index: int) -> TreeNode:
     return Node(tree, index, tree.labels[index], tree.tokens[index], not kids_of(tree)[index])
 
 
-class Fast:
-    """What makes all nodes of a tree in one compiled call, once a program has an engine that does."""
+class NodeFactory:
+    """The compiled function that makes all nodes of a tree in one call, once an engine has one."""
 
     nodes: Callable[..., Any] | None = None
 
 
 def hasten(walks: Any) -> None:
     """Let nodes of trees be made by a compiled function from now on, where there can be one."""
-    if Fast.nodes is None:
-        Fast.nodes = walks.nodes(Node(node_of, 1 << 40, "label", "token", "is_leaf", []))  # type: ignore[arg-type]
+    if NodeFactory.nodes is None:
+        NodeFactory.nodes = walks.nodes(Node(node_of, 1 << 40, "label", "token", "is_leaf", []))  # type: ignore[arg-type]
 
 
 def linked(tree: Tree) -> list[list[TreeNode]]:
     """Return the children of each node, and then the root: to make all nodes at once takes less time."""
     size = len(tree.labels)
     below: list[list[TreeNode]] = [[]] * (size + 1)  # the last has the root, as -1 is above it
-    if Fast.nodes is not None and Fast.nodes(tree, tree.parents, tree.labels, tree.tokens, below):
+    if NodeFactory.nodes is not None and NodeFactory.nodes(
+        tree, tree.parents, tree.labels, tree.tokens, below
+    ):
         return below
     columns = range(size), tree.parents.tolist(), tree.labels, tree.tokens
     for index, above, label, token in zip(*columns, strict=True):
@@ -515,6 +518,7 @@ class Tree(TreeNode):
         return iter(linked(self)[-2])  # whoever walks a tree asks for nearly all of its nodes
 
     def _list_kids(self) -> list[Sequence[int]]:
+        """Return the list of children of each node, and keep it."""
         # Plain ints in lists: reading one is five times faster than reading arrays, and to go through the
         # parents once takes a fifth of the time that making arrays of children takes.
         kids: list[Any] = [_NO_CHILDREN] * len(self.labels)
@@ -529,6 +533,7 @@ class Tree(TreeNode):
 
     @left_out
     def _subtree_sizes(self) -> NDArray[np.int32]:
+        """Return the number of nodes below and including each node, ``[n]``, and keep it."""
         if self._sizes is None:
             sizes = [1] * len(self.parents)
             for node, above in enumerate(self.parents[:-1].tolist()):
@@ -539,6 +544,7 @@ class Tree(TreeNode):
 
     @left_out
     def _subtree_heights(self) -> NDArray[np.int32]:
+        """Return the number of levels below each node, ``[n]``, and keep it."""
         if self._heights is None:
             heights = [0] * len(self.parents)
             for node, above in enumerate(self.parents[:-1].tolist()):
@@ -547,11 +553,11 @@ class Tree(TreeNode):
         assert self._heights is not None
         return self._heights
 
-    def _has_arrays_of(self, other: Tree) -> bool:
+    def _has_arrays_of(self, tree: Tree) -> bool:
         return (
-            np.array_equal(self.parents, other.parents)
-            and self.labels == other.labels
-            and self.tokens == other.tokens
+            np.array_equal(self.parents, tree.parents)
+            and self.labels == tree.labels
+            and self.tokens == tree.tokens
         )
 
     def _hash_of_arrays(self) -> int:
@@ -578,11 +584,12 @@ _set = object.__setattr__  # how this module writes to a tree, whose own attribu
 def _fill(
     tree: Tree, parents: NDArray[np.int32], labels: tuple[Label, ...], tokens: tuple[str | None, ...]
 ) -> None:
+    """Set the fields of a new tree, which is immutable from then on."""
     _set(tree, "index", len(labels) - 1)
     _set(tree, "label", labels[-1])
     _set(tree, "token", tokens[-1])
     _set(tree, "is_leaf", len(labels) == 1)
-    _set(tree, "parents", np.frombuffer(parents.tobytes(), np.int32))  # which nobody can make writeable
+    _set(tree, "parents", np.frombuffer(parents.tobytes(), np.int32))  # read-only for ever
     _set(tree, "labels", labels)
     _set(tree, "tokens", tokens)
     _set(tree, "_kids", [])
@@ -609,6 +616,6 @@ def trusted_tree(
     return tree
 
 
-# PyTorch's compiler refuses arrays that nobody can make writeable, and would compile anew for each tree
+# PyTorch's compiler refuses arrays that are read-only for ever, and would compile anew for each tree
 for _scope in (globals(), vars(TreeNode), vars(Node), vars(Tree)):
     mark_all(dict(_scope), __name__)

@@ -7,7 +7,7 @@ from typing import Any
 
 from foldbatch.trees.tree import Label, Tree, kids_of
 
-MOST = 100  # most frequent words that are kept
+FREQUENT_WORDS = 100  # most frequent words that are kept
 
 
 def tree_statistics(trees: Iterable[Tree]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def tree_statistics(trees: Iterable[Tree]) -> dict[str, Any]:
         "labels": dict(labels.most_common()),
         "tokens": words.total(),
         "words": len(words),
-        "most_frequent": dict(words.most_common(MOST)),
+        "most_frequent": dict(words.most_common(FREQUENT_WORDS)),
     }
 
 

@@ -100,6 +100,7 @@ def read_vectors(
 
 
 def _width(text: str, where: str) -> int:
+    """Return how many numbers end a line of word vectors; refuse a line without any."""
     parts = text.split(" ")
     count = 0
     while count < len(parts) - 1 and _is_number(parts[-1 - count]):
@@ -118,8 +119,8 @@ def _is_number(field: str) -> bool:
     return True
 
 
-MOST = 20  # missing words that a report holds
-SHOWN = 8  # and that it prints
+MAX_MISSED = 20  # missing words that a report holds
+SHOWN_MISSED = 8  # and that it prints
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +145,9 @@ class Coverage:
         text += f", {self.lowered:,} of them in lower case" if self.lowered else ""
         text += f"; {counted(self.missing, 'word')} ha{'s' if self.missing == 1 else 've'} none."
         if self.most_missed:
-            more = self.missing - len(self.most_missed[:SHOWN])
-            text += f"\nMissing: {', '.join(map(shorten, self.most_missed[:SHOWN]))}"
-            text += f" and {more:,} more." if more > 0 else "."
+            unlisted = self.missing - len(self.most_missed[:SHOWN_MISSED])
+            text += f"\nMissing: {', '.join(map(shorten, self.most_missed[:SHOWN_MISSED]))}"
+            text += f" and {unlisted:,} more." if unlisted > 0 else "."
         return text
 
 
@@ -176,21 +177,21 @@ def embedding_matrix(
     """
     words = list(vocabulary)
     row_of = {word: row for row, word in reversed(list(enumerate(vectors.words)))}
-    found: list[tuple[int, int]] = []
+    exact: list[tuple[int, int]] = []
     lowered: list[tuple[int, int]] = []
     missing: list[str] = []
     for row, word in enumerate(words):
         plain = unescape(word)
         if (source := row_of.get(word, row_of.get(plain))) is not None:
-            found.append((row, source))
+            exact.append((row, source))
         elif (source := row_of.get(word.lower(), row_of.get(plain.lower()))) is not None:
             lowered.append((row, source))
         else:
             missing.append(word)
     shape = len(words), vectors.matrix.shape[1]
     table = np.random.default_rng(seed).uniform(-scale, scale, shape).astype(np.float32)
-    for pairs in (found, lowered):
+    for pairs in (exact, lowered):
         rows, sources = np.array(pairs, np.int64).reshape(-1, 2).T
         table[rows] = vectors.matrix[sources]
-    coverage = Coverage(len(found), len(lowered), len(missing), tuple(missing[:MOST]))
+    coverage = Coverage(len(exact), len(lowered), len(missing), tuple(missing[:MAX_MISSED]))
     return table, coverage

@@ -78,7 +78,7 @@ def _ranks(batch: ScheduledBatch, cells: Sequence[CellSignature], k: int) -> Ind
 
 Place = tuple[float, float]  # x and y in pixels
 
-MOST = 2000  # calls that a picture can show
+MAX_DRAWN_CALLS = 2000  # calls that a picture can show
 INK, PAPER = "#1b1f24", "#ffffff"
 
 # Lengths in pixels.
@@ -129,9 +129,9 @@ def picture(program: Program | Any, examples: Iterable[Any]) -> Picture:
         program = compile(program)
     prepared = program.prepare(examples)
     count = sum(example.trace.size for example in prepared)
-    if count > MOST:
+    if count > MAX_DRAWN_CALLS:
         fix = "draw fewer or smaller examples"
-        raise ExampleError("draw_schedule", f"up to {MOST} calls", str(count), fix)
+        raise ExampleError("draw_schedule", f"up to {MAX_DRAWN_CALLS} calls", str(count), fix)
     cells = program.model.signatures
     calls = calls_of(schedule(program, prepared), cells)
     return Picture(calls, tuple(cell.name for cell in cells), *_placed(calls))

@@ -82,7 +82,7 @@ def child_sum(
 
 
 def logarithms(h: Node, c: Node, seen: Node) -> Node:
-    """Return what is classified where features are counted: ``h, c, seen: [N, size]`` to ``[N, 2 size]``."""
+    """Return the features of a counted model: ``h, c, seen: [N, size]`` to ``[N, 2 size]``."""
     return ops.concat([ops.log(1 + seen), h])
 
 
@@ -92,9 +92,10 @@ def _seen(see: AnyBlock) -> AnyBlock:
 
 
 def _counted_node(cell: AnyBlock, see: AnyBlock) -> AnyBlock:
+    """Return a block of a node: its cell's state, and the features counted in it and below."""
     state = fb.AllOf(fb.GetItem(0), fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> fb.GetItem(0)) >> cell) >> _seen(
         see
     )
-    both = fb.AllOf(state, fb.GetItem(1) >> fb.GetItem(1))
+    state_and_count = fb.AllOf(state, fb.GetItem(1) >> fb.GetItem(1))
     total = fb.AllOf(fb.GetItem(0) >> fb.GetItem(2), fb.GetItem(1)) >> fb.Function(ops.add)
-    return both >> fb.AllOf(fb.GetItem(0) >> fb.GetItem(0), fb.GetItem(0) >> fb.GetItem(1), total)
+    return state_and_count >> fb.AllOf(fb.GetItem(0) >> fb.GetItem(0), fb.GetItem(0) >> fb.GetItem(1), total)

@@ -41,7 +41,7 @@ AnyBlock: TypeAlias = Block[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a model is to tell.
+    """The answer that a model learns.
 
     Raises:
         BlockValueError: when there is no such kind, a number of classes, weights or answers does not fit, a
@@ -65,8 +65,8 @@ class Task:
         for name in ("classes", "answers"):
             refuse_no_count(f"Task {name}", getattr(self, name), 0)
         if not isinstance(self.weights, tuple | list):
-            found, fix = describe_value(self.weights), "give one for each class"
-            raise BlockValueError("Task weights", "a tuple of numbers", found, fix)
+            actual, fix = describe_value(self.weights), "give one for each class"
+            raise BlockValueError("Task weights", "a tuple of numbers", actual, fix)
         for part in (self.dropout, self.center, self.scale, *self.weights):
             finite(part, "Task")
         if self.kind != "number" and self.classes < 1:
@@ -79,8 +79,8 @@ class Task:
             raise BlockValueError("Task", expected, str(list(self.weights)), "give 1 to what counts once")
 
         if self.kind != "number" and (self.center, self.scale) != (0, 1):
-            found = f"those of {self.kind}"
-            raise BlockValueError("Task", "a center and a scale of number alone", found, "leave them out")
+            actual = f"those of {self.kind}"
+            raise BlockValueError("Task", "a center and a scale of number alone", actual, "leave them out")
         if self.scale <= 0:
             raise BlockValueError("Task", "a scale above 0", str(self.scale), "divide the numbers")
         if self.answers > (0 if self.kind == "number" else self.classes):
@@ -122,9 +122,9 @@ def class_loss(scores: Node, label: Node, *, weights: tuple[float, ...] = ()) ->
 
     Shapes: ``scores: [N, classes]``, ``label: [N]`` to ``[N]``.
     """
-    given: dict[str, Any] = {"weights": np.array(weights, "float32")} if weights else {}
+    options: dict[str, Any] = {"weights": np.array(weights, "float32")} if weights else {}
     labelled = label != UNLABELLED
-    loss = ops.cross_entropy(scores, ops.where(labelled, label, 0), **given)
+    loss = ops.cross_entropy(scores, ops.where(labelled, label, 0), **options)
     masked: Node = ops.where(labelled, loss, 0)
     return masked
 
@@ -160,15 +160,15 @@ def scorer(task: Task) -> AnyBlock:
 
 def of_example(structure: AnyBlock, scores: AnyBlock, task: Task, beside: AnyBlock | None = None) -> AnyBlock:
     """Return the model of an example."""
-    told = structure >> scores
+    answered = structure >> scores
     if beside is not None:
-        told = fb.AllOf(told, beside) >> fb.Function(ops.add)
+        answered = fb.AllOf(answered, beside) >> fb.Function(ops.add)
     if not task.reads_tree:
-        told = fb.GetItem(0) >> told
+        answered = fb.GetItem(0) >> answered
     label: AnyBlock = fb.GetItem("label") if task.reads_tree else fb.GetItem(1)
     # among nodes, the root has had its loss already
     asides = _asides(task, "root", lossless=task.kind == "nodes")
-    return fb.AllOf(told, label) >> fb.AllOf(fb.GetItem(0), *asides) >> fb.GetItem(0) >> _answers(task)
+    return fb.AllOf(answered, label) >> fb.AllOf(fb.GetItem(0), *asides) >> fb.GetItem(0) >> _answers(task)
 
 
 def of_node(state: AnyBlock, hidden: AnyBlock, scores: AnyBlock, task: Task) -> AnyBlock:

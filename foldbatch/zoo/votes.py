@@ -10,12 +10,12 @@ from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.zoo.tasks import AnyBlock, Task, only_element
 from foldbatch.zoo.words import name_of, subwords
 
-MOST = 6  # of children and of arguments are counted
+MAX_COUNTED = 6  # of children and of arguments are counted
 
 
 @pure
 def features_of(node: TreeNode) -> tuple[str, ...]:
-    """Return what occurs in a tree, each feature once: kinds of nodes, kinds in kinds, words, and an outline.
+    """Return the features of a tree, each once: kinds of nodes, kinds in kinds, words, and an outline.
 
     The outline says which kinds the children of the root have, which is the first and which the last, how
     many children there are, and how large the tree is. The arguments of a Python function are counted
@@ -35,7 +35,7 @@ def features_of(node: TreeNode) -> tuple[str, ...]:
     body = [name for name in children if name != "arguments"]
     features |= {f"child {name}" for name in body}
     features |= {f"first {name}" for name in body[:1]} | {f"last {name}" for name in body[-1:]}
-    counts = {f"{min(len(body), MOST)} children", f"{min(names.count('arg'), MOST)} arguments"}
+    counts = {f"{min(len(body), MAX_COUNTED)} children", f"{min(names.count('arg'), MAX_COUNTED)} arguments"}
     return tuple(sorted(features | counts | {f"size {root.bit_length()}"}))
 
 
@@ -47,6 +47,6 @@ def votes(features: Vocabulary, task: Task) -> AnyBlock:
         task: says how many numbers a vote has.
     """
     vote: AnyBlock = Scalar("int32") >> Embedding(len(features), max(task.classes, 1), "zeros", name="votes")
-    each: AnyBlock = InputTransform(features_of) >> Map(InputTransform(features.__getitem__) >> vote)
-    total = each >> Sum()
+    feature_votes: AnyBlock = InputTransform(features_of) >> Map(InputTransform(features.__getitem__) >> vote)
+    total = feature_votes >> Sum()
     return total >> Function(only_element) if task.kind == "number" else total

@@ -47,7 +47,7 @@ class Words:
             raise BlockValueError("Words", "split whole or subwords", repr(self.split), "choose one of them")
 
     def initial(self) -> Any:
-        """Return what a random table starts from."""
+        """Return the initial values of a random table."""
         return "uniform" if self.spread is None else partial(normal, spread=self.spread)
 
 
@@ -104,8 +104,8 @@ def token_vector(words: Words) -> Block[Any, Any]:
     """Return a block from a node to the vector of its token; zeros where there is no token."""
     if words.split == "subwords":
         table = word_table(words)
-        one = words_to_rows(words.vocabulary, table, words.dropout)
-        return fb.GetItem("token") >> fb.InputTransform(subwords) >> fb.Map(one) >> fb.Sum()
+        subword_vector = words_to_rows(words.vocabulary, table, words.dropout)
+        return fb.GetItem("token") >> fb.InputTransform(subwords) >> fb.Map(subword_vector) >> fb.Sum()
     return fb.GetItem("token") >> fb.Optional(word_vector(words))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
-from foldbatch.timelines import MOST, Span, Timeline, trace_json
+from foldbatch.timelines import MAX_TABLE_LINES, Span, Timeline, trace_json
 from tests.backends import BACKENDS
 from tests.knobs import knobs
 
@@ -74,11 +74,14 @@ def test_wrong_arguments_are_refused():
 
 
 def test_a_row_of_many_names_lists_the_longest_and_sums_the_others():
-    spans = [Span("host", f"name {number:02}", number, 0.001 * (number + 1)) for number in range(MOST + 3)]
+    spans = [
+        Span("host", f"name {number:02}", number, 0.001 * (number + 1))
+        for number in range(MAX_TABLE_LINES + 3)
+    ]
     lines = repr(Timeline(spans, "of the host")).splitlines()
-    assert len(lines) == 1 + MOST + 1
+    assert len(lines) == 1 + MAX_TABLE_LINES + 1
     assert lines[1].split()[:4] == ["host", "name", "14", "1"]
-    assert lines[MOST].split() == ["4", "others", "4", "10.000", "0%"]
+    assert lines[MAX_TABLE_LINES].split() == ["4", "others", "4", "10.000", "0%"]
 
 
 def test_files_are_whole_or_not_there(tmp_path):

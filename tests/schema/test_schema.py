@@ -279,7 +279,7 @@ def test_numbers_without_a_place_on_the_line_are_missing_and_far_ones_are_drawn_
 def test_ngrams_tell_the_ends_of_a_text_and_are_the_same_everywhere():
     assert reading.as_ngrams("ab", 2, 10**9) == [230643635, 659403885, 400930400]
     assert reading.as_ngrams("", 3, 100) == reading.as_ngrams("", 7, 100)
-    assert len(reading.as_ngrams("x" * 5000, 3, 100)) == reading.LONGEST
+    assert len(reading.as_ngrams("x" * 5000, 3, 100)) == reading.MAX_TEXT
     assert reading.as_ngrams("\ud800", 1, 100) is not None
     assert reading.as_ngrams("ab", 2, 10**9)[0] != reading.as_ngrams("ba", 2, 10**9)[-1]
 

@@ -91,7 +91,7 @@ def test_few_at_once_and_values_without_room_answer_all() -> None:
     counts: list[int] = []
     program = fb.compile(halving, "numpy")
     right = [times for _, times in program.run([2.0**n for n in range(20)])]
-    room = mock.patch("foldbatch.serve.service.HELD", 3000)
+    room = mock.patch("foldbatch.serve.service.MAX_VALUE_BYTES", 3000)
     with room, Continuous(program, most=2, round_done=counts.append) as continuous:
         answers = [continuous.ask(2.0**n) for n in range(20)]
         assert [answer.result(20)[1] for answer in answers] == right

@@ -161,7 +161,7 @@ def test_no_bytes_stay_counted(service, end):
 
         await predict({"type": "http", "headers": []}, receive, send)
         batching.stop()
-        return predict._held
+        return predict._retained
 
     assert asyncio.run(run()) == 0
 

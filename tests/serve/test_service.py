@@ -10,7 +10,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import ExampleError, ReadError
-from foldbatch.serve.service import LONGEST, Service, log, one_line
+from foldbatch.serve.service import MAX_LINE, Service, log, one_line
 from foldbatch.system import files
 from tests.serve.conftest import BAD, GOOD, LONG, save_model
 
@@ -162,7 +162,7 @@ def test_a_message_is_one_line_and_shows_what_a_terminal_would_obey(capsys):
     log("x" * 5000)
     first, second = capsys.readouterr().err.splitlines()
     assert first == "a\\nserved at http://elsewhere\\r\\x1b[2J\\udcff"
-    assert second == "x" * LONGEST + "..."
+    assert second == "x" * MAX_LINE + "..."
     assert one_line("größe: 5 µm") == "größe: 5 µm"
 
 

@@ -150,7 +150,7 @@ def test_what_was_least_recently_used_leaves_first(tmp_path: Path, monkeypatch: 
     cache.used(tmp_path / "c.cubin")
     cache.tidy(tmp_path)
     assert len(cache.entries(tmp_path)) == 3
-    monkeypatch.setattr(cache, "LIMIT", 2500)
+    monkeypatch.setattr(cache, "MAX_BYTES", 2500)
     cache.tidy(tmp_path)
     assert sorted(cache.entries(tmp_path)) == ["a", "c"]
     cache.used(tmp_path / "gone.o")
@@ -176,7 +176,7 @@ def test_kernels_of_a_gpu_are_entries_too(tmp_path: Path, monkeypatch: pytest.Mo
     entries = cache.entries(tmp_path)
     assert {name: entry.size for name, entry in entries.items()} == {**dict.fromkeys("abcd", 1000), "e": 500}
     cache.used(tmp_path / "d.cubin")
-    monkeypatch.setattr(cache, "LIMIT", 4000)
+    monkeypatch.setattr(cache, "MAX_BYTES", 4000)
     cache.tidy(tmp_path)
     assert sorted(cache.entries(tmp_path)) == ["a", "b", "d"]  # 0.8 of the limit, the last used
     cache.clear(tmp_path)

@@ -82,7 +82,7 @@ def drawn(file: io.StringIO, *, shown: bool = True) -> str:
 
 
 def test_a_bar_tells_what_is_done_and_how_far_it_is(monkeypatch):
-    monkeypatch.setattr(showing, "PATIENCE", -1.0)
+    monkeypatch.setattr(showing, "BAR_DELAY", -1.0)
     text = drawn(Terminal())
     assert "tracing" in text
     assert "30/40" in text
@@ -93,7 +93,7 @@ def test_a_bar_tells_what_is_done_and_how_far_it_is(monkeypatch):
     [(io.StringIO(), True, -1.0), (Terminal(), False, -1.0), (Terminal(), True, 60.0)],
 )
 def test_there_is_none_in_a_file_or_unasked_or_of_a_short_task(monkeypatch, file, shown, patience):
-    monkeypatch.setattr(showing, "PATIENCE", patience)
+    monkeypatch.setattr(showing, "BAR_DELAY", patience)
     assert drawn(file, shown=shown) == ""
 
 

@@ -32,7 +32,7 @@ def test_a_sparse_gradient_does_bit_for_bit_what_its_dense_form_does(name, seeds
     sparse, dense = parameters(), parameters()
     by_rows, by_table = MAKERS[name](), MAKERS[name]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimizer, "BLOCK", block)  # several blocks even in a small table
+        patch.setattr(optimizer, "BLOCK_ELEMENTS", block)  # several blocks even in a small table
         for seed in seeds:
             by_rows.update(sparse, gradients(seed))
             by_table.update(dense, densified(gradients(seed)))
@@ -45,7 +45,7 @@ def test_how_a_table_is_cut_into_blocks_changes_nothing(name, seed, block):
     whole, cut = parameters(), parameters()
     MAKERS[name]().update(whole, gradients(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimizer, "BLOCK", block)
+        patch.setattr(optimizer, "BLOCK_ELEMENTS", block)
         MAKERS[name]().update(cut, gradients(seed))
     assert_same(whole, cut)
 

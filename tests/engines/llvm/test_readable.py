@@ -15,8 +15,8 @@ pytest.importorskip("llvmlite")
 
 from foldbatch.engines.llvm import round_loops, rounds, walks  # noqa: E402 - they need llvmlite
 
-HELD = [0] * round_loops.HELD
-HELD[round_loops.WHOLE_TYPE], HELD[round_loops.SHIFT], HELD[round_loops.SIGNS] = (
+RUNNER = [0] * round_loops.RUNNER
+RUNNER[round_loops.WHOLE_TYPE], RUNNER[round_loops.SHIFT], RUNNER[round_loops.SIGNS] = (
     id(int),
     rounds.SHIFT,
     rounds.SIGNS,
@@ -25,12 +25,12 @@ HELD[round_loops.WHOLE_TYPE], HELD[round_loops.SHIFT], HELD[round_loops.SIGNS] =
 
 @given(st.one_of(st.integers(-(2**130), 2**130), st.integers(0, 2**62), st.integers(-(2**31), 2**31)))
 def test_whole_numbers_are_read_as_they_are(number: int) -> None:
-    assert rounds._whole(number, HELD) == (number if 0 <= number < 2**60 else -1)
+    assert rounds._whole_number(number, RUNNER) == (number if 0 <= number < 2**60 else -1)
 
 
 @given(st.one_of(st.floats(), st.booleans(), st.just(None)))
 def test_nothing_else_is_a_whole_number(thing: Any) -> None:
-    assert rounds._whole(thing, HELD) == -1
+    assert rounds._whole_number(thing, RUNNER) == -1
 
 
 def test_no_byte_behind_an_object_is_read() -> None:

@@ -194,7 +194,7 @@ TREES = [
 @pytest.mark.parametrize("number", range(len(TREES)))
 def test_nodes_are_those_that_python_makes(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     given = TREES[number]
-    assert tree.Fast.nodes is not None, "a program of a function was made"
+    assert tree.NodeFactory.nodes is not None, "a program of a function was made"
 
     def made() -> tuple[Any, Any]:
         below = tree.linked(given)
@@ -203,8 +203,10 @@ def test_nodes_are_those_that_python_makes(number: int, monkeypatch: pytest.Monk
         return [[(part[0] is given, *part[1:-1], len(part[-1])) for part in own] for own in parts], counts
 
     fast = made()
-    assert tree.Fast.nodes(given, given.parents.astype(np.int64), given.labels, given.tokens, []) is False
-    monkeypatch.setattr(tree.Fast, "nodes", None)
+    assert (
+        tree.NodeFactory.nodes(given, given.parents.astype(np.int64), given.labels, given.tokens, []) is False
+    )
+    monkeypatch.setattr(tree.NodeFactory, "nodes", None)
     assert fast == made()
 
 
