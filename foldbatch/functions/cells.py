@@ -296,7 +296,8 @@ class Signature:
             noted.append(f"L{k}_{i}({f'{name_of(kept)}({code(path)})' if path in numbers else code(path)})")
         # the number moves last, so that calls in the midst of another have one twice, which is noticed
         yield f"try: {'; '.join(noted)}; COUNTERS[0] = v + {self.width}"
-        read = "".join(f"{code(path)}, " for path, *_ in (*self.operands, *self.sequences))
+        paths = [path for path, _ in self.operands] + [path for path, _, _ in self.sequences]
+        read = "".join(f"{code(path)}, " for path in paths)
         yield f"except BaseException: UNDO({k}, v, {self.name!r}, ({read})); raise"
         made = {}
         for j, node in enumerate(self.outputs):
