@@ -366,10 +366,9 @@ class Signature:
                 now = f"{name_of(as_now)}({data[i]}, {len(node.type.shape)})"
                 yield f"d{i} = {data[i]} if {plain} else {now}"
                 data[i] = f"d{i}"
-        of_operands = [path for path, _ in self.operands]
         row = [
             "v",
-            *(f"{code(path)}.n" for path in of_operands),
+            *(f"{code(path)}.n" for path, _ in self.operands),
             *(f"len({GIVEN}{path})" for path, _, _ in self.sequences),
         ]
         yield f"if THREAD() != COUNTERS[2]: NOWHERE({self.name!r})"
@@ -382,7 +381,8 @@ class Signature:
             noted.append(f"L{k}_{i}({f'{name_of(kept)}({code(path)})' if path in numbers else code(path)})")
         # the number moves last, so that calls in the midst of another have one twice, which is noticed
         yield f"try: {'; '.join(noted)}; COUNTERS[0] = v + {self.width}"
-        read = "".join(f"{code(path)}, " for path in [*of_operands, *(path for path, *_ in self.sequences)])
+        paths = [path for path, _ in self.operands] + [path for path, _, _ in self.sequences]
+        read = "".join(f"{code(path)}, " for path in paths)
         yield "except STALE: pass"  # the call goes on below, and is of a new signature
         yield f"except BaseException: UNDO({k}, v, {self.name!r}, ({read})); raise"
         yield "else:"
