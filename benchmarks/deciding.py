@@ -102,7 +102,7 @@ class _Unable:
     def decide(self, *given: Any, **options: Any) -> None:
         """Run no walk in rounds."""
 
-    few = decide  # nor any as it was noted
+    small_batch_runner = decide  # nor any as it was noted
 
 
 def unread(examples: Sequence[Any], repeats: int, backend: BackendName) -> float:

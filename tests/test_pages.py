@@ -31,7 +31,7 @@ MODELS = 8  # of walks, that are so short
 NOT_WHOLE = {
     f"page_{page}"
     for page in (
-        "batching blocks callbacks data deciding_0 deciding_1 deciding_2 deciding_3 deciding_4 deciding_5"
+        "batching blocks callbacks data debugging deciding_0 deciding_1 deciding_2 deciding_3 deciding_4 deciding_5"
         " deciding_6 deciding_7 derivatives functions gpu optimizers parallel parameters torch walks_11"
     ).split()
 }

@@ -353,8 +353,9 @@ class FunctionTracer:
         result = self.learnt.result
         kept: list[list[Any]] = []
         for value, start, number in zip(notes.results, [notes.start, *notes.ends], numbers, strict=False):
-            if isinstance(value, Value) and value.type is result and value.n >= start:
-                seen.add(value.n)  # as below, in a third of the time
+            n = getattr(value, "n", None) if isinstance(value, Value) and value.type is result else None
+            if type(n) is int and n >= start:
+                seen.add(n)  # as below, in a third of the time
                 kept.append([value])
                 continue
             held: list[Any] = []
