@@ -81,7 +81,7 @@ def test_whole_nodes_are_nodes() -> None:
     block = fb.AllOf(declared(lambda tree: summed(tree, own)), fb.Identity())
     tree = Tree.from_nested(("a", ("b", "x"), ("c", "y")))
     record = check_same(block, [tree, tree[0]])
-    assert record.whole.feeds[0][0].tolist() == [2, 2, 7, 2]
+    assert record.joined.feeds[0][0].tolist() == [2, 2, 7, 2]
     assert record.results[0][-1] is tree
 
 
