@@ -121,7 +121,7 @@ class Rooms:
     """A class of batches: places with room for each of their levels."""
 
     def __init__(self, shape: Shape, cells: Sequence[CellSignature]) -> None:
-        # its items are the levels, with the calls and elements that there is room for; `listed` and `unsliced`
+        # its items are the levels, with the calls and elements there is room for; `listed` and `unsliced`
         # are rooms, too
         self.shape = shape
         self._cells = cells

@@ -92,7 +92,7 @@ def test_a_batch_that_does_not_fit_is_told_why():
     assert learn([], CELLS) == []
 
 
-@pytest.mark.parametrize("change", [{"copies": {0}}, {"listed": (1, 0, 0)}, {"rest": (1,)}])
+@pytest.mark.parametrize("change", [{"copies": {0}}, {"listed": (1, 0, 0)}, {"unsliced": (1,)}])
 def test_what_is_not_of_one_level_must_fit_too(change):
     changed = {name: frozenset(value) if isinstance(value, set) else value for name, value in change.items()}
     (rooms,) = learn([_shape([8])], CELLS)
