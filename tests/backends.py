@@ -97,7 +97,7 @@ def running(engine: str, number: int) -> Iterator[str]:
             stack.enter_context(mock.patch.dict(os.environ, {LAUNCH_VARIABLE: "captured"}))
             stack.enter_context(always_captured())
         if engine.startswith("cuda") and number % 4 > 1:
-            stack.enter_context(mock.patch.object(matrices, "FEW", 0))
+            stack.enter_context(mock.patch.object(matrices, "SMALL_WEIGHT", 0))
             stack.enter_context(mock.patch.object(kernels, "LARGE", 1))
             if number % 8 > 5:
                 stack.enter_context(mock.patch.object(few_rows, "MOST_ROWS", 0))

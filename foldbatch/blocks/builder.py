@@ -421,7 +421,7 @@ def refuse_ragged(node: Node, builder: Builder, block: object = None) -> None:
         raise BlockTypeError(where, "one tensor", actual, fix)
 
 
-SHOWN_NAMES = 2  # names of functions and layers that a cell's name has at most
+CELL_NAME_PARTS = 2  # names of functions and layers that a cell's name has at most
 
 
 # -- names of cells: the path of the innermost block that all tensors of the cell come from, and then the
@@ -481,7 +481,7 @@ def _shared(paths: PySequence[tuple[str, ...]]) -> PySequence[str]:
 
 def _joined(path: Iterable[str], names: Iterable[str]) -> str:
     different = list(dict.fromkeys(names))
-    if len(different) > SHOWN_NAMES:
+    if len(different) > CELL_NAME_PARTS:
         different = [different[0], "...", different[-1]]
     return "".join([*path, "." * bool(different), "+".join(different)])
 

@@ -378,9 +378,9 @@ class Writer:
         """Begin a loop over a list, which ends at `end`; return an item, and the words for the next turn."""
         if source.kind in (NODE, CHILDREN):
             item, begin = Content(NODE, self.new()), Label()
-            self.emit(code.FIRST, item.slot, source.slot, end)
+            self.emit(code.FIRST_CHILD, item.slot, source.slot, end)
             self.mark(begin)
-            return item, [code.NEXT, item.slot, begin]
+            return item, [code.NEXT_CHILD, item.slot, begin]
         if source.kind != LIST:
             raise Refused("it goes through what is no list of nodes or of values")
         counter, begin, width = self.new(), Label(), source.width
@@ -496,4 +496,4 @@ class WrittenCode:
             else:
                 flat.append(line)
         words = [x.place if isinstance(x, Label) else x.size if isinstance(x, Writer) else x for x in flat]
-        return np.array([*words, *[0] * code.LONGEST], np.int64)
+        return np.array([*words, *[0] * code.READ_WORDS], np.int64)

@@ -90,7 +90,7 @@ from foldbatch.scheduler.trace import Levels, Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node, is_view, reachable
 from foldbatch.static.printer import in_order_of_reading, print_graph
-from foldbatch.system.comparing import same
+from foldbatch.system.comparing import means_same
 from foldbatch.system.processes import no_garbage
 from foldbatch.system.remembering import code_of
 from foldbatch.types import OBJECT, VOID, Type
@@ -190,7 +190,11 @@ class Lowered:
             with no_garbage():  # many traces are many objects
                 records = self.trees.records(traced, examples, self.max_calls, atoms=look is not None)
                 if records is not None:
-                    result = at_once(records[0].few()) if at_once is not None and len(records) == 1 else None
+                    result = (
+                        at_once(records[0].small_batch())
+                        if at_once is not None and len(records) == 1
+                        else None
+                    )
                     return result or [trace for record in records for trace in record.traces()]
         traces: list[Trace] = []
         while len(traces) < len(examples):
@@ -214,9 +218,9 @@ class Lowered:
         """
         if not alike(self.built, built(self.origin, self.built.asides)):
             expected = "functions that read what they read when the program was compiled"
-            found = "some that read something else by now: a layer, an attribute, a variable was changed"
+            actual = "some that read something else by now: a layer, an attribute, a variable was changed"
             fix = "compile the block again, which reads all as it is now; or run once before the change"
-            raise BlockTypeError(self.name, expected, found, fix)
+            raise BlockTypeError(self.name, expected, actual, fix)
         options = self.max_calls, asides, self.arithmetic, self.replacements
         return lower(self.origin, policy or self.policy, *options)
 
@@ -462,24 +466,26 @@ def alike(first: Built, second: Built) -> bool:
 
     They have not where a function of the user's has come to read something else in the meantime.
     """
-    own = [{name: x for name, x in made.globals.items() if name != KINDS} for made in (first, second)]
-    parts = [(program(made.functions).source, made.type) for made in (first, second)]
-    forms = [[_form_of(draft) for draft in made.drafts] for made in (first, second)]
-    return parts[0] == parts[1] and forms[0] == forms[1] and same(own[0], own[1])
+    bindings = [
+        {name: x for name, x in building.globals.items() if name != KINDS} for building in (first, second)
+    ]
+    parts = [(program(building.functions).source, building.type) for building in (first, second)]
+    forms = [[_form_of(draft) for draft in building.drafts] for building in (first, second)]
+    return parts[0] == parts[1] and forms[0] == forms[1] and means_same(bindings[0], bindings[1])
 
 
 def _form_of(draft: Draft) -> list[Any]:
-    """Return what a cell computes, in terms that another building of its block would have, too."""
-    members = [node for _, several in draft.sequences for node, _ in several]
+    """Return the computation of a cell as plain data, equal for two buildings of one block."""
+    members = [node for _, sequence in draft.sequences for node, _ in sequence]
     inputs = [*(node for node, _ in draft.operands), *(node for node, _ in draft.feeds), *members]
     graph = Graph(tuple(inputs), tuple(numbered_sites(draft.results)))
     asides = [name for name, _ in draft.losses], [name for name, _ in draft.metrics], draft.labels
     nodes = in_order_of_reading(graph)
     constants = [node.attrs["value"] for node in nodes if node.op is CONSTANT]
     parameters = [id(node.attrs["parameter"]) for node in nodes if node.op is PARAMETER]
-    sizes = len(draft.outputs), len(draft.operands), [len(several) for _, several in draft.sequences]
-    held = [(array.shape, array.dtype.str, array.tobytes()) for array in constants]
-    return [draft.name, print_graph(graph), held, parameters, asides, sizes, draft.marks, draft.keys]
+    sizes = len(draft.outputs), len(draft.operands), [len(sequence) for _, sequence in draft.sequences]
+    contents = [(array.shape, array.dtype.str, array.tobytes()) for array in constants]
+    return [draft.name, print_graph(graph), contents, parameters, asides, sizes, draft.marks, draft.keys]
 
 
 def _wires(nested: Any) -> Iterator[Flow]:

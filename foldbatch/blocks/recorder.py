@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.scheduler.record import Few, Together, shift
+from foldbatch.scheduler.record import SmallBatch, Together, shift
 from foldbatch.scheduler.trace import Ints, Levels, batch_trace
 
 # of a cell: calls, elements and feeds, as of `Trace`
@@ -72,7 +72,7 @@ class Recorder:
         self._cleared = *self._counted, *read, self._results, self._offsets, self._ends
         self._counter: Iterator[int] = iter(())
         notes = self._counted, self._ends, self._offsets, self._feeds
-        self.small_batch = Few(None, *notes, self._joint_column, self._results)
+        self.small_batch = SmallBatch(None, *notes, self._joint_column, self._results)
         # the functions that the program finds among its globals, by name; they append to the lists
         self.bindings: dict[str, Any] = {}
         for k, feeds in enumerate(model.feeds):

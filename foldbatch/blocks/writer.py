@@ -17,7 +17,9 @@ from foldbatch.errors import BlockValueError
 MAX_REPR = 60  # characters of a block's repr in an error
 PRINTED = 12  # blocks printed at most: then the repr is longer than an error shows
 LOOPS = 20  # loops inside each other: the most that Python compiles
-MAX_NESTING = 50  # indentation from which choices become functions of their own: Python compiles 100 levels
+MAX_INDENTATION = (
+    50  # indentation from which choices become functions of their own: Python compiles 100 levels
+)
 
 
 class Writer:
@@ -148,7 +150,7 @@ class Writer:
     @property
     def deep(self) -> bool:
         """Whether bodies are nested so deeply that a choice should become a function of its own."""
-        return self._levels > MAX_NESTING
+        return self._levels > MAX_INDENTATION
 
 
 class _Printing(threading.local):

@@ -13,7 +13,7 @@ from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.params.parameters import Gradient, Remote, Updates, numbers_of
 from foldbatch.static.evaluate import Value
 
-LISTED = 8  # numbers of an array that are printed; of a larger one, its range
+PRINTED_NUMBERS = 8  # numbers of an array that are printed; of a larger one, its range
 
 
 def first_not_finite(gradients: Mapping[str, Gradient]) -> str | None:
@@ -94,7 +94,7 @@ def shown(value: Value) -> str:
     array = np.asarray(value)
     shape = f"[{','.join(map(str, array.shape))}]" if array.shape else ""
     kind = f"{array.dtype}{shape}"
-    if array.size <= LISTED:
+    if array.size <= PRINTED_NUMBERS:
         return f"{kind} {np.array2string(array, precision=4, separator=', ').replace(chr(10), '')}"
     finite = array[np.isfinite(array)]
     parts = [

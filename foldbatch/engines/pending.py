@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-LONG = 256  # steps of arithmetic on numbers that nobody reads, after which one is read
+PENDING_STEPS = 256  # steps of arithmetic on numbers that nobody reads, after which one is read
 
 
 class Pending:
@@ -95,7 +95,7 @@ def _later(function: Callable[[Any, Any], Any], first: Any, second: Any) -> Any:
     if not all(isinstance(x, Pending | int | float | np.integer | np.floating) for x in (first, second)):
         return function(_read(first), _read(second))  # of an array, or an error
     length = 1 + max(x._length if isinstance(x, Pending) else 0 for x in (first, second))
-    if length > LONG:  # else reading the sum of a whole epoch would recur too deeply
+    if length > PENDING_STEPS:  # else reading the sum of a whole epoch would recur too deeply
         first, second, length = _read(first), _read(second), 1
     return Pending(lambda: function(_read(first), _read(second)), length)
 

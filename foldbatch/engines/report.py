@@ -116,7 +116,7 @@ class Report(Printed):
 
     def text(self, *, whole: bool = False) -> str:
         """Return the report as text of 40 lines at most; if `whole`, with all cells."""
-        return text_of(self, whole=whole)
+        return text_of(self, all_cells=whole)
 
     def __str__(self) -> str:
         return self.text()
@@ -190,10 +190,10 @@ TIMES = {
 }
 
 
-def text_of(report: Report, *, whole: bool) -> str:
-    """Return a report as text: at most 40 lines, or with `whole` all cells."""
+def text_of(report: Report, *, all_cells: bool) -> str:
+    """Return a report as text: at most 40 lines, or with `all_cells` a line for every cell."""
     lines = [*_counts(report), *_costs(report), ""]
-    shown = by_cost(report.cells)[: None if whole else CELLS]
+    shown = by_cost(report.cells)[: None if all_cells else CELLS]
     lines += _cells(report, shown)
     sentences = advice(report)
     if sentences:

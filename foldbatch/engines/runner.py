@@ -36,7 +36,7 @@ from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
-from foldbatch.scheduler.record import Few
+from foldbatch.scheduler.record import SmallBatch
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
@@ -116,7 +116,7 @@ class Runner:
     def _start(self) -> None:
         """Make what threads use: in a forked process another thread may have been writing to the memory."""
         self._memories = [self.engine.memory()]
-        self._few: Any = None  # what runs few examples at once; False where nothing does
+        self._small_batches: Any = None  # the engine's runner of small batches; False where it has none
         self._pool = ThreadPoolExecutor(max(1, self.options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.RLock()
         self._busy = False
@@ -153,15 +153,17 @@ class Runner:
 
     @alone
     @np.errstate(all="ignore")
-    def few(self, noted: Few) -> Results | None:
-        """Return the results of few examples in inference, as they were noted; None where that cannot be."""
-        if self._few is None:
-            self._few = self._ready_for_few()
-        if not self._few or not self._few.run_small_batch(noted):
+    def small_batch(self, noted: SmallBatch) -> Results | None:
+        """Return the results of a small batch in inference, as it was noted; None where that cannot be."""
+        if self._small_batches is None:
+            self._small_batches = self._ready_for_small_batches()
+        if not self._small_batches or not self._small_batches.run_small_batch(noted):
             return None
-        return Results(decode(self.model.result, noted.results, noted.offsets[:-1], self._few.fetch))
+        return Results(
+            decode(self.model.result, noted.results, noted.offsets[:-1], self._small_batches.fetch)
+        )
 
-    def _ready_for_few(self) -> Any:
+    def _ready_for_small_batches(self) -> Any:
         """Return the engine's runner of small batches, with memory of its own; False if there is none."""
         engine, model, options = self.engine, self.model, self.options
         if not isinstance(engine, ArrayEngine) or not model.cells or any(model.keys):

@@ -52,7 +52,7 @@ def segment_sum(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], 
     reduce_segments(np.add, x, starts, counts, out)
 
 
-FEW = 16  # rows that are added one by one
+PLAIN_ROWS = 16  # rows that are added one by one
 
 
 def sum_first(x: Array, out: Array) -> None:
@@ -60,7 +60,7 @@ def sum_first(x: Array, out: Array) -> None:
 
     Shapes: ``x: [n, *]``, ``out: [*]``. Rounding errors grow with log n only.
     """
-    while len(x) > FEW:
+    while len(x) > PLAIN_ROWS:
         half = len(x) // 2
         sums = x[half:].copy() if len(x) % 2 else np.empty_like(x[:half])
         np.add(x[:half], x[half : 2 * half], out=sums[:half])
@@ -78,21 +78,22 @@ def sum_axes(x: Array, axes: tuple[int, ...], out: Array) -> None:
     sum_first(front.reshape(count, *front.shape[len(axes) :]), out)
 
 
-ROWS, PARTS = 1024, 16  # rows that one product sums where there are many, and how often that pays
+# rows that one product sums where there are many, and the number of products from which that pays
+PRODUCT_ROWS, MIN_PRODUCTS = 1024, 16
 
 
 def sum_outer(x: Array, g: Array, out: Array) -> None:
     """Sum the outer products of rows. Shapes: ``x: [n, k]``, ``g: [n, m]``, ``out: [k, m]``."""
-    if len(x) <= PARTS * ROWS:
+    if len(x) <= MIN_PRODUCTS * PRODUCT_ROWS:
         np.matmul(x.T, g, out=out)
     else:
         sums = np.zeros(out.shape)
-        for i in range(0, len(x), ROWS):
-            sums += x[i : i + ROWS].T @ g[i : i + ROWS]
+        for i in range(0, len(x), PRODUCT_ROWS):
+            sums += x[i : i + PRODUCT_ROWS].T @ g[i : i + PRODUCT_ROWS]
         out[...] = sums
 
 
-MANY, WIDE = 64, 32  # runs, and numbers in a row, from which it pays not to go run by run
+MIN_RUNS, MIN_WIDTH = 64, 32  # runs, and numbers in a row, from which it pays not to go run by run
 
 
 def reduce_segments(
@@ -101,7 +102,7 @@ def reduce_segments(
     """Reduce runs of rows; an empty run gives zero. Shapes: as for `segment_sum`."""
     if len(x) == 0:
         out[...] = 0
-    elif len(counts) >= MANY and x[0].size >= WIDE:
+    elif len(counts) >= MIN_RUNS and x[0].size >= MIN_WIDTH:
         reduce_by_length(ufunc, x, starts, counts, out)
     elif counts.all():
         ufunc.reduceat(x, starts, axis=0, out=out)
@@ -131,7 +132,7 @@ def reduce_by_length(
             continue
         places = starts[runs] + np.arange(count)[:, None]
         rows = x[places if ids is None else ids[places]]  # [count, runs, *]
-        if ufunc is np.add and count > FEW:
+        if ufunc is np.add and count > PLAIN_ROWS:
             sums = np.empty_like(rows[0])
             sum_first(rows, sums)
             out[runs] = sums
@@ -156,7 +157,7 @@ def total(parts: Sequence[Gradient], sum_copies: Callable[..., None] | None = No
             np.concatenate([part.values for part in sparse]), rows, sparse[0].shape[0], sum_copies
         )
     arrays = map(dense, parts)
-    if len(parts) <= FEW:
+    if len(parts) <= PLAIN_ROWS:
         return np.asarray(reduce(np.add, arrays))  # sums of arrays without axes are no arrays
     first = next(arrays)
     sums = first.astype(np.float64)

@@ -443,7 +443,7 @@ def _segment_logsumexp(at: OnnxScope, node: Node, x: str) -> str:
 
 
 def _or_zero(at: OnnxScope, source: Node, rows: str) -> str:
-    """Return what calls have of their sequences, and 0 for an empty one."""
+    """Return the rows that calls reduced their sequences to, and 0 where a sequence is empty."""
     lengths = at.reshape(_lengths(at, source), (1,) * source.ndim, CALL)
     return at.add(
         "Where", at.add("Equal", lengths, at.constant(0, "int64")), at.constant(0, source.dtype), rows

@@ -17,7 +17,7 @@ from foldbatch.functions.specs import EXACT as COMPARED
 from foldbatch.functions.specs import FIXED, DataSpec, ListSpec, NestSpec, Path, Spec, StaticSpec, ValueSpec
 from foldbatch.functions.values import refuse_made, value_class
 from foldbatch.model import calls
-from foldbatch.model.calls import DEEPEST, HEAD, ROWS
+from foldbatch.model.calls import HEAD, PLACE_ITEMS, ROWS
 from foldbatch.types import TensorType
 
 NOWHERE: Final = [0] * calls.PLACE
@@ -122,9 +122,9 @@ def _guards(
     static = signature.cell.static
 
     def of(spec: Spec, path: Path, way: list[int]) -> Iterator[int]:
-        if len(way) > 1 + DEEPEST:
+        if len(way) > 1 + PLACE_ITEMS:
             raise NotCommon
-        place = places[path] = [way[0], len(way) - 1, *way[1:], *[0] * (1 + DEEPEST - len(way))]
+        place = places[path] = [way[0], len(way) - 1, *way[1:], *[0] * (1 + PLACE_ITEMS - len(way))]
         match spec:
             case ValueSpec(type_):
                 yield from (calls.EXACT, id(value_class(type_)), 0, *place)

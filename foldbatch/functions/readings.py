@@ -87,7 +87,7 @@ class Reading:
         """Return the reading of the examples from a place on."""
         if not done:
             return self
-        before = None if self.before is None else self.before.rest(done)
+        before = None if self.before is None else self.before.tail(done)
         return Reading(self.examples[done:], self.numbers[done:], self.history, before)
 
     def obstacle(self) -> Obstacle | None:
@@ -102,4 +102,4 @@ class Reading:
         """
         if (found := self.obstacle()) is not None:
             where = f"walk at example {self.numbers[found.place]}"
-            raise WalkError(where, f"data that can be read again, as {why}", found.found, found.fix + remedy)
+            raise WalkError(where, f"data that can be read again, as {why}", found.actual, found.fix + remedy)

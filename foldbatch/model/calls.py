@@ -3,8 +3,8 @@
 A *place* is an argument's number, how deep what is meant lies in it, and the numbers of the items on the way.
 """
 
-DEEPEST = 3
-PLACE = 2 + DEEPEST
+PLACE_ITEMS = 3  # numbers of items on the way to a place, at most
+PLACE = 2 + PLACE_ITEMS
 # a cell: its general function, and the codes of how many signatures; then come the addresses of these
 GENERAL, SIGNATURES, CELL = range(3)
 # a signature: the list of rows, which is 0 where no run reads it; how many numbers a call takes; how many

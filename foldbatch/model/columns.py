@@ -43,7 +43,7 @@ _EMPTY: dict[Any, Any] = {}
 _VIEWS = (type(_EMPTY.keys()), type(_EMPTY.values()), type(_EMPTY.items()))
 _HOLDING: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str, bytes, range, deque, np.ndarray, *_VIEWS)
 # how those go through their items that have them, and make none anew; classes of the user inherit it
-_HELD = {kind.__iter__ for kind in _HOLDING}
+_STORED_ITEMS = {kind.__iter__ for kind in _HOLDING}
 _ENDED: deque[Any] = deque(maxlen=64)  # iterators that were read to their end last
 
 
@@ -52,7 +52,7 @@ def items_of(data: Any) -> Any:
 
     What holds its items yields these themselves: a part that stands in two places stays one object.
     """
-    return data if getattr(type(data), "__iter__", None) in _HELD else map(kept, data)
+    return data if getattr(type(data), "__iter__", None) in _STORED_ITEMS else map(kept, data)
 
 
 def items_once(data: Any) -> Any:
@@ -104,12 +104,12 @@ def kept(item: Any, depth: int = 2) -> Any:
 class BadDataError(Exception):
     """A datum is not what a block needs; `found` says what it is."""
 
-    def __init__(self, expected: str, found: str, fix: str, kind: type[ExampleError] = ExampleError) -> None:
-        super().__init__(expected, found, fix)
-        self.expected, self.found, self.fix, self.kind = expected, found, fix, kind
+    def __init__(self, expected: str, actual: str, fix: str, kind: type[ExampleError] = ExampleError) -> None:
+        super().__init__(expected, actual, fix)
+        self.expected, self.found, self.fix, self.kind = expected, actual, fix, kind
 
 
-FEW = 64  # numbers of which Python finds the greatest faster than NumPy
+PLAIN_ITEMS = 64  # numbers of which Python finds the greatest faster than NumPy
 NUMBERS: tuple[set[type], ...] = {int}, {float}
 PLAIN = frozenset({int, float, bool})  # classes of numbers that nobody writes to
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
@@ -124,7 +124,7 @@ def column(
     """
     if not len(items):  # an array has no truth
         return np.zeros((0, *type_.shape), type_.dtype)
-    if len(items) <= FEW and not type_.shape and (kinds := {*map(type, items)}) in NUMBERS:
+    if len(items) <= PLAIN_ITEMS and not type_.shape and (kinds := {*map(type, items)}) in NUMBERS:
         low, high = _plain(*kinds, type_.dtype, bound, declared)
         if low <= min(items) and max(items) <= high:
             return np.array(items, type_.dtype)  # plain numbers, as most data are

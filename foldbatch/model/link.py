@@ -148,9 +148,9 @@ def _graph_of(
 ) -> tuple[CellGraph, list[tuple[int, ...]]]:
     """Return the graph of a cell with its operands packed, and the numbers of those in each pack."""
     results = [node for nodes in ends for node in nodes]
-    others = {} if replacements is None else replacements.nodes(results, (*singles, *members, *feeds))
-    if others:
-        copies, results = renewed((*singles, *members, *feeds), results, others)
+    successors = {} if replacements is None else replacements.nodes(results, (*singles, *members, *feeds))
+    if successors:
+        copies, results = renewed((*singles, *members, *feeds), results, successors)
         singles = tuple(copies[: len(singles)])
         members = tuple(copies[len(singles) : len(singles) + len(members)])
         feeds = tuple(copies[len(singles) + len(members) :])

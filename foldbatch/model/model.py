@@ -18,7 +18,7 @@ from foldbatch.static.printer import parameter_name, print_graph
 from foldbatch.types import TensorType, Type
 
 FEW_CELLS = 3  # up to so many are printed in whole, of more a line each
-LISTED = 12  # cells that an error names
+NAMED_CELLS = 12  # cells that an error names
 
 
 Arenas = Sequence[Sequence[int]]  # per cell, the arena of each operand, or of each output
@@ -195,6 +195,6 @@ def find_cells(cells: Sequence[Cell], name: str, where: str) -> list[int]:
         part = [number for number, cell in enumerate(cells) if name in cell.name]
         if exact or part or not (name or cells):
             return exact or part
-    listed = ", ".join(cell.name for cell in cells[:LISTED]) or "none"
-    ending = f", and {len(cells) - LISTED} more" if len(cells) > LISTED else ""
+    listed = ", ".join(cell.name for cell in cells[:NAMED_CELLS]) or "none"
+    ending = f", and {len(cells) - NAMED_CELLS} more" if len(cells) > NAMED_CELLS else ""
     raise UnknownNameError(where, f"a part of the name of a cell ({listed}{ending})", repr(name))

@@ -78,7 +78,7 @@ class Obstacle(NamedTuple):
     """The reason why an example cannot be read a second time."""
 
     place: int  # of the example among the examples
-    found: str  # for `found` of an error
+    actual: str  # for `found` of an error
     fix: str
 
 
@@ -108,17 +108,17 @@ class Snapshot:
     >>> obstacle(examples, before) is None, examples[1][0].pop()
     (True, 3)
     >>> obstacle(examples, before)
-    Obstacle(place=1, found='list of 0, which has changed since it was read', fix=...
+    Obstacle(place=1, actual='list of 0, which has changed since it was read', fix=...
     """
 
     def __init__(self, examples: Sequence[Any]) -> None:
         self.parts = [[*_parts(example)] for example in examples]
 
-    def rest(self, start: int) -> Snapshot:
+    def tail(self, start: int) -> Snapshot:
         """Return the snapshot of the examples from a place on."""
-        tail = Snapshot(())
-        tail.parts = self.parts[start:]
-        return tail
+        following = Snapshot(())
+        following.parts = self.parts[start:]
+        return following
 
 
 def obstacles(
@@ -147,7 +147,7 @@ def obstacle(examples: Sequence[Any], before: Snapshot | None = None) -> Obstacl
     >>> obstacle([(1, "a"), ("b",)]) is None
     True
     >>> obstacle([(1, [2])])
-    Obstacle(place=0, found='list of 1, which may have changed since it was read', fix=...
+    Obstacle(place=0, actual='list of 1, which may have changed since it was read', fix=...
     """
     return next(obstacles(examples, before), None)
 

@@ -301,12 +301,12 @@ def load(
     program = Program(lowered, ready, seed, parameters)
     program.steps_drawn, program.notes = header.step, header.notes
     if changed:
-        expected, found = (
+        expected, actual = (
             "a walk that reads what it read when it was saved",
             f"changes of {shortened(changed)}",
         )
         fix = "restore them; or see that results are right, and save the program anew"
-        warn(ChangedModelWarning(where, expected, found, fix), stacklevel=frames_inside())
+        warn(ChangedModelWarning(where, expected, actual, fix), stacklevel=frames_inside())
     return program
 
 

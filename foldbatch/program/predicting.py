@@ -159,7 +159,9 @@ def _refuse_changed(examples: list[Any], before: Snapshot | None, models: int) -
     changed = next(obstacles(examples, before, hidden=False), None)
     if changed is not None:
         where, expected = f"model at example {changed.place}", "data that can be read again"
-        raise ExampleTypeError(where, f"{expected}, as {models} models read them", changed.found, changed.fix)
+        raise ExampleTypeError(
+            where, f"{expected}, as {models} models read them", changed.actual, changed.fix
+        )
 
 
 def plain(result: Any) -> Any:

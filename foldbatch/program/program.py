@@ -261,7 +261,7 @@ class Program(Closed, Printed):
 
         def refuse(change: Obstacle) -> NoReturn:
             expected = f"data that can be read again, as {why}"
-            raise ExampleTypeError(f"example {first + change.place}", expected, change.found, change.fix)
+            raise ExampleTypeError(f"example {first + change.place}", expected, change.actual, change.fix)
 
         for place, example in enumerate(examples):
             if (iterator := iterator_in(example)) is not None:
@@ -378,7 +378,7 @@ class Program(Closed, Printed):
             return Results(decided)
         variant = self._variants.for_run(batch, asides)
         at_once = self._deciding.small_batch_runner(
-            variant.tracer, variant.ready.runner.few, batch, asides, step
+            variant.tracer, variant.ready.runner.small_batch, batch, asides, step
         )
         ready, work = variant.work(batch, self._deciding.decide(step, training=False), at_once)
         results = work if isinstance(work, Results) else ready.runner.run(work, step, asides)
@@ -571,7 +571,7 @@ class Program(Closed, Printed):
         ):
             return not_finite
         example = batch[not_finite.example]
-        if before is None or obstacle([example], before.rest(not_finite.example)) is not None:
+        if before is None or obstacle([example], before.tail(not_finite.example)) is not None:
             return not_finite  # the place is looked for by reading the example again
         place = self.lowered.place_of(example, not_finite.cell, not_finite.call)
         return replace(not_finite, place=place)

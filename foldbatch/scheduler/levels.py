@@ -14,7 +14,7 @@ import numpy as np
 
 from foldbatch.scheduler.trace import CellSignature, Index, Ints
 
-FEW = 150  # calls, up to which a sweep in Python takes less time than array operations
+PYTHON_CALLS = 150  # calls, up to which a sweep in Python takes less time than array operations
 HIGH = 64  # levels, after which so little is left to do at a time that the sweep does the rest
 
 
@@ -35,7 +35,7 @@ def levels_in(
     """
     levels = [np.zeros(len(rows), np.int32) for rows in calls]
     for members in scopes:
-        if sum(len(calls[k]) for k in members) <= FEW:
+        if sum(len(calls[k]) for k in members) <= PYTHON_CALLS:
             for k, chains in longest_chains(cells, calls, elements, values, members, members).items():
                 levels[k] += np.array(chains, np.int32) - 1
         else:

@@ -16,7 +16,7 @@ from foldbatch.errors import ExampleError
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.trace import CellSignature, Form, Index, Trace, form, pack, unpack
 
-MOST = 2**31 - 1  # values of a batch, and integers that tell of them
+MAX_VALUES = 2**31 - 1  # values of a batch, and integers that tell of them
 
 
 class Merged(NamedTuple):
@@ -68,9 +68,11 @@ def _noted_together(traces: Sequence[Trace]) -> Merged | None:
 
 def _check_size(*integers: int) -> None:
     """Raise an ExampleError where numbers of values, or places of integers, do not fit into 32 bits."""
-    if max(integers) > MOST:
+    if max(integers) > MAX_VALUES:
         actual, fix = f"one of {max(integers):,}", "make smaller batches"
-        raise ExampleError("batch", f"one of at most {MOST:,} values, and as many integers", actual, fix)
+        raise ExampleError(
+            "batch", f"one of at most {MAX_VALUES:,} values, and as many integers", actual, fix
+        )
 
 
 def _alone(trace: Trace) -> Merged:

@@ -21,7 +21,7 @@ Columns: TypeAlias = "Sequence[Sequence[NDArray[Any]]]"  # by cell
 
 
 @dataclass(eq=False, slots=True)
-class Few:
+class SmallBatch:
     """The calls of a small batch before they become a trace, in lists or packed."""
 
     packed: Ints | None  # the packed trace, in the place of lists
@@ -64,7 +64,7 @@ class Together:
     Traces of single examples are cut out of it when they are asked for.
     """
 
-    whole: Trace | None  # until the examples have arrays of their own
+    joined: Trace | None  # until the examples have arrays of their own
     counts: Index  # ``[examples, cells] int64``: how many calls of each cell an example makes
     # ``[examples, sequences] int64``: how many elements each sequence argument has in an example, for the
     # sequence arguments of all cells in order
@@ -72,18 +72,20 @@ class Together:
     offsets: Index  # ``[examples + 1] int64``: the first value number of each example, and the end
     results: Sequence[Any]  # per example, its `Trace.result`; there value numbers count from 0
     _packed: tuple[Ints, list[int]] | None = field(default=None, init=False)
-    _apart: Any = field(default=None, init=False)  # the feeds and labels of all examples, before `whole` goes
+    _apart: Any = field(
+        default=None, init=False
+    )  # the feeds and labels of all examples, before `joined` goes
 
     def traces(self) -> list[Trace]:
-        assert self.whole is not None, "traces are asked for once, at the beginning"
-        form, results, counts = self.whole.form, self.results, self.counts.tolist()
+        assert self.joined is not None, "traces are asked for once, at the beginning"
+        form, results, counts = self.joined.form, self.results, self.counts.tolist()
         return [late_trace(form, (self, e), counts[e], results[e]) for e in range(len(results))]
 
-    def few(self) -> Few:
+    def small_batch(self) -> SmallBatch:
         """Return the calls as a small batch, which an engine may run without a schedule."""
-        assert self.whole is not None, "it is asked for before traces"
-        trace, flags = self.whole, self.whole.form.integers
-        return Few(
+        assert self.joined is not None, "it is asked for before traces"
+        trace, flags = self.joined, self.joined.form.integers
+        return SmallBatch(
             trace.packed,
             (),
             [],
@@ -95,7 +97,7 @@ class Together:
 
     def apart(self, example: int) -> tuple[Columns, tuple[tuple[list[Any], ...], ...]]:
         """Return an example's feeds that are not packed, and its labels; those of all are made at once."""
-        apart, trace = self._apart, self.whole
+        apart, trace = self._apart, self.joined
         if apart is None and trace is not None:
             loose, labels, ends = loose_of(trace), trace.labels, _ends(self.counts)
             apart = [(loose, labels)] * len(self.results)
@@ -109,11 +111,11 @@ class Together:
     def packed(self, example: int) -> Ints:
         """Return the packed integers of an example; those of all examples are made at once."""
         if self._packed is None:
-            trace = self.whole
+            trace = self.joined
             if trace is not None:  # else another thread is a step ahead
                 self.apart(example)
                 self._packed = _by_example(trace, self.counts, self.lengths, self.offsets)
-            self.whole = None
+            self.joined = None
         assert self._packed is not None
         packed, bounds = self._packed
         return packed[bounds[example] : bounds[example + 1]]
@@ -125,7 +127,7 @@ class Together:
             Their joined trace, per cell how many of its calls each example makes, and what was added to the
             value numbers of each example.
         """
-        joined, counts, offsets = self.whole, self.counts[first:last], self.offsets[first : last + 1]
+        joined, counts, offsets = self.joined, self.counts[first:last], self.offsets[first : last + 1]
         if joined is None:
             return None
         if last - first == len(self.results):

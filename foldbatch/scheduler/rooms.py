@@ -46,13 +46,13 @@ class Shape(NamedTuple):
     first: frozenset[Reader]  # those of them that store cotangents
     copies: frozenset[int]  # the cells whose calls share ranks
     listed: tuple[int, ...]  # per cell, how many rows each output goes to
-    rest: tuple[int, ...]  # per arena, the rows that are in none of `slices`
+    unsliced: tuple[int, ...]  # per arena, the rows that are in none of `slices`
     # of each of `slices` that has rows, the operand, its arena and rows; of rooms none
     runs: tuple[tuple[Reader, int, int], ...] = ()
 
-    def rest_beside(self, slices: Collection[Reader]) -> tuple[int, ...]:
+    def unsliced_beside(self, slices: Collection[Reader]) -> tuple[int, ...]:
         """Return, per arena, the rows that are in none of some slices, which are among `slices`."""
-        unsliced = list(self.rest)
+        unsliced = list(self.unsliced)
         for reader, arena, rows in self.runs:
             if reader not in slices:
                 unsliced[arena] += rows
@@ -121,7 +121,7 @@ class Rooms:
     """A class of batches: places with room for each of their levels."""
 
     def __init__(self, shape: Shape, cells: Sequence[CellSignature]) -> None:
-        # its items are the levels, with the calls and elements that there is room for; `listed` and `rest`
+        # its items are the levels, with the calls and elements there is room for; `listed` and `unsliced`
         # are rooms, too
         self.shape = shape
         self._cells = cells
@@ -136,7 +136,7 @@ class Rooms:
                 rooms[k] = tuple(a + b for a, b in zip(rooms[k], (calls, *elements), strict=True))
         self.sizes = tuple(cell_rooms[0] for cell_rooms in rooms)  # per cell, the ranks of all its levels
         self._number(levels, rooms)
-        heights = [0] * len(shape.rest)
+        heights = [0] * len(shape.unsliced)
         self._runs: dict[Reader, int] = {}
         tables = []
         for k, cell in enumerate(cells):
@@ -167,7 +167,7 @@ class Rooms:
                 )
             )
         self._ends = heights.copy()  # where the rows begin that are in no run
-        heights = [rows + unsliced for rows, unsliced in zip(heights, shape.rest, strict=True)]
+        heights = [rows + unsliced for rows, unsliced in zip(heights, shape.unsliced, strict=True)]
         steps = [
             Step(k, stages, start, start + calls if is_level(stages) else rooms[k][0])
             for (k, stages, calls, _), start in zip(shape.items, starts, strict=True)

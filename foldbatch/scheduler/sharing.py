@@ -107,7 +107,7 @@ def _childless(trace: Trace, k: int, groups: Ints, arithmetic: Arithmetic) -> Sh
     return _runs(first_alike, groups)
 
 
-def nothing(
+def none_shared(
     trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
 ) -> list[Sharing | None]:
     return [None] * len(cells)
@@ -246,7 +246,7 @@ def _thinned(sharing: Sharing, read: NDArray[np.bool_], bases: Ints, outputs: in
 
 
 Share = Callable[[Trace, Sequence[CellSignature], Sequence[Ints], Arithmetic], list[Sharing | None]]
-SHARES: dict[str | None, Share] = {"leaves": leaves, "subtrees": subtrees, None: nothing}
+SHARES: dict[str | None, Share] = {"leaves": leaves, "subtrees": subtrees, None: none_shared}
 
 
 def find_share(name: str | None) -> Share:

@@ -16,14 +16,15 @@ from foldbatch.scheduler.trace import Index, Ints
 # the instructions, with their operands
 MOVE, ZERO, CHILD, GOTO, FAIL, LIMIT = range(6)  # slot from more | slot | slot node key | place | | node most
 OF_ARITY, OF_NODE = 6, 7  # node table cases place..: by how many children it has, or by the node
-FIRST, NEXT = 8, 9  # slot node place: its first child, or there is none | slot place: the next one
+# slot node place: its first child, or there is none | slot place: the next one
+FIRST_CHILD, NEXT_CHILD = 8, 9
 ROOM, ROOMS, APPEND = 10, 11, 12  # list node width | list list width: as long as | list width (slot more)..
 ITEM = 13  # counter list slot width place: the next item, or there is none
 INVOKE, RETURN = 14, 15  # place frame count slot.. count slot.. | count (slot more)..
 # slot | cell slot count (slot more).. count list.. count (slot kind)..: what is noted for data, the node or,
 # if the kind is 1, the number that the value has in its example
 NUMBER, CALL = 16, 17
-LONGEST = 6  # words that are read of each instruction before it is known
+READ_WORDS = 6  # words that are read of each instruction before it is known
 
 # The header of a batch: the number of trees, numbers a call takes, calls an example may make, values after
 # which no further tree is read, slots of the first function, cells, lists that cells read, results, the
@@ -32,7 +33,7 @@ LONGEST = 6  # words that are read of each instruction before it is known
 (
     TREES,
     WIDTH,
-    MOST,
+    CALL_LIMIT,
     FULL,
     FRAME,
     CELLS,
@@ -101,7 +102,7 @@ def traced(
     value, top, visits, example = i8(0), i8(0), i8(0), i8(0)
     report[0] = 0
     while example < examples and value <= batch[FULL]:
-        offset, last = value, min(value + batch[MOST] * batch[WIDTH], batch[VALUES])
+        offset, last = value, min(value + batch[CALL_LIMIT] * batch[WIDTH], batch[VALUES])
         pc, fp, running = i8(0), i8(2), True
         stack[fp] = batch[STARTS + 1 + examples + example]
         while running:
@@ -201,10 +202,10 @@ def traced(
                         read = stack[fp + code[pc + 2 + 2 * i]] + code[pc + 3 + 2 * i]
                         stack[outer + code[to + 1 + i]] = read
                     fp, pc = outer, to + 1 + code[to]
-            elif op == FIRST:
+            elif op == FIRST_CHILD:
                 stack[fp + a] = i8(first[stack[fp + b]])
                 pc = c if stack[fp + a] < 0 else pc + 4
-            elif op == NEXT:
+            elif op == NEXT_CHILD:
                 stack[fp + a] = i8(following[stack[fp + a]])
                 pc = pc + 3 if stack[fp + a] < 0 else b
             elif op == GOTO:

@@ -397,7 +397,7 @@ def _again(structure: Any, kept: bytes | None, place: int) -> Any:
         return again
     if (blocked := obstacle([structure])) is not None:
         expected = "data that can be read again, as another example of its batch was refused"
-        raise ExampleError(f"model at example {place}", expected, blocked.found, "send it again")
+        raise ExampleError(f"model at example {place}", expected, blocked.actual, "send it again")
     return structure
 
 

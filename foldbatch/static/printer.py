@@ -57,7 +57,7 @@ def in_order_of_reading(graph: Graph) -> list[Node]:
 
 
 def graph_form(graph: Graph, *, values: bool = True) -> list[Any]:
-    """Return what a graph computes as plain data, which are equal for equal graphs of every process.
+    """Return a graph as plain data, which are equal for equal graphs of every process.
 
     Parameters are told apart by their places and types. Without `values`, the numbers that constants hold do
     not count, nor the sites where random numbers are drawn.
@@ -72,9 +72,16 @@ def graph_form(graph: Graph, *, values: bool = True) -> list[Any]:
         return value.name if isinstance(value, Axis) else value
 
     def described(node: Node) -> list[object]:
-        own = [(n, attribute(x)) for n, x in sorted(node.attrs.items()) if values or n != "site"]
+        """Return a node as plain data: its op, type, axis and attributes, and the numbers of its inputs."""
+        attributes = [(n, attribute(x)) for n, x in sorted(node.attrs.items()) if values or n != "site"]
         read = [places[x] for x in node.inputs]
-        return [node.op.name, str(node.type), node.axis.name, [] if node in graph.inputs else own, read]
+        return [
+            node.op.name,
+            str(node.type),
+            node.axis.name,
+            [] if node in graph.inputs else attributes,
+            read,
+        ]
 
     return [[described(node) for node in places], [places[node] for node in graph.outputs]]
 

@@ -16,16 +16,17 @@ def left_out(method: F) -> F:
 
     PyTorch's compiler takes more than a second to import, so that is left to those who compile.
     """
-    made: list[Any] = []
+    disabled: list[Any] = []
 
     @wraps(method)
     def outside(*args: Any, **kwargs: Any) -> Any:
+        """Call the method; where PyTorch's compiler is loaded, call it through `torch.compiler.disable`."""
         if "torch._dynamo" not in sys.modules:
             return method(*args, **kwargs)
-        if not made:
+        if not disabled:
             torch: Any = sys.modules["torch"]
-            made.append(torch.compiler.disable(method, reason="foldbatch runs it as it is"))
-        return made[0](*args, **kwargs)
+            disabled.append(torch.compiler.disable(method, reason="foldbatch runs it as it is"))
+        return disabled[0](*args, **kwargs)
 
     mark(outside)
     return outside  # type: ignore[return-value]

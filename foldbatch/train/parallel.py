@@ -401,7 +401,7 @@ def _prefetch(program: Program, batches: Iterator[Any], ahead: int) -> Iterator[
                 where = f"example {blocked.place}"
                 expected = "data that can be read again, as the walk asks for a number, which is no plan's"
                 fix = "run a batch that asks for one, or give the batches themselves"
-                raise ExampleTypeError(where, expected, blocked.found, fix) from None
+                raise ExampleTypeError(where, expected, blocked.actual, fix) from None
         return batch
 
     process, pool = os.getpid(), ThreadPoolExecutor(1, "foldbatch-prefetch")

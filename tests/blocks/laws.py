@@ -49,14 +49,14 @@ def why_not(block: fb.Block) -> str:
 def check_same(block: fb.Block, examples: Sequence[Any], policy: str = "auto") -> Together:
     """Check that the code makes the program's record of examples, compiled and as Python; return it."""
     made, expected = lowered(block, policy), program_record(block, examples)
-    assert expected.whole is not None
-    own = made.model.signatures, expected.whole.calls, expected.whole.elements, expected.whole.values
+    assert expected.joined is not None
+    own = made.model.signatures, expected.joined.calls, expected.joined.elements, expected.joined.values
     found = levels(made.policy, *own)
     for traced in {arithmetic().traced, tree_code.traced}:
         record = trees_of(block, policy).record(traced, examples, 10**7)
         assert_same(record, expected)
-        assert record.whole is not None
-        for array, other in zip(record.whole.levels, found, strict=True):
+        assert record.joined is not None
+        for array, other in zip(record.joined.levels, found, strict=True):
             assert array.dtype == other.dtype
             np.testing.assert_array_equal(array, other, "levels")
     return record
@@ -79,7 +79,7 @@ def refusal(block: fb.Block, examples: Sequence[Any], max_calls: int = 10**7) ->
 
 def assert_same(record: Together, expected: Together) -> None:
     for name in ("calls", "elements", "feeds"):
-        pairs = zip(_flat(getattr(record.whole, name)), _flat(getattr(expected.whole, name)), strict=True)
+        pairs = zip(_flat(getattr(record.joined, name)), _flat(getattr(expected.joined, name)), strict=True)
         for array, other in pairs:
             assert array.dtype == other.dtype
             np.testing.assert_array_equal(array, other, name)
@@ -87,11 +87,11 @@ def assert_same(record: Together, expected: Together) -> None:
         array, other = getattr(record, name), getattr(expected, name)
         assert array.dtype == other.dtype
         np.testing.assert_array_equal(array, other, name)
-    assert record.whole is not None
-    assert expected.whole is not None
-    assert record.whole.labels == expected.whole.labels
+    assert record.joined is not None
+    assert expected.joined is not None
+    assert record.joined.labels == expected.joined.labels
     for labels, others in zip(
-        _flat(record.whole.labels, list), _flat(expected.whole.labels, list), strict=True
+        _flat(record.joined.labels, list), _flat(expected.joined.labels, list), strict=True
     ):
         assert list(map(type, labels)) == list(map(type, others))
     assert repr(list(record.results)) == repr(list(expected.results))

@@ -234,7 +234,7 @@ def test_trees_of_one_node_and_as_deep_as_any_are_traced(size):
     chain = Tree([*range(1, size), -1], [i % 5 for i in range(size)])
     record = trees_of(OF_TREES["sum"]).record(TRACED, [chain], 3 * size)
     assert_same(record, program_record(OF_TREES["sum"], [chain]))
-    assert max(part.max() for part in record.whole.levels) == size - 1
+    assert max(part.max() for part in record.joined.levels) == size - 1
 
 
 def test_nodes_of_ever_more_children_are_learnt_up_to_many():

@@ -81,7 +81,7 @@ def test_whole_nodes_are_nodes() -> None:
     block = fb.AllOf(declared(lambda tree: summed(tree, own)), fb.Identity())
     tree = Tree.from_nested(("a", ("b", "x"), ("c", "y")))
     record = check_same(block, [tree, tree[0]])
-    assert record.whole.feeds[0][0].tolist() == [2, 2, 7, 2]
+    assert record.joined.feeds[0][0].tolist() == [2, 2, 7, 2]
     assert record.results[0][-1] is tree
 
 
@@ -127,7 +127,7 @@ def test_what_a_function_reads_by_name_may_change() -> None:
     tree = Tree([2, 2, -1])
     try:
         for LIMIT, expected in ((1, [0, 0, 1]), (5, [0, 0, 0])):  # noqa: B007
-            assert lowered(block).record([tree], [0]).whole.feeds[0][0].tolist() == expected
+            assert lowered(block).record([tree], [0]).joined.feeds[0][0].tolist() == expected
     finally:
         LIMIT = 1
 

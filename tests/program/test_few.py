@@ -75,14 +75,14 @@ def test_results_are_those_of_any_batch(name: str) -> None:
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each batch of few examples, whether it ran as it was noted."""
-    found, few = list[bool](), Runner.few
+    found, small_batch = list[bool](), Runner.small_batch
 
     def watched(runner: Runner, noted: Any) -> Any:
-        result = few(runner, noted)
+        result = small_batch(runner, noted)
         found.append(result is not None)
         return result
 
-    monkeypatch.setattr(Runner, "few", watched)
+    monkeypatch.setattr(Runner, "small_batch", watched)
     return found
 
 

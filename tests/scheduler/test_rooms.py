@@ -34,7 +34,7 @@ def _roomy(shape: Shape, shapes: Sequence[Shape]) -> Shape:
         frozenset.intersection(*(each.first for each in shapes)),
         frozenset[int]().union(*(each.copies for each in shapes)),
         tuple(40 for _ in shape.listed),
-        tuple(40 for _ in shape.rest),
+        tuple(40 for _ in shape.unsliced),
     )
 
 
@@ -122,4 +122,4 @@ def test_an_operand_that_reads_what_another_one_does_is_no_slice() -> None:
         fb.program.schedule(program, [np.ones((3, 2)), np.ones((2, 2))]).schedule, program.model.signatures
     )
     assert shape.first <= shape.slices
-    assert all(rows >= 0 for rows in shape.rest)
+    assert all(rows >= 0 for rows in shape.unsliced)

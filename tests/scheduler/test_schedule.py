@@ -156,10 +156,10 @@ def test_a_run_of_examples_noted_together_is_the_batch_of_their_packed_traces(fi
     run = together[first:last]
     fast = merge(run, cells)
     if run:
-        assert run[0].origin[0].whole is not None, "nothing has been packed so far"
+        assert run[0].origin[0].joined is not None, "nothing has been packed so far"
     assert_alike(fast, merge([apart(trace) for trace in run], cells))
     if run:
-        assert run[0].origin[0].whole is None, "packed traces need no record"
+        assert run[0].origin[0].joined is None, "packed traces need no record"
         assert_alike(merge(run, cells), fast)
 
 
@@ -171,7 +171,7 @@ def test_levels_by_arrays_are_those_of_the_sweep(high: int, setting: Setting) ->
         found = []
         for few in (10**9, -1):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(module, "FEW", few)
+                patch.setattr(module, "PYTHON_CALLS", few)
                 patch.setattr(module, "HIGH", high)
                 found.append(levels(policy, setting.signatures, trace.calls, trace.elements, trace.values))
         for sweep, arrays in zip(*found, strict=True):

@@ -191,7 +191,7 @@ def test_so_is_one_of_a_program(backend: str, monkeypatch: pytest.MonkeyPatch) -
     """Whether its examples were noted together or are joined."""
     program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), backend)
     joined = [*program.prepare([[1.0, 2.0]]), *program.prepare([[3.0]])]
-    monkeypatch.setattr(merging, "MOST", 3)
+    monkeypatch.setattr(merging, "MAX_VALUES", 3)
     for batch in ([[1.0, 2.0], [3.0]], joined):
         with pytest.raises(ExampleError, match="batch: expected one of at most 3 values"):
             program.run(batch, losses=True)  # else a few are no batch

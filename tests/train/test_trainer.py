@@ -222,7 +222,9 @@ def _waits(calls, starts):
 @needs_compiler
 @pytest.mark.parametrize("is_captured", [False, True])
 def test_the_host_never_waits_for_the_last_two_steps_of_a_device(is_captured, monkeypatch):
-    monkeypatch.setattr("foldbatch.engines.pending.LONG", 4)  # however long the sums of pending losses may be
+    monkeypatch.setattr(
+        "foldbatch.engines.pending.PENDING_STEPS", 4
+    )  # however long the sums of pending losses may be
     monkeypatch.setattr(sys.modules[Device.__module__], "IN_FLIGHT", 9)  # those of four steps
     starts, ends = [], []
     with driven() as driver:

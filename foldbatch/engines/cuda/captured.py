@@ -71,7 +71,7 @@ def _holds(room: Shape, shape: Shape) -> bool:
         and room.first <= shape.first
         and room.copies >= shape.copies
         and all(a >= b for a, b in zip(room.listed, shape.listed, strict=True))
-        and all(a >= b for a, b in zip(room.rest, shape.rest_beside(room.slices), strict=True))
+        and all(a >= b for a, b in zip(room.unsliced, shape.unsliced_beside(room.slices), strict=True))
     )
 
 
@@ -163,7 +163,7 @@ def _together(shapes: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
         for item in shape.items:
             seen[next(place for place in places if kinds[place] == _kind(item))].append(item)
     slices = frozenset.intersection(*(shape.slices for shape in shapes))
-    every = list(zip(*((shape.listed, shape.rest_beside(slices)) for shape in shapes), strict=True))
+    every = list(zip(*((shape.listed, shape.unsliced_beside(slices)) for shape in shapes), strict=True))
     listed, rests = (tuple(room_for(numbers) for numbers in zip(*part, strict=True)) for part in every)
     room = Shape(
         tuple(_room(items) for items in seen if items),

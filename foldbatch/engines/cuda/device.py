@@ -33,7 +33,7 @@ from foldbatch.system.processes import start_in_each_process
 
 P = ParamSpec("P")
 R = TypeVar("R")
-MANY = 1024  # updates that nobody asked about, after which the word is read: their records take memory
+MAX_UPDATES = 1024  # updates that nobody asked about, after which the word is read: their records take memory
 
 
 class GuardedUpdate(NamedTuple):
@@ -65,7 +65,7 @@ class Faults:
         Raises:
             ParameterError: as `look` does; the update that was to be promised must not be made.
         """
-        if len(self._updates) >= MANY:
+        if len(self._updates) >= MAX_UPDATES:
             self.look()
 
     def promised(self, names: Sequence[str], undo: Callable[[], None]) -> int:

@@ -19,7 +19,7 @@ Function = Any  # a kernel, as `Driver.load` finds it
 Graph = Any  # what `Driver.end_capture` returns
 
 HEADER = Path(__file__).with_name("device.h")  # what every text begins after
-THREADS = 1024  # of a block, at most
+MAX_THREADS = 1024  # of a block, at most
 ARGUMENTS = 16  # of a kernel, at most: each is a whole number of 64 bits
 
 

@@ -15,10 +15,10 @@ from foldbatch.engines.cuda.driver import MatrixProduct
 MOST_ROWS = 128  # beyond that, or so many multiplications, a library is as fast
 MOST_WORK = 1 << 26
 ROWS = 4  # of A that a block multiplies
-WIDE, DEEP = 32, 16  # threads of a block where B lies along: of columns, and of numbers of a sum
+WIDE, SUM_THREADS = 32, 16  # threads of a block where B lies along: of columns, and of numbers of a sum
 SUMS, PARTS = 4 * ROWS, 8  # where it lies across: numbers of C of a group of threads, and parts of each
 # By whether B lies across: threads of a block, and the columns of C that it computes
-SHAPES = {False: ((WIDE, DEEP), WIDE), True: ((32, 8), 8)}
+SHAPES = {False: ((WIDE, SUM_THREADS), WIDE), True: ((32, 8), 8)}
 
 # Shared by both: A is [m, k], C [m, n]; `calls` is the address of the number of calls, each of `each` rows;
 # 0 where there are m rows.
@@ -117,7 +117,7 @@ KERNEL few_rows_across_KIND_HEAD  SHARED KIND part[2 * SUMS * (128 + PARTS)];
 """
 AHEAD = {"f4": 20, "f8": 8}  # numbers of B that a thread loads at once: more do not fit into registers
 
-_NAMED = {"ROWS": ROWS, "WIDE": WIDE, "DEEP": DEEP, "SUMS": SUMS, "PARTS": PARTS}
+_NAMED = {"ROWS": ROWS, "WIDE": WIDE, "DEEP": SUM_THREADS, "SUMS": SUMS, "PARTS": PARTS}
 TEXT = "".join(f"#define {name} {number}\n" for name, number in _NAMED.items()) + "\n".join(
     text.replace("_HEAD", _HEAD).replace("AHEAD", str(ahead)).replace("KIND", kind)
     for text in (_ALONG, _ACROSS)

@@ -36,7 +36,7 @@ DEVICE f8 block_sum(f8* lanes, f8 x) {
 }
 """
 
-_EACH = "for (i8 e = BLOCK * LANES_X + LANE_X; e < {n}; e += BLOCKS * LANES_X)"
+_ELEMENT_LOOP = "for (i8 e = BLOCK * LANES_X + LANE_X; e < {n}; e += BLOCKS * LANES_X)"
 _HEAD = f"const i8* t = (const i8*)table;\n  const i4* ints = (const i4*)t + t[{INDEX_AT}];"
 
 _ARITHMETIC = """\
@@ -187,7 +187,7 @@ KERNEL_WIDE total_{k}(i8 table, i8 buffer, i8 level, i8 place) {{
   if (LANE_X == 0) ((f8*)t[{status}])[place] = total;
 }}
 """
-_OTHERS = """\
+_PLAIN_KERNELS = """\
 // at: an array of so many words of 4 bytes
 KERNEL zeros(i8 at) {{
   const i8 *a = (const i8*)at, n = a[1];
@@ -218,7 +218,7 @@ KERNEL targets(i8 table, i8 plan, i8 target) {{
 
 def _text(text: str, k: str = "", n: str = "n") -> str:
     numbers = {"status": STATUS_AT, "faults": FAULTS, "calls": CALLS, "live": LIVE}
-    return text.format(k=k, head=_HEAD, each=_EACH.format(n=n), **numbers)
+    return text.format(k=k, head=_HEAD, each=_ELEMENT_LOOP.format(n=n), **numbers)
 
 
 TEXT = "\n".join(
@@ -233,7 +233,7 @@ TEXT = "\n".join(
         *(_text(_FLAGGED, k) for k in KINDS.values()),
         *(_text(_ZERO, k) for k in ("i4", "b1")),
         *(_text(_TOTAL, k) for k in ("f4", "f8", "i4", "i8")),
-        _text(_OTHERS),
+        _text(_PLAIN_KERNELS),
         few_rows.TEXT,
     ]
 )

@@ -208,8 +208,10 @@ def number(value: float, kind: str) -> str:
 
 
 INDEX_AT, ADDRESSES_AT, STATUS_AT, HEADER = 0, 1, 2, 3  # places in the head of a packed table
-START, CALLS, LIVE, ROOM, LEVEL = 0, 1, 2, 3, 4  # places in the record of a level
-ELEMENTS = 3  # numbers of each sequence that follow there: how many elements, and `LIVE` and `ROOM` of these
+START, CALLS, LIVE, CAPACITY, LEVEL = 0, 1, 2, 3, 4  # places in the record of a level
+ELEMENTS = (
+    3  # numbers of each sequence that follow there: how many elements, and `LIVE` and `CAPACITY` of these
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +313,7 @@ class KernelText:
 
     def room(self, axis: Axis) -> str:
         if axis is CALL:
-            return f"t[level + {ROOM}]"
+            return f"t[level + {CAPACITY}]"
         return f"t[level + {LEVEL + ELEMENTS * int(self.routine.slots[self.ragged(axis)].binding.key) + 2}]"
 
     # -- slots

@@ -292,7 +292,7 @@ ON_ALL_ROWS: dict[str, Callable[..., list[str]]] = {
 
 LARGE = 4096  # elements without rows that more than one block should compute
 BLOCK = 256  # threads of a block
-WIDE = 128  # threads that share a row that is cleared, or added by a plan, at most
+ROW_THREADS = 128  # threads that share a row that is cleared, or added by a plan, at most
 SUMMED = (8, 128)  # threads of a block that adds up rows: columns (32 bytes of a row), and rows at a time
 
 
@@ -452,7 +452,7 @@ class _KernelWriter:
         if not body:
             return
         if part.planned >= 0 or part.when:
-            x = min(WIDE, _power_of_two(part.elements))
+            x = min(ROW_THREADS, _power_of_two(part.elements))
             apart = LevelTask("", part.axis, (x, BLOCK // x), planned=part.planned, when=part.when)
             self._write(text, body, apart)
         elif part.all_rows:

@@ -9,9 +9,10 @@ from foldbatch.engines.nests import Factor, Product, products_of
 from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.statements import Routine, Statement
 
-FEW = 1024  # numbers of a weight that a kernel multiplies by itself, if no more than `SHORT` are added up
-SHORT = 64
-MANY = 1 << 40  # rows of a level: a matrix of one row may have any lead
+# numbers of a weight that a kernel multiplies by itself, if no more than `MAX_TERMS` are added up
+SMALL_WEIGHT = 1024
+MAX_TERMS = 64
+ANY_ROWS = 1 << 40  # rows of a level: a matrix of one row may have any lead
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def multiplied(routine: Routine, statement: Statement) -> list[Multiplied]:
         return []
     products: list[Multiplied] = []
     for product in products_of(statement):
-        if product.by != "k" and product.k * product.n <= FEW and product.k <= SHORT:
+        if product.by != "k" and product.k * product.n <= SMALL_WEIGHT and product.k <= MAX_TERMS:
             return []
         parts = _sums(product, dtype) if product.by == "k" else _plain(product, dtype)
         if not parts:
@@ -68,7 +69,7 @@ def multiplied(routine: Routine, statement: Statement) -> list[Multiplied]:
 
 def _plain(p: Product, dtype: str) -> list[Multiplied]:
     """Return a product as the library takes it; empty if a matrix does not lie as it must."""
-    rows = MANY if p.by == "m" else p.m
+    rows = ANY_ROWS if p.by == "m" else p.m
     a, b, c = _matrix(p.a, rows, p.k), _matrix(p.b, p.k, p.n), _matrix(p.c, rows, p.n)
     if a is None or b is None or c is None or c.across:
         return []
@@ -79,7 +80,7 @@ def _plain(p: Product, dtype: str) -> list[Multiplied]:
 def _sums(p: Product, dtype: str) -> list[Multiplied]:
     """Return products that are sums over rows, each of which is added to those before."""
     products, c = list[Multiplied](), _matrix(p.c, p.m, p.n)
-    rows = 1 if p.axis is UNBATCHED and p.k == 1 else MANY
+    rows = 1 if p.axis is UNBATCHED and p.k == 1 else ANY_ROWS
     for turn in range(p.count):
         a, b = _matrix(p.a.turned, rows, p.m, turn), _matrix(p.b, rows, p.n, turn)
         if a is None or b is None or c is None or a.across or b.across or c.across:

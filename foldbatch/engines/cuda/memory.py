@@ -71,7 +71,7 @@ class DeviceMemory:
         self.sources[number], self.addresses[number] = memory, memory.pointer + offset
 
 
-BLOCKS = 2
+STAGED_BLOCKS = 2
 GRAIN = 256  # bytes
 
 
@@ -91,13 +91,13 @@ class Staging:
     """Blocks in turns, grown when a batch needs more."""
 
     device: Device
-    blocks: list[StagedBlock | None] = field(default_factory=lambda: [None] * BLOCKS)
+    blocks: list[StagedBlock | None] = field(default_factory=lambda: [None] * STAGED_BLOCKS)
     turn: int = 0
 
     def next(self, nbytes: int) -> StagedBlock:
         """Return the next block of pinned memory, when the device has read its last content."""
         driver = self.device.driver
-        self.turn = (self.turn + 1) % BLOCKS
+        self.turn = (self.turn + 1) % STAGED_BLOCKS
         block = self.blocks[self.turn]
         if block is not None and block.busy:
             driver.synchronize(block.copied)

@@ -106,7 +106,7 @@ def check_lines(text: KernelText, statement: Statement) -> list[str]:
 
 
 _SIZE = 1 << 40  # above any size of a table
-_MOST = 2**31 - 1
+_LARGEST = 2**31 - 1
 
 
 def claim_of(cell: int, size: int) -> int:
@@ -117,11 +117,11 @@ def claim_of(cell: int, size: int) -> int:
 def found_by(words: Sequence[int]) -> OutOfRangeError:
     """Return the error that the first two words of a status tell; ids are told to 32 bits.
 
-    >>> found_by([claim_of(3, 10), (_MOST - 7) << 32 | (_MOST - 12)]).args
+    >>> found_by([claim_of(3, 10), (_LARGEST - 7) << 32 | (_LARGEST - 12)]).args
     (7, 12, 10, -1, 3)
     """
     (cell, size), (rank, id) = divmod(words[0], _SIZE), divmod(words[1], 1 << 32)
-    return OutOfRangeError(_MOST - rank, _MOST - id, size, cell=cell - 1)
+    return OutOfRangeError(_LARGEST - rank, _LARGEST - id, size, cell=cell - 1)
 
 
 def product_lines(text: KernelText, statement: Statement) -> list[str]:
@@ -141,7 +141,7 @@ def product_lines(text: KernelText, statement: Statement) -> list[str]:
     return element_loop(prod(write.shape), lines)
 
 
-PARTS = 1024  # partial sums of a block: LANES_X columns times LANES_Y
+BLOCK_SUMS = 1024  # partial sums of a block: LANES_X columns times LANES_Y
 
 
 def sum_batch_lines(text: KernelText, statement: Statement) -> list[str]:
@@ -155,7 +155,7 @@ def sum_batch_lines(text: KernelText, statement: Statement) -> list[str]:
     total = total_of(kind)
     value = f"{text.row(read.slot, 'r')}[{at}]"
     return [
-        f"SHARED {total} part[{PARTS}];",
+        f"SHARED {total} part[{BLOCK_SUMS}];",
         f"for (i8 c = BLOCK * LANES_X; c < {count}; c += BLOCKS * LANES_X) {{",
         "  const i8 e = c + LANE_X;",
         *indented(lines),

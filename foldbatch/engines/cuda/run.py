@@ -36,7 +36,7 @@ from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 
-EACH = ("gradient", "input", "metric", "feed")  # what a batch brings, at addresses that no launch is told
+OF_BATCH = ("gradient", "input", "metric", "feed")  # what a batch brings, at addresses that no launch is told
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PhaseKernels:
     def fixed(self) -> NDArray[np.bool_]:
         """Whether each buffer is not brought anew by each batch: ``[buffers]``."""
         is_fixed = np.ones(len(self.bound.types), bool)
-        is_fixed[[n for kind in EACH for _, n in self.bound.brought[kind]]] = False
+        is_fixed[[n for kind in OF_BATCH for _, n in self.bound.brought[kind]]] = False
         return is_fixed
 
 

@@ -31,12 +31,12 @@ from foldbatch.engines.cuda.fixed_kernels import plan_of
 from foldbatch.engines.cuda.kernel_text import (
     ADDRESSES_AT,
     CALLS,
+    CAPACITY,
     ELEMENTS,
     HEADER,
     INDEX_AT,
     LEVEL,
     LIVE,
-    ROOM,
     STATUS_AT,
 )
 from foldbatch.engines.cuda.kernels import Kernel, LevelTask
@@ -246,7 +246,7 @@ def _levels(schedule: Schedule, rooms: Rooms | None, maps: Mapping[int, int]) ->
         return records
     cells, _, starts, stops = zip(*schedule.steps, strict=True)
     cells_of_steps, first, last = np.array([cells, starts, stops], np.int64)
-    records[:, 0], records[:, CALLS], records[:, ROOM] = first, last - first, last - first
+    records[:, 0], records[:, CALLS], records[:, CAPACITY] = first, last - first, last - first
     for k, table in enumerate(schedule.cells):
         if table.segments:
             cell_steps = np.flatnonzero(cells_of_steps == k)
@@ -290,7 +290,7 @@ def _planned(
                 yield (number, level, task.planned), at + low * width, width, high - low, axis
 
 
-BLOCKS = 2048  # of a launch, at most: more rows are done in turns
+MAX_BLOCKS = 2048  # of a launch, at most: more rows are done in turns
 Where = tuple[int, int]  # a buffer, and bytes from its beginning on
 
 
@@ -338,7 +338,7 @@ def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -
                     arguments = (*arguments, plan)
                 x, y = task.threads
                 blocks = -(-task.columns // x) if task.columns else -(-count // y)
-                yield LaunchStep(task, row, max(1, min(BLOCKS, blocks)), arguments)
+                yield LaunchStep(task, row, max(1, min(MAX_BLOCKS, blocks)), arguments)
 
 
 BothSteps = tuple[Sequence[LaunchStep], Sequence[LaunchStep]]

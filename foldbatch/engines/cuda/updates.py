@@ -134,7 +134,7 @@ class UpdateLaunch(NamedTuple):
     key: Hashable  # equal where kernels, blocks and places are
 
 
-class _Told(NamedTuple):
+class _KernelCall(NamedTuple):
     """A kernel, how many numbers it computes at most, and what it is told: whole numbers, and then others."""
 
     kernel: str | Function
@@ -143,7 +143,7 @@ class _Told(NamedTuple):
     floats: Sequence[float] = ()
 
 
-def _together(kernels: Sequence[_Told]) -> UpdateLaunch:
+def _together(kernels: Sequence[_KernelCall]) -> UpdateLaunch:
     """Return the launches of an update with all numbers of their arguments in one array."""
     launches: list[tuple[str | Function, int, int]] = []
     parts: list[bytes] = []
@@ -199,7 +199,7 @@ class DeviceUpdates(RemoteUpdates):
             faults, words = self.device.faults, [guard.word.pointer for guard in guards_of(arrays)]
             code = faults.promised([change.name for change in there], undo)
             fault = [faults.word.pointer, code, len(flags), len(words), *flags, *words]
-            update = _together([_Told("fault", 1, fault), *steps])
+            update = _together([_KernelCall("fault", 1, fault), *steps])
             if due is not None:
                 self.device.due = None
                 due.fire(update)
@@ -212,7 +212,7 @@ class DeviceUpdates(RemoteUpdates):
         """Wait, and raise the error of the first bad update."""
         self.device.faults.look()
 
-    def _steps(self, change: Change, alive: list[DeviceArray]) -> Iterator[_Told]:
+    def _steps(self, change: Change, alive: list[DeviceArray]) -> Iterator[_KernelCall]:
         """Yield the launches that change a parameter, with their arguments ready."""
         device, gradient = self.device, change.gradient
         change.moments[:] = [on_device(device, moment) for moment in change.moments]
@@ -229,8 +229,8 @@ class DeviceUpdates(RemoteUpdates):
             if not change.by_rows:  # it becomes a whole gradient, with zeros elsewhere
                 target = device.empty(gradient.shape, g.dtype.name)
                 arguments = [target.pointer, g.pointer, rows, g.size, width]
-                yield _Told("zeros", target.nbytes // 4, [target.pointer, target.nbytes // 4])
-                yield _Told(f"spread_{g.kind}", size, arguments)
+                yield _KernelCall("zeros", target.nbytes // 4, [target.pointer, target.nbytes // 4])
+                yield _KernelCall(f"spread_{g.kind}", size, arguments)
                 g, rows, width, size = target, 0, 1, target.size
         numbers = [table.pointer for table in (tables[0], g, *tables[1:])]
         numbers += [rows, g.size, width, device.faults.word.pointer]
@@ -239,4 +239,4 @@ class DeviceUpdates(RemoteUpdates):
         if key not in self._kernels:
             text = ROUNDED + kernel_text(change.rule, tables[0].kind)
             self._kernels[key] = device.kernel(text, "step")
-        yield _Told(self._kernels[key], size, numbers, (change.factor, *change.numbers))
+        yield _KernelCall(self._kernels[key], size, numbers, (change.factor, *change.numbers))

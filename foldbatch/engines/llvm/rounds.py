@@ -25,9 +25,9 @@ from foldbatch.model.rounds import FAILED, MIXED, SMALL_BATCH_VALUES
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.policies import Policy
-from foldbatch.scheduler.record import Few
+from foldbatch.scheduler.record import SmallBatch
 from foldbatch.scheduler.schedule import Index
-from foldbatch.scheduler.sharing import leaves, nothing
+from foldbatch.scheduler.sharing import leaves, none_shared
 from foldbatch.system.lines import address_of
 
 MAX_NUMBERS = 16384  # limit of noted integers and of values; a larger round is planned as any batch
@@ -130,7 +130,7 @@ class RoundRunner:
         self._memory = memory
         self._lists = None
         self._integers = ((),) * len(model.cells) if integers is None else integers
-        for share in (nothing,) if integers is None else (leaves, nothing):
+        for share in (none_shared,) if integers is None else (leaves, none_shared):
             arguments = model.signatures, len(model.arenas), layout, share, self._integers
             self._constants, self._batch = planner_inputs(*arguments)
             if self._batch is not None:
@@ -186,7 +186,7 @@ class RoundRunner:
         for parameter, number in self._routines.brought["parameter"]:
             bring_value(self._memory, number, parameter)
 
-    def run_small_batch(self, batch: Few) -> bool:
+    def run_small_batch(self, batch: SmallBatch) -> bool:
         """Run a small batch from its notes; return False if it must run as any batch."""
         if batch.offsets[-1] > SMALL_BATCH_VALUES:
             return False
@@ -232,7 +232,7 @@ class RoundRunner:
                 arenas[first_values + output] = arena
         return arenas
 
-    def _bind_small_batch(self, batch: Few) -> None:
+    def _bind_small_batch(self, batch: SmallBatch) -> None:
         """Fill the runner's table for small batches that are noted in these lists."""
         model, lists = self._routines.model, batch.lists
         widths = [w for cell in model.signatures for w in cell.sequences]

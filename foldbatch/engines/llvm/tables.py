@@ -25,7 +25,7 @@ from foldbatch.scheduler.levels import levels_in
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import Policy, components, is_recursion
 from foldbatch.scheduler.schedule import ALL, CellTable, Flat, Index, RowSpan, Schedule, Step, late_schedule
-from foldbatch.scheduler.sharing import Share, leaves, nothing
+from foldbatch.scheduler.sharing import Share, leaves, none_shared
 from foldbatch.scheduler.tables import placed, planned
 from foldbatch.scheduler.trace import CellSignature, Ints
 from foldbatch.system.processes import no_garbage
@@ -128,7 +128,7 @@ def planner_inputs(
         shared and flags not in ((True,), ()) for shared, flags in zip(shares, integers, strict=True)
     )
     mutual = any(len(members) > 1 for members in components(cells))
-    if mutual or unequal_feeds or share not in (leaves, nothing) or (childless and share is leaves):
+    if mutual or unequal_feeds or share not in (leaves, none_shared) or (childless and share is leaves):
         return fixed, None
     records = [(loops.FIND, loops.FIND if shared else loops.UNSHARED, 0, 0, 0) for shared in shares]
     return fixed, np.array([0, 0, 0, *chain.from_iterable(records)], np.int64)

@@ -54,8 +54,8 @@ def _make(bound: Bound) -> Kernels:
 
     def sources() -> list[str]:
         cells = [bound.model.cells[key.cell].name for key in bound.keys]
-        several = zip(cells, bound.routines, kernels, strict=True)
-        return [f"# {cell} {routine.name}\n{kernel.source}" for cell, routine, kernel in several]
+        cell_kernels = zip(cells, bound.routines, kernels, strict=True)
+        return [f"# {cell} {routine.name}\n{kernel.source}" for cell, routine, kernel in cell_kernels]
 
     return Kernels(bound, walk, sources, partial(launch_tables, bound))
 

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.engines.sums import FEW
+from foldbatch.engines.sums import PLAIN_ROWS
 from foldbatch.params.parameters import Array
 from foldbatch.static.ops.random import BITS
 from foldbatch.static.places import Place
@@ -84,7 +84,7 @@ def _sum_outer(statement: Statement, xs: Sequence[str], out: str, dtype: str) ->
 
 def _sum(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     place, axes = statement.reads[0], statement.attrs["axes"]
-    if prod(place.shape[axis] for axis in axes) <= FEW:
+    if prod(place.shape[axis] for axis in axes) <= PLAIN_ROWS:
         return [f"np.add.reduce({xs[0]}, axis={_axes(statement)}, out={out})"]
     return [f"sum_axes({xs[0]}, {tuple(axis + _batched(place) for axis in axes)}, {out})"]
 

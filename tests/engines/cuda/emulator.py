@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from foldbatch.engines.cuda.driver import ARGUMENTS, HEADER, THREADS, MatrixProduct
+from foldbatch.engines.cuda.driver import ARGUMENTS, HEADER, MAX_THREADS, MatrixProduct
 from foldbatch.errors import BackendError
 from foldbatch.params.parameters import Array
 from foldbatch.system.cache import cache_directory
@@ -37,7 +37,7 @@ OPTIONS = (
 )
 
 _KERNEL = re.compile(r"\bKERNEL(_WIDE)?\s+(\w+)\s*\(([^)]*)\)")
-_THREADS = {"": 256, "_WIDE": THREADS}  # of a block, at most; see device.h
+_THREADS = {"": 256, "_WIDE": MAX_THREADS}  # of a block, at most; see device.h
 _STREAMS = itertools.count(1)
 _KEPT: dict[int, list[Callable[[], object]]] = {}  # by stream that is captured now
 

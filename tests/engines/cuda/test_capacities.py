@@ -92,7 +92,7 @@ def test_a_batch_that_does_not_fit_is_told_why():
     assert learn([], CELLS) == []
 
 
-@pytest.mark.parametrize("change", [{"copies": {0}}, {"listed": (1, 0, 0)}, {"rest": (1,)}])
+@pytest.mark.parametrize("change", [{"copies": {0}}, {"listed": (1, 0, 0)}, {"unsliced": (1,)}])
 def test_what_is_not_of_one_level_must_fit_too(change):
     changed = {name: frozenset(value) if isinstance(value, set) else value for name, value in change.items()}
     (rooms,) = learn([_shape([8])], CELLS)
@@ -112,7 +112,7 @@ def test_rows_that_follow_each_other_in_a_class_must_do_so_in_a_batch():
 
 def test_rows_that_follow_each_other_in_a_batch_alone_are_among_the_others_of_its_class():
     whole = _shape([8])._replace(slices=frozenset({(1, 0)}), runs=(((1, 0), 0, 20),))
-    assert whole.rest_beside(whole.slices) == (0,) and whole.rest_beside(NONE) == (20,)
+    assert whole.unsliced_beside(whole.slices) == (0,) and whole.unsliced_beside(NONE) == (20,)
     (rooms,) = learn([whole, whole], CELLS)
     assert rooms.full.arena_rows == (16,)  # the calls of the level
     (rooms,) = learn([whole, _shape([8])], CELLS)

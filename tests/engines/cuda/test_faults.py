@@ -76,7 +76,7 @@ def test_a_word_that_came_with_something_else_will_do(one):
 
 
 def test_of_many_updates_that_nobody_asks_about_few_are_remembered(one, monkeypatch):
-    monkeypatch.setattr(sys.modules[Device.__module__], "MANY", 3)
+    monkeypatch.setattr(sys.modules[Device.__module__], "MAX_UPDATES", 3)
     for _ in range(3):
         update(one, [0])
     update(one, [1])

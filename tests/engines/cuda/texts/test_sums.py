@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.kernels import SUMMED
-from foldbatch.engines.cuda.row_texts import PARTS
+from foldbatch.engines.cuda.row_texts import BLOCK_SUMS
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, apply, input_node
 from foldbatch.types import TensorType
@@ -39,7 +39,7 @@ def _together() -> None:
 
 
 def test_the_partial_sums_of_a_block_have_room() -> None:
-    assert SUMMED[0] * SUMMED[1] <= PARTS
+    assert SUMMED[0] * SUMMED[1] <= BLOCK_SUMS
 
 
 @pytest.mark.parametrize("dtype", KINDS)
