@@ -183,7 +183,7 @@ class _Reader:
             case list() | tuple() | dict() | set() | frozenset() if len(value) <= FEW:
                 self._seen[id(value)] = value
                 items = value.items() if isinstance(value, dict) else enumerate(value)
-                for key, item in items:
+                for key, item in [*items]:  # another thread, or a tracer, may write to it meanwhile
                     if not isinstance(item, _PLAIN):  # the container's digest is of these, and of other data
                         self._add((id(value), repr(key)), f"{where}[{key!r}]", item, (PART, CODE))
             case _ if self._has_module(type(value).__module__):
@@ -351,9 +351,26 @@ def is_of_library(name: str, file: str | None, homes: Collection[str]) -> bool:
 def fingerprint(reading: Reading) -> Any:
     """Return what tells whether a thing is the same later, in this process, as long as it lives."""
     if reading.kind == CODE:
-        return _code_digest(reading.value)
-    found = None if reading.kind == PART else digest(reading.value, FEW, 100 * FEW)
-    return id(reading.value) if found is None else found
+        return digest_of(reading)
+    return reading.value if reading.kind == PART else _present(reading.value)
+
+
+def _present(value: Any, levels: int = 5) -> Any:
+    """Return a digest of data; of a container of other things, what it holds; else the thing itself."""
+    found = digest(value, FEW, 100 * FEW)
+    if found is None and isinstance(value, list | tuple | dict) and len(value) <= FEW and levels:
+        parts = [part for pair in [*value.items()] for part in pair] if isinstance(value, dict) else [*value]
+        return tuple([_present(part, levels - 1) for part in parts])
+    return value if found is None else found
+
+
+def _is_one(first: Any, second: Any) -> bool:
+    """Return whether two fingerprints are of one thing, or of equal data; things are compared by identity."""
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return len(first) == len(second) and all(map(_is_one, first, second))
+    return first is second or (
+        isinstance(first, str | int) and type(first) is type(second) and first == second
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +390,9 @@ class Snapshot:
         """Return where other things are read now, of those that were read at both times."""
         known = self.fingerprints
         return [
-            key for key, reading in now.found.items() if key in known and known[key] != fingerprint(reading)
+            key
+            for key, reading in now.found.items()
+            if key in known and not _is_one(known[key], fingerprint(reading))
         ]
 
     def changed(self, now: Readings) -> list[str]:
@@ -453,7 +472,7 @@ def _write(value: Any, update: Callable[[bytes], None], room: _Room) -> None:
         case list() | tuple() | deque():
             _write_all(value, update, room)
         case set() | frozenset():
-            update("".join(sorted(_inner(item, room) for item in value)).encode())
+            update("".join(sorted([_inner(item, room) for item in [*value]])).encode())
         case dict() | MappingProxyType() if kind in (dict, OrderedDict, defaultdict, MappingProxyType):
             _write_all([*value.keys()], update, room)
             _write_all([*value.values()], update, room)
@@ -466,9 +485,10 @@ def _write(value: Any, update: Callable[[bytes], None], room: _Room) -> None:
 
 
 def _write_all(values: Any, update: Callable[[bytes], None], room: _Room) -> None:
-    update(f"{len(values)}:".encode())
+    present = [*values]  # another thread, or a tracer, may write to it meanwhile
+    update(f"{len(present)}:".encode())
     room.levels -= 1
-    for value in values:
+    for value in present:
         _write(value, update, room)
     room.levels += 1
 

@@ -23,6 +23,7 @@ from foldbatch.functions import coded
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, remarks
+from foldbatch.functions.modules import drop_replaced_methods
 from foldbatch.functions.noted import (
     Noted,
     Owners,
@@ -47,7 +48,7 @@ from foldbatch.functions.notes import (
     note,
     refuse_iterators,
 )
-from foldbatch.functions.readings import snapshot
+from foldbatch.functions.readings import read_by, snapshot
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import released
 from foldbatch.model.columns import BadDataError, column
@@ -111,7 +112,11 @@ class FunctionTracer:
         self.max_calls = min(max_calls, 1 << 60)  # so that numbers are words
         self.asides = asides
         self.arithmetic = arithmetic
-        self.learnt = Learnt(before=snapshot([(self.name, walk)])) if learnt is None else learnt
+        if learnt is None:
+            for holder in read_by([(self.name, walk)]).holders:
+                drop_replaced_methods(holder)
+            learnt = Learnt(before=snapshot([(self.name, walk)]))
+        self.learnt = learnt
         self._known = StagedBefore()
         if arithmetic.walks is not None:
             with LOCK:  # no walk runs meanwhile

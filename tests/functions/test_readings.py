@@ -187,6 +187,31 @@ def test_what_has_changed_is_named_where_an_older_program_would_have_to_read_it(
         unused.run(EXAMPLES[:1])
 
 
+def test_parameters_and_items_of_containers_are_known_by_identity() -> None:
+    scope: Namespace = {"held": fb.Parameter([2], 1.0, "held"), "deep": [[fb.Linear(2, name="a")]]}
+
+    @fb.cell
+    def scaled(x: Any, y: Any = None) -> Any:
+        return deep[0][0](x * held)
+
+    deep, held = scope["deep"], scope["held"]
+
+    def walk(example: Any) -> Any:
+        return scaled(fb.tensor(example[0]), *map(fb.tensor, example[1:]))
+
+    first, unused = fb.compile(walk, "numpy"), fb.compile(walk, "numpy")
+    first.run([[[1.0, 2.0]]])
+    deep[0][0] = fb.Linear(2, name="b")
+    for program in (first, unused):
+        with pytest.raises(WalkError, match="closure deep"):
+            program.run([[[1.0, 2.0], 1.0]])
+    deep[0][0], unused = fb.Linear(2, name="c"), fb.compile(walk, "numpy")
+    held = fb.Parameter([2], 3.0, "held")
+    with pytest.raises(WalkError, match="closure held"):
+        unused.run([[[1.0, 2.0]]])
+    assert fb.compile(walk, "numpy").run([[[1.0, 2.0]]])[0].shape == (2,)
+
+
 def test_what_no_name_leads_to_is_found_by_running_the_cell_again() -> None:
     held = {"name": "by"}
 
@@ -211,6 +236,19 @@ def test_what_no_name_leads_to_is_found_by_running_the_cell_again() -> None:
     with pytest.raises(WalkError, match="scaled: .* computes something else by now"):
         first.run([[1.0, 2.0]])
     assert second.run([[1.0, 2.0]]) == [5.0]
+
+
+def test_a_method_that_is_a_cell_may_be_replaced_in_its_class() -> None:
+    model = new_model()
+    first = fb.compile(model["net"], "numpy")
+    first.run(EXAMPLES)
+    model["Net"].score = fb.cell(lambda self, x, kids, *, deep: self.head(x) * 3.0)
+    model["Net"].score.__set_name__(model["Net"], "score")
+    found = bits(fb.compile(model["net"], "numpy"), EXAMPLES[:1])
+    other = new_model()
+    other["Net"].score = fb.cell(lambda self, x, kids, *, deep: self.head(x) * 3.0)
+    other["Net"].score.__set_name__(other["Net"], "score")
+    assert found == bits(fb.compile(other["net"], "numpy"), EXAMPLES[:1])
 
 
 def test_annotations_are_read_anew() -> None:
