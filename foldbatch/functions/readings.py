@@ -36,6 +36,7 @@ CODE: Final = "code"  # a function
 CONSTANT: Final = "constant"  # what cannot change: numbers, texts, tuples, vocabularies, members of enums
 CONTENT: Final = "content"  # what programs write to: lists, dicts, sets, arrays
 PART: Final = "part"  # layers, other blocks and parameters, known by identity
+_KINDS = CODE, CONSTANT, CONTENT, PART
 ITEMS: Final = 1_000_000  # things in a container; larger ones are not compared
 BYTES: Final = 256_000_000  # of an array; the same
 FEW: Final = 10_000  # `ITEMS` where programs of one process are compared, and some 100 bytes each
@@ -237,7 +238,9 @@ class _Reader:
             for name in [*sorted(named), *({"__call__"} & inherited.keys())]:
                 self._add((id(holder), name), self._joined(where, name), inherited[name])
         for name in names:
-            self._add((id(holder), name), self._joined(where, name), own[name])
+            of_block = isinstance(holder, Block) and not isinstance(own[name], Vocabulary)
+            kinds = (CODE,) if of_block else _KINDS  # its other settings do not change
+            self._add((id(holder), name), self._joined(where, name), own[name], kinds)
 
     def _is_of_user(self, function: FunctionType) -> bool:
         home = str(function.__globals__.get("__name__"))
@@ -253,9 +256,7 @@ class _Reader:
     def _joined(where: str, name: str) -> str:
         return where + name if where.endswith(":") else f"{where}.{name}"
 
-    def _add(
-        self, key: Key, where: str, value: Any, kinds: Collection[str] = (PART, CODE, CONSTANT, CONTENT)
-    ) -> None:
+    def _add(self, key: Key, where: str, value: Any, kinds: Collection[str] = _KINDS) -> None:
         if key in self.found.found:
             return
         kind = kind_of(value)
@@ -293,7 +294,7 @@ def kind_of(value: Any) -> str | None:
             return None
     if isinstance(value, _CONSTANTS):
         return CONSTANT
-    return CONTENT if isinstance(value, _CONTENTS) or is_dataclass(value) else None
+    return CONTENT if isinstance(value, _CONTENTS) else None  # of other objects, attributes are read
 
 
 def _function_of(value: Any) -> FunctionType:
