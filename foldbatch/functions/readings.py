@@ -35,7 +35,7 @@ from foldbatch.types import Type
 CODE: Final = "code"  # a function
 CONSTANT: Final = "constant"  # what cannot change: numbers, texts, tuples, vocabularies, members of enums
 CONTENT: Final = "content"  # what programs write to: lists, dicts, sets, arrays
-PART: Final = "part"  # layers, other blocks and parameters, known by identity
+PART: Final = "part"  # layers, other blocks, parameters, modules and objects of the user's, known by identity
 _KINDS = CODE, CONSTANT, CONTENT, PART
 ITEMS: Final = 1_000_000  # things in a container; larger ones are not compared
 BYTES: Final = 256_000_000  # of an array; the same
@@ -288,7 +288,7 @@ def kind_of(value: Any) -> str | None:
     match value:
         case FunctionType() | MethodCell():
             return CODE
-        case Block() | Parameter():
+        case Block() | Parameter() | Module():
             return PART
         case type():
             return None
@@ -382,10 +382,10 @@ class Snapshot:
     readings: Readings
     fingerprints: dict[Key, Any]
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the functions read the same now."""
-        return not self.moved(read_by(self.roots))
+    def replaced(self) -> list[tuple[str, Any]]:
+        """Return what the functions find now where they found something else, with what leads there."""
+        now = read_by(self.roots)
+        return [(self.readings.found[key].where, now.found[key].value) for key in self.moved(now)]
 
     def moved(self, now: Readings) -> list[Key]:
         """Return where other things are read now, of those that were read at both times."""

@@ -187,6 +187,45 @@ def test_what_has_changed_is_named_where_an_older_program_would_have_to_read_it(
         unused.run(EXAMPLES[:1])
 
 
+class Encoder(fb.Module):
+    def __init__(self) -> None:
+        self.inner = fb.Linear(2)
+
+    @fb.cell
+    def encode(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+class Loose(fb.Module):
+    """Whose walk calls all of it itself."""
+
+    def __init__(self) -> None:
+        self.encoder, self.out, self.added = Encoder(), fb.Linear(2), fb.Parameter([2], 1.0)
+        self.block = fb.Vector(2) >> fb.Linear(2)
+
+    def __call__(self, numbers: Any) -> Any:
+        return self.out(self.encoder.encode(fb.tensor(numbers))) + self.added + self.block(numbers)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("encoder", Encoder),
+        ("out", lambda: fb.Linear(2)),
+        ("added", lambda: fb.Parameter([2], 2.0)),
+        ("block", lambda: fb.Vector(2) >> fb.Linear(2)),
+    ],
+)
+def test_what_the_walk_itself_calls_is_not_replaced_in_older_programs(name: str, make: Any) -> None:
+    model = Loose()
+    first = fb.compile(model, "numpy")
+    first.run([[1.0, 2.0]])
+    setattr(model, name, make())
+    with pytest.raises(WalkError, match=rf"found other things in Loose\.{name}; compile the walk again"):
+        first.run([[1.0, 2.0]])
+    fb.compile(model, "numpy").run([[1.0, 2.0]])
+
+
 def test_parameters_and_items_of_containers_are_known_by_identity() -> None:
     scope: Namespace = {"held": fb.Parameter([2], 1.0, "held"), "deep": [[fb.Linear(2, name="a")]]}
 
