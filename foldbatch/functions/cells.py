@@ -530,6 +530,11 @@ class CellFunction:
         return self.origin[1] if self.origin is not None and self.origin[0] == "layer" else self.function
 
     @property
+    def parts(self) -> list[Any]:
+        """What a walk calls it by: its function, the object whose method it is, the layer."""
+        return [self.call, getattr(self.function, "__self__", None), self.read]
+
+    @property
     def is_pure(self) -> bool:
         """Whether it reads nothing that can change: it is an op with its options, a datum, or a loss."""
         return self.origin is not None and self.origin[0] in ("op", "tensor", "aside")

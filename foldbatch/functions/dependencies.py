@@ -35,7 +35,8 @@ from foldbatch.types import Type
 CODE: Final = "code"  # a function
 CONSTANT: Final = "constant"  # what cannot change: numbers, texts, tuples, vocabularies, members of enums
 CONTENT: Final = "content"  # what programs write to: lists, dicts, sets, arrays
-PART: Final = "part"  # layers, other blocks and parameters, known by identity
+PART: Final = "part"  # layers, other blocks, parameters, modules and objects of the user's, known by identity
+_KINDS = CODE, CONSTANT, CONTENT, PART
 ITEMS: Final = 1_000_000  # things in a container; larger ones are not compared
 BYTES: Final = 256_000_000  # of an array; the same
 FEW: Final = 10_000  # `ITEMS` where programs of one process are compared, and some 100 bytes each
@@ -182,8 +183,8 @@ class _Reader:
                 self._hold(where, value)
             case list() | tuple() | dict() | set() | frozenset() if len(value) <= FEW:
                 self._seen[id(value)] = value
-                items = [*value.items()] if isinstance(value, dict) else [*enumerate(value)]
-                for key, item in items:
+                items = value.items() if isinstance(value, dict) else enumerate(value)
+                for key, item in [*items]:  # another thread, or a tracer, may write to it meanwhile
                     if not isinstance(item, _PLAIN):  # the container's digest is of these, and of other data
                         self._add((id(value), repr(key)), f"{where}[{key!r}]", item, (PART, CODE))
             case _ if self._has_module(type(value).__module__):
@@ -237,7 +238,9 @@ class _Reader:
             for name in [*sorted(named), *({"__call__"} & inherited.keys())]:
                 self._add((id(holder), name), self._joined(where, name), inherited[name])
         for name in names:
-            self._add((id(holder), name), self._joined(where, name), own[name])
+            of_block = isinstance(holder, Block) and not isinstance(own[name], Vocabulary)
+            kinds = (CODE,) if of_block else _KINDS  # its other settings do not change
+            self._add((id(holder), name), self._joined(where, name), own[name], kinds)
 
     def _is_of_user(self, function: FunctionType) -> bool:
         home = str(function.__globals__.get("__name__"))
@@ -253,9 +256,7 @@ class _Reader:
     def _joined(where: str, name: str) -> str:
         return where + name if where.endswith(":") else f"{where}.{name}"
 
-    def _add(
-        self, key: Key, where: str, value: Any, kinds: Collection[str] = (PART, CODE, CONSTANT, CONTENT)
-    ) -> None:
+    def _add(self, key: Key, where: str, value: Any, kinds: Collection[str] = _KINDS) -> None:
         if key in self.found.found:
             return
         kind = kind_of(value)
@@ -287,13 +288,13 @@ def kind_of(value: Any) -> str | None:
     match value:
         case FunctionType() | MethodCell():
             return CODE
-        case Block() | Parameter():
+        case Block() | Parameter() | Module():
             return PART
         case type():
             return None
     if isinstance(value, _CONSTANTS):
         return CONSTANT
-    return CONTENT if isinstance(value, _CONTENTS) or is_dataclass(value) else None
+    return CONTENT if isinstance(value, _CONTENTS) else None  # of other objects, attributes are read
 
 
 def _function_of(value: Any) -> FunctionType:
@@ -349,11 +350,34 @@ def is_of_library(name: str, file: str | None, homes: Collection[str]) -> bool:
 
 
 def fingerprint(reading: Reading) -> Any:
-    """Return what tells whether a thing is the same later, in this process, as long as it lives."""
+    """Return a value that `_is_one` finds equal later, in this process, as long as the thing is the same.
+
+    A function is told by its code, and by the variables and defaults that it holds: another one may have
+    equal code.
+    """
     if reading.kind == CODE:
-        return _code_digest(reading.value)
-    found = None if reading.kind == PART else digest(reading.value, FEW, 100 * FEW)
-    return id(reading.value) if found is None else found
+        function = _function_of(reading.value)
+        has_defaults = bool(function.__defaults__ or function.__kwdefaults__)
+        return digest_of(reading), tuple(function.__closure__ or ()), function if has_defaults else None
+    return reading.value if reading.kind == PART else _present(reading.value)
+
+
+def _present(value: Any, levels: int = 5) -> Any:
+    """Return a digest of data; of a container of other things, what it holds; else the thing itself."""
+    found = digest(value, FEW, 100 * FEW)
+    if found is None and isinstance(value, list | tuple | dict) and len(value) <= FEW and levels:
+        parts = [part for pair in [*value.items()] for part in pair] if isinstance(value, dict) else [*value]
+        return tuple([_present(part, levels - 1) for part in parts])
+    return value if found is None else found
+
+
+def _is_one(first: Any, second: Any) -> bool:
+    """Return whether two fingerprints are of one thing, or of equal data; things are compared by identity."""
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return len(first) == len(second) and all(map(_is_one, first, second))
+    return first is second or (
+        isinstance(first, str | int) and type(first) is type(second) and first == second
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,29 +388,23 @@ class Snapshot:
     readings: Readings
     fingerprints: dict[Key, Any]
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the functions read the same now."""
-        return not self.moved(read_by(self.roots))
+    def replaced(self) -> list[tuple[str, Any]]:
+        """Return what the functions find now where they found something else, with what leads there."""
+        now = read_by(self.roots)
+        return [(self.readings.found[key].where, now.found[key].value) for key in self.moved(now)]
 
     def moved(self, now: Readings) -> list[Key]:
-        """Return the keys of things read now that differ from those of this snapshot.
-
-        A thing is compared with the one under its key; where its holder is new, with the one that the same
-        name led to. A thing that neither leads to is not compared.
-        """
-        named = {reading.where: key for key, reading in self.readings.found.items()}
-        moved = []
-        for key, reading in now.found.items():
-            before = key if key in self.fingerprints else named.get(reading.where)
-            if before is not None and self.fingerprints[before] != fingerprint(reading):
-                moved.append(key)
-        return moved
+        """Return where other things are read now, of those that were read at both times."""
+        known = self.fingerprints
+        return [
+            key
+            for key, reading in now.found.items()
+            if key in known and not _is_one(known[key], fingerprint(reading))
+        ]
 
     def changed(self, now: Readings) -> list[str]:
-        """Return the names of things that differ now, as they were when the snapshot was taken."""
-        before = self.readings.found
-        return [(before[key] if key in before else now.found[key]).where for key in self.moved(now)]
+        """Return what leads to things that are others now."""
+        return [self.readings.found[key].where for key in self.moved(now)]
 
 
 def snapshot(roots: Iterable[tuple[str, Any]]) -> Snapshot:
@@ -461,7 +479,7 @@ def _write(value: Any, update: Callable[[bytes], None], room: _Room) -> None:
         case list() | tuple() | deque():
             _write_all(value, update, room)
         case set() | frozenset():
-            update("".join(sorted(_inner(item, room) for item in value)).encode())
+            update("".join(sorted([_inner(item, room) for item in [*value]])).encode())
         case dict() | MappingProxyType() if kind in (dict, OrderedDict, defaultdict, MappingProxyType):
             _write_all([*value.keys()], update, room)
             _write_all([*value.values()], update, room)
@@ -474,9 +492,10 @@ def _write(value: Any, update: Callable[[bytes], None], room: _Room) -> None:
 
 
 def _write_all(values: Any, update: Callable[[bytes], None], room: _Room) -> None:
-    update(f"{len(values)}:".encode())
+    present = [*values]  # another thread, or a tracer, may write to it meanwhile
+    update(f"{len(present)}:".encode())
     room.levels -= 1
-    for value in values:
+    for value in present:
         _write(value, update, room)
     room.levels += 1
 

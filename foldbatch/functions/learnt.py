@@ -41,8 +41,8 @@ class Learnt:
     # the signatures whose calls a program of this may note: of one model, as it was when they were made
     accepted: dict[Signature, None] = field(default_factory=dict)
     before: Snapshot | None = None  # what the walk and its cells read when the program was compiled
-    # in which run it was compared with that now, and whether it differs
-    compared: tuple[int, bool] = (-1, False)
+    # in which run it was compared with what is read now, and what has been replaced
+    compared: tuple[int, list[tuple[str, Any]]] = (-1, [])
     installed: int = -1  # what `InForce.changes` was when calls were last of these
 
     def copy(self) -> Learnt:
@@ -98,18 +98,24 @@ class Learnt:
             cell.retire(signature)
             raise Stale
         alike = [other for other in self.accepted if other.cell.subject is cell.subject]
-        changed = list[str]()
-        if self.before is not None and not cell.is_pure and self._has_changed(self.before):
-            changed = self.before.changed(read_by([(cell.name, cell.read)]))
+        changed = self._changed(signature)
         if changed or not all(other.cell.is_current(other) for other in {*alike[:1], *alike[-1:]}):
             _refuse_changed(cell.name, changed)
         self.accepted[signature] = None
 
-    def _has_changed(self, before: Snapshot) -> bool:
-        """Return whether anything that the walk and its cells read has changed, looked at once a run."""
-        if self.compared[0] != InForce.runs:
-            self.compared = InForce.runs, not before.is_current
-        return self.compared[1]
+    def _changed(self, signature: Signature) -> list[str]:
+        """Return what leads to other things than at the compilation, of what a signature reads or is."""
+        if self.before is None:
+            return []
+        if self.compared[0] != InForce.runs:  # once a run
+            self.compared = InForce.runs, self.before.replaced()
+        replaced, cell = self.compared[1], signature.cell
+        if not replaced:
+            return []
+        parts = [part for part in (*signature.parameters, *cell.parts) if part is not None]
+        changed = [where for where, present in replaced if any(present is part for part in parts)]
+        within = [] if cell.is_pure else self.before.changed(read_by([(cell.name, cell.read)]))
+        return [*dict.fromkeys([*changed, *within])]
 
 
 def _refuse_changed(where: str, changed: Sequence[str]) -> NoReturn:

@@ -383,6 +383,11 @@ class BlockCell:
         return self.block
 
     @property
+    def parts(self) -> list[Any]:
+        """What a walk calls it by: the block."""
+        return [self.block]
+
+    @property
     def name(self) -> str:
         return shown(self.block)
 

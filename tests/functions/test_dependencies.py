@@ -188,6 +188,70 @@ def test_what_has_changed_is_named_where_an_older_program_would_have_to_read_it(
         unused.run(EXAMPLES[:1])
 
 
+class Encoder(fb.Module):
+    def __init__(self) -> None:
+        self.inner = fb.Linear(2)
+
+    @fb.cell
+    def encode(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+class Loose(fb.Module):
+    """Whose walk calls all of it itself."""
+
+    def __init__(self) -> None:
+        self.encoder, self.out, self.added = Encoder(), fb.Linear(2), fb.Parameter([2], 1.0)
+        self.block = fb.Vector(2) >> fb.Linear(2)
+
+    def __call__(self, numbers: Any) -> Any:
+        return self.out(self.encoder.encode(fb.tensor(numbers))) + self.added + self.block(numbers)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("encoder", Encoder),
+        ("out", lambda: fb.Linear(2)),
+        ("added", lambda: fb.Parameter([2], 2.0)),
+        ("block", lambda: fb.Vector(2) >> fb.Linear(2)),
+    ],
+)
+def test_what_the_walk_itself_calls_is_not_replaced_in_older_programs(name: str, make: Any) -> None:
+    model = Loose()
+    first = fb.compile(model, "numpy")
+    first.run([[1.0, 2.0]])
+    setattr(model, name, make())
+    with pytest.raises(WalkError, match=rf"found other things in Loose\.{name}; compile the walk again"):
+        first.run([[1.0, 2.0]])
+    fb.compile(model, "numpy").run([[1.0, 2.0]])
+
+
+def test_parameters_and_items_of_containers_are_known_by_identity() -> None:
+    scope: Namespace = {"held": fb.Parameter([2], 1.0, "held"), "deep": [[fb.Linear(2, name="a")]]}
+
+    @fb.cell
+    def scaled(x: Any, y: Any = None) -> Any:
+        return deep[0][0](x * held)
+
+    deep, held = scope["deep"], scope["held"]
+
+    def walk(example: Any) -> Any:
+        return scaled(fb.tensor(example[0]), *map(fb.tensor, example[1:]))
+
+    first, unused = fb.compile(walk, "numpy"), fb.compile(walk, "numpy")
+    first.run([[[1.0, 2.0]]])
+    deep[0][0] = fb.Linear(2, name="b")
+    for program in (first, unused):
+        with pytest.raises(WalkError, match="closure deep"):
+            program.run([[[1.0, 2.0], 1.0]])
+    deep[0][0], unused = fb.Linear(2, name="c"), fb.compile(walk, "numpy")
+    held = fb.Parameter([2], 3.0, "held")
+    with pytest.raises(WalkError, match="closure held"):
+        unused.run([[[1.0, 2.0]]])
+    assert fb.compile(walk, "numpy").run([[[1.0, 2.0]]])[0].shape == (2,)
+
+
 def test_what_no_name_leads_to_is_found_by_running_the_cell_again() -> None:
     held = {"name": "by"}
 
@@ -212,6 +276,19 @@ def test_what_no_name_leads_to_is_found_by_running_the_cell_again() -> None:
     with pytest.raises(WalkError, match="scaled: .* computes something else by now"):
         first.run([[1.0, 2.0]])
     assert second.run([[1.0, 2.0]]) == [5.0]
+
+
+def test_a_method_that_is_a_cell_may_be_replaced_in_its_class() -> None:
+    model = new_model()
+    first = fb.compile(model["net"], "numpy")
+    first.run(EXAMPLES)
+    model["Net"].score = fb.cell(lambda self, x, kids, *, deep: self.head(x) * 3.0)
+    model["Net"].score.__set_name__(model["Net"], "score")
+    found = bits(fb.compile(model["net"], "numpy"), EXAMPLES[:1])
+    other = new_model()
+    other["Net"].score = fb.cell(lambda self, x, kids, *, deep: self.head(x) * 3.0)
+    other["Net"].score.__set_name__(other["Net"], "score")
+    assert found == bits(fb.compile(other["net"], "numpy"), EXAMPLES[:1])
 
 
 def test_annotations_are_read_anew() -> None:
