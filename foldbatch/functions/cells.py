@@ -90,7 +90,7 @@ def name_of(thing: Any) -> str:
 
 @dataclass(slots=True)
 class Body:
-    """What a cell's function leaves beside its result while it runs on symbolic tensors."""
+    """Losses, metrics and labelled data that a cell's function adds beside its result, as nodes."""
 
     losses: list[tuple[str, Node]] = field(default_factory=list)
     metrics: list[tuple[str, Node, GivenObject | None]] = field(default_factory=list)
@@ -147,7 +147,7 @@ class Symbols:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a cell's function makes of symbolic arguments."""
+    """The result of a cell's function on symbolic arguments, with its losses, metrics and labels."""
 
     result: Spec  # the structure of the result
     leaves: list[int | str]  # per leaf of it the number of an output, or the path of an operand
@@ -208,7 +208,7 @@ class Signature:
 
     @cached_property
     def names(self) -> dict[str, tuple[str, int]]:
-        """What its code notes in, by name among its globals: kind and number; ``R``, rows, come first."""
+        """Names of the appenders in the cell's code, each with kind and number; rows, ``R``, come first."""
         several = ("E", self.sequences), ("F", self.feeds), ("L", self.labels)
         return {f"R{self.number}": ("R", 0)} | {
             f"{kind}{self.number}_{i}": (kind, i) for kind, some in several for i in range(len(some))
@@ -305,6 +305,7 @@ class Signature:
         return found
 
     def drafted(self, number: int, name: str) -> Draft:
+        """Return a copy of the draft, renamed and without wires, to be linked with drafts of other cells."""
         draft, flow = self.draft, Flow
         return Draft(
             name,
@@ -344,6 +345,11 @@ class Signature:
         return tuple(self.shapeless.values()) if forms_in(self.specs) else None
 
     def _noting(self, otherwise: str, names: dict[str, str]) -> Iterator[str]:
+        """Yield the lines of code that append a call's row, elements, data and labels, and return its result.
+
+        `otherwise` is the statement for calls of another structure, `names` has the variables of paths.
+        """
+
         def code(path: str) -> str:
             return names.get(path, GIVEN + path)
 
@@ -395,9 +401,11 @@ class Signature:
         yield f"    return {self._result(made, code)}"
 
     def _result(self, made: dict[int, str], code: Callable[[str], str]) -> str:
+        """Return the code of a call's result, given the code of each output and of each path."""
         codes = iter([made[x] if isinstance(x, int) else x if x == "None" else code(x) for x in self.leaves])
 
         def text(spec: Spec) -> str:
+            """Return the code of a nest; codes of its leaves are taken in turn."""
             if not isinstance(spec, NestSpec):
                 return next(codes)
             items = [text(item) for item in spec.items]
@@ -456,7 +464,7 @@ def _looked_up(
 
 @dataclass(frozen=True, slots=True)
 class FormTable:
-    """What calls of a cell are left to, by shapes and dtypes of the arrays that they are given."""
+    """The functions that do calls of a cell, by shapes and dtypes of the arrays among its arguments."""
 
     name: str  # among the globals of cells' code, where that finds the look-up
     calls: dict[Any, Callable[..., Any]] = field(default_factory=dict)
@@ -509,7 +517,7 @@ class CellFunction:
 
     @property
     def hints(self) -> dict[str, Any]:
-        """What annotations say now, by argument; they may have names that are defined after the cell."""
+        """The types of annotations now, by argument; texts may have names that are defined after the cell."""
         names = getattr(inspect.unwrap(self.function), "__globals__", {})
         return {n: hint_of(p.annotation, names) for n, p in arguments_of(self.function).parameters.items()}
 
@@ -521,12 +529,12 @@ class CellFunction:
 
     @property
     def subject(self) -> Any:
-        """What the user wrote: the cell itself."""
+        """The cell itself, as the thing that the user wrote."""
         return self
 
     @property
     def read(self) -> Any:
-        """What reads besides arguments: the function, or the layer that is called."""
+        """The function, or the layer that is called: the thing whose readings besides arguments count."""
         return self.origin[1] if self.origin is not None and self.origin[0] == "layer" else self.function
 
     @property
@@ -587,6 +595,7 @@ class CellFunction:
             self._admit(signature)
 
     def _admit(self, signature: Signature) -> None:
+        """Write a new signature into the code that does calls, or into a table of forms of arrays."""
         self.signatures.append(signature)  # whose code may find it whatever interrupts this
         table = self._tables.get(self._common(signature))
         if table is not None:
@@ -606,7 +615,7 @@ class CellFunction:
         return tuple(values) if len(values) > 1 else values[0]
 
     def _common(self, signature: Signature) -> Any:
-        """Return what signatures have in common that differ in forms of arrays alone."""
+        """Return the common key of signatures that differ in forms of arrays alone."""
         return signature.outline, self._static(signature) if self.static else None
 
     def _enter(self, table: FormTable, signature: Signature) -> None:
@@ -655,7 +664,7 @@ class CellFunction:
         return self._named(_code(f"def f({names}): return {self.fast}({names})"))
 
     def _called_by(self, code: CodeType, signatures: Sequence[Signature]) -> Callable[..., Any]:
-        """Return what does calls of signatures: a compiled function, or one of this code."""
+        """Return the function that does calls of signatures: a compiled one, or one of this code."""
         function = FunctionType(code, GLOBALS, self.name)
         if Slow.fast is None:
             return function
@@ -807,6 +816,10 @@ def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
 
 
 def _symbols(self: CellFunction, specs: dict[str, Spec]) -> Symbols:
+    """Return the symbolic arguments of a cell, given their structures: an input per value, datum and member.
+
+    The cell's function is then called with them, to record its graph.
+    """
     found = Symbols([], [], [], [], {}, {})
     for name, spec in specs.items():
         parts: list[Any] = []
@@ -853,6 +866,10 @@ def _outcome(self: CellFunction, specs: dict[str, Spec], symbols: Symbols) -> Ou
 
 
 def _run(self: CellFunction, specs: dict[str, Spec], given: dict[str, Any], found: Body) -> Any:
+    """Call a cell's function on symbolic arguments and return its result; `found` takes losses and metrics.
+
+    Errors leave with a note of the cell and the structures of its arguments.
+    """
     _bodies.append(found)
     try:
         with in_function():
@@ -887,6 +904,7 @@ def _taken(
     held: list[int | str] = []
 
     def taken(x: Any, levels: int = DEEPEST) -> Spec:
+        """Return the structure of a part of the result; add leaves to `held`, new nodes to `outputs`."""
         if not levels:
             raise too_deep(self.name)
         x = tuple(x) if isinstance(x, list) else x
@@ -920,6 +938,10 @@ def _taken(
 
 
 def _signature(self: CellFunction, specs: dict[str, Spec], symbols: Symbols, outcome: Outcome) -> Signature:
+    """Return the signature of a cell, given its symbols and the outcome of its function on them.
+
+    Inputs that no output, loss or metric reads are left out of the draft.
+    """
     inputs = {*symbols.inputs}
     read = {*reachable(outcome.ends, inputs)}
     if any(node.op is INPUT for node in read - inputs - {KEY}):

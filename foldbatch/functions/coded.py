@@ -119,9 +119,15 @@ def _guards(
     held: dict[Path, tuple[list[int], list[Path]]],
     arrays: set[Path],
 ) -> Iterator[int]:
+    """Yield the words by which compiled code checks a call's arguments against a signature.
+
+    It fills in the place of each path, widths and members of lists, and the paths of arrays. A structure
+    that compiled code cannot check raises `NotCommon`.
+    """
     static = signature.cell.static
 
     def of(spec: Spec, path: Path, way: list[int]) -> Iterator[int]:
+        """Yield the words that check one argument, or a part of it; `way` has the numbers that lead to it."""
         if len(way) > 1 + DEEPEST:
             raise NotCommon
         place = places[path] = [way[0], len(way) - 1, *way[1:], *[0] * (1 + DEEPEST - len(way))]
@@ -169,6 +175,7 @@ def _guards(
 
 
 def _results(of: Signature, places: Mapping[Path, list[int]]) -> Iterator[int]:
+    """Yield the words by which compiled code builds a call's result; nests in nests raise `NotCommon`."""
     nest, own = of.result, [leaf for leaf in of.leaves if isinstance(leaf, int)]
     if isinstance(nest, NestSpec):
         flat = not any(isinstance(item, NestSpec) for item in nest.items)

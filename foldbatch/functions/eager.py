@@ -60,7 +60,7 @@ def _real_class(type_: TensorType) -> Any:
 
 @dataclass(slots=True)
 class Seen:
-    """What one example yields in eager mode."""
+    """The result, losses and metrics of one example in eager mode."""
 
     result: Any = None  # what the walk returned, with arrays in the place of values
     losses: dict[str, float] = field(default_factory=dict)  # by name
@@ -116,6 +116,10 @@ def run(
 def _mode(
     dtype: str | None, begin: Callable[[Parameter], None], replacements: Replacements
 ) -> Iterator[Seen]:
+    """Run calls of cells on real numbers within the context; yield the `Seen` that takes losses and metrics.
+
+    `begin` is called with each parameter before it is read; a dtype replaces that of all tensors.
+    """
     with notes.LOCK:
         first, _Eager.seen, _Eager.dtype, _Eager.key = Slow.call, Seen(), dtype, 0
         _Eager.visits = []
@@ -129,6 +133,7 @@ def _mode(
 
 
 def _arrays(x: Any) -> Any:
+    """Return a result with arrays in the place of real values."""
     match x:
         case Real():
             return x.array
@@ -140,6 +145,7 @@ def _arrays(x: Any) -> Any:
 
 
 def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
+    """Compute a call of a cell on real arguments at once, and return its result."""
     signature = cell.find(arguments)
     try:
         notes.accept(signature)
@@ -187,6 +193,7 @@ class _Block(Slots):
         self.lists = [notes.lists_of(signature) for signature in part.signatures]
 
     def run(self, x: Any) -> Any:
+        """Run the block's program on one value, compute the calls that it notes, and return its result."""
         part = self.part
         lists = {s.number: own for s, own in zip(part.signatures, self.lists, strict=True)}
         bindings = part.bindings(lambda kind, n, i=0: notes.appending(lists[n], kind, i))
@@ -204,6 +211,7 @@ class _Block(Slots):
         return number
 
     def compute(self) -> None:
+        """Compute the calls noted since the last time, in their order, and empty the lists that held them."""
         pending = []
         for signature, lists in zip(self.part.signatures, self.lists, strict=True):
             width, ends = signature.arguments, [0] * len(lists.elements)
@@ -258,6 +266,7 @@ def _array_of(value: Any, reader: Signature) -> Any:
 
 
 def _inputs(signature: Signature, arguments: dict[str, Any]) -> dict[Any, Any]:
+    """Return arrays for the inputs of a cell's graph, by node, read from the arguments of a call."""
     given: dict[Any, Any] = {}
     for path, node in signature.operands:
         given[node] = _array_of(_at(arguments, path), signature)
@@ -271,7 +280,7 @@ def _inputs(signature: Signature, arguments: dict[str, Any]) -> dict[Any, Any]:
 
 
 def _datum(path: str, feed: Feed, bound: int | None, item: Any) -> Any:
-    """Return what a cell reads of the example; without a path, another number for each call."""
+    """Return the number or array of a feed, checked; without a path, another number for each call."""
     if not path:
         _Eager.key += 1
         return np.int64(_Eager.key)

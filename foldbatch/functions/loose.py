@@ -53,6 +53,10 @@ _of_arrays: dict[Any, CellFunction] = {}  # by the class of what is given, and i
 
 
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Apply an op to operands in a walk, by a call of its loose cell; return the result of the call.
+
+    Cells are kept by the function and types of operands, so that most calls need one look-up.
+    """
     # what tells the cell of most calls at once
     kinds: Any = (function, *map(type, operands)) if running() else ()
     if options:
@@ -153,7 +157,7 @@ def _is_row(x: Any, key: Any) -> bool:
 
 
 def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Return what tells the cell of most calls: types of values and data, numbers that belong to the cell."""
+    """Return a key for the cell of a call: types of operands, numbers that belong to the cell; or None."""
     data = _DATA.get(name, ())
     key: list[Any] = []
     for x in operands:
@@ -232,7 +236,7 @@ def _given(name: str, x: Any, kind: TensorType) -> Given:
 
 
 def _as_now(x: Any) -> Any:
-    """Return what belongs to a cell as it is now: lists and arrays may be written to."""
+    """Return a copy of an operand that belongs to a cell: lists and arrays may be written to."""
     if type(x) is np.ndarray:
         return x.copy()
     return type(x)(map(_as_now, x)) if type(x) in (list, tuple) else x
@@ -258,6 +262,7 @@ def _cell(
 
 
 def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
+    """Call a layer or another block in a walk: by its loose cell, or as a block with several cells."""
     known = layer.__dict__.get("_called")
     if type(known) is dict and (cell := known.get(len(xs))) is not None:  # `mixed` keeps something else
         return cell.call(*xs)

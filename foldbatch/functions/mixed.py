@@ -88,6 +88,7 @@ class Walk(Block[Any, Any]):
         return self.output_type_
 
     def build(self, builder: Builder, value: Built) -> Built:
+        """Add a call of the walk to the program that is built; return variables of the walk's output type."""
         where, given = builder.where(self), type_of(value)
         for type_ in (given, self.output_type_):
             if _repeats(type_):
@@ -161,7 +162,7 @@ class Slots:
         return None if type_ == VOID else next(held)
 
     def slots(self, type_: Type, x: Any, where: object) -> Iterator[Any]:
-        """Yield what the variables of a type's terminals hold, given a value of the type.
+        """Yield the contents of the variables of a type's terminals, given a value of the type.
 
         Raises:
             WalkError: when it is of another type.
@@ -263,7 +264,7 @@ class BlockInWalk:
         return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.given, x, self))))
 
     def _bound(self) -> dict[str, Any]:
-        """Return what the program finds among its globals in the present run."""
+        """Return the names that the program needs among its globals in the present run, with their values."""
         for signature in self.signatures:
             notes.ensure(signature)
         return self.bindings(lambda kind, k, *i: GLOBALS["_".join([f"{kind}{k}", *map(str, i)])])
@@ -338,13 +339,14 @@ class BlockInWalk:
         COUNTERS[0], notes.State.drawn = last, notes.State.drawn + notes.UNDER_WAY + last - run.first
 
     def _function(self, called: Called) -> Callable[..., tuple[Any, ...]]:
-        """Return what calls a function of the user's, and may run the program again.
+        """Return a function that calls a function of the user's, and may run the program again.
 
         It is a plain function, as all are here: calls of other objects take some of the machine's stack.
         """
         scope = self._scope
 
         def call(*held: Any) -> tuple[Any, ...]:
+            """Call the user's function outside of the program, and return the variables of its result."""
             run: _Run = scope["run"]
             self._leave(run)
             run.outside = True
@@ -367,7 +369,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class BlockCell:
-    """What stands for the `CellFunction` of a block's cell: which block it is of."""
+    """The owner of a block's signature, in the place of a `CellFunction`: it knows the block."""
 
     block: AnyBlock
     given: Type  # the type of what it is called with
@@ -379,7 +381,7 @@ class BlockCell:
 
     @property
     def read(self) -> Any:
-        """What reads besides arguments: functions of the block."""
+        """The block, whose functions read things besides arguments."""
         return self.block
 
     @property
@@ -388,7 +390,7 @@ class BlockCell:
 
     @property
     def subject(self) -> Any:
-        """What the user wrote: the block."""
+        """The block, as the thing that the user wrote."""
         return self.block
 
     def is_current(self, _: Signature) -> bool:
@@ -428,11 +430,12 @@ def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], Non
 
 
 def labelling(append: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return what notes labels as they are now."""
+    """Return a function that appends a copy of each label, so that later changes of it do not count."""
     return lambda label: append(kept(label))
 
 
 def _signature(draft: Draft, cell: BlockCell) -> Signature:
+    """Return the signature of one cell of a block, given its draft, so that a walk can note calls of it."""
     outputs = list(draft.outputs)
     numbered = {*draft.keys, *(feed for _, feed in draft.marks)}
     made = Signature(
@@ -456,7 +459,7 @@ def _signature(draft: Draft, cell: BlockCell) -> Signature:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What walks have made of a block: the type that it reads, if it says so, and parts by what is given."""
+    """The parts of walks that a block has become: the type that it reads, if declared, and parts by type."""
 
     reads: Type | None
     made: dict[Type, BlockInWalk] = field(default_factory=dict)
@@ -504,6 +507,6 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
 
 
 class Eagerly:
-    """What a call of a block does in eager mode; `eager` sets it."""
+    """The function that runs a block in eager mode; `eager` sets it."""
 
     run: Callable[[BlockInWalk, Any], Any]

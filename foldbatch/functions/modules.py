@@ -79,6 +79,7 @@ def refuse_no_walk(walk: Any) -> None:
 
 
 def _held(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the layers, parameters and modules in a value, its lists and dicts, with dotted names."""
     match value:
         case Layer() | Parameter() | Module():
             yield name, value
@@ -135,7 +136,7 @@ def _prefix(path: str, module: Module, above: set[int]) -> None:
 
 
 def _without_cells(instance: Any) -> Any:
-    """Return what is pickled and copied of an object: all but its cells, which compute with its own parts."""
+    """Return the state of an object for pickles and copies, without the cells, which belong to it alone."""
     state: Any = object.__getstate__(instance)
     cells = {n: getattr(x, "__dict__", {}).get("cell") for n, x in vars(instance).items()}
     own = {n for n, x in cells.items() if getattr(x, "origin", None) == ("method", instance, n)}
@@ -187,7 +188,7 @@ class MethodCell:
         return made
 
     def _behind(self, kind: type) -> str:
-        """Return what `super()` finds it by: its class, and a ' for each before it of its name."""
+        """Return the name by which `super()` finds it: its class, and a ' for each before it of its name."""
         name, whole = self.names
         alike = [
             vars(c)[name] for c in kind.__mro__ if name in vars(c) and f"{class_name(c)}.{name}" == whole

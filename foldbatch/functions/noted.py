@@ -70,7 +70,7 @@ def bases_of(calls: Noted | Lists, signature: Signature, start: int) -> Index:
 
 
 def reads_of(noted: Iterable[Noted]) -> Reads:
-    """Return what calls read."""
+    """Return the numbers that noted calls read, with the operand of each and the call that reads it."""
     slots = list[tuple[Slot, TensorType]]()
     found: list[tuple[Index, Index, Index]] = [(_NONE, _NONE, _NONE)]
 
@@ -91,7 +91,7 @@ def reads_of(noted: Iterable[Noted]) -> Reads:
 
 
 def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, Noted]:
-    """Return what lists hold from a run's first number on; data and labels stay in these very lists."""
+    """Return the contents of lists from a run's first number on; data and labels stay in these very lists."""
     found, end = {}, 0
     counted = np.concatenate([_NONE, *[flat for own in lists.values() for flat in (own.rows, *own.elements)]])
     counted -= start
@@ -208,7 +208,7 @@ def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
 
 
 def integers_of(cells: Sequence[Left], noted: Mapping[Signature, Noted], ends: Index) -> Integers:
-    """Return what was noted, as far as a model reads it, whose cells have this left of them.
+    """Return the noted calls as columns of integers, as far as a model reads them, for each of its cells.
 
     `ends` are where examples begin and end, by noted numbers.
     """
@@ -263,7 +263,7 @@ def _renumbering(cells: Sequence[Left], noted: Mapping[Signature, Noted], total:
 
 
 def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
-    """Return what a compiled function is told of a walk and a model; None where visits of metrics are noted.
+    """Return the description of a walk and a model for a compiled function; None for visits of metrics.
 
     Arguments are those of `integers_of`, but for what is known of the walk.
     """

@@ -57,7 +57,7 @@ class RoundSchedule(Protocol):
 
 
 class Computing(Protocol):
-    """What computes rounds: on an engine, for one phase and one step of random numbers."""
+    """An engine that computes rounds, for one phase and one step of random numbers."""
 
     training: bool
 
@@ -65,7 +65,7 @@ class Computing(Protocol):
         """Return the context in which rounds are computed."""
 
     def runner(self, model: Model) -> Any:
-        """Return what runs rounds at once, see `engines.llvm.rounds.RoundRunner`; None where nothing does."""
+        """Return the engine's `RoundRunner`, which runs rounds at once; None if the engine has none."""
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
@@ -133,7 +133,7 @@ _Found = tuple[RoundSchedule, Index, list[int], Index, Index, list[int]]
 
 
 class _Bound(NamedTuple):
-    """What runs rounds at once, as long as nothing new comes."""
+    """A runner of rounds with the addresses that it has been given, valid until a cell or wire is new."""
 
     notes: Notes  # of the batch
     linked: Linked | None
@@ -149,7 +149,7 @@ class _Bound(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """What is to be computed in a round: notes of a batch, whose lists have all since the last one."""
+    """A round to be computed: notes of a batch, whose lists have all calls since the last round."""
 
     computing: Computing  # what computes
     notes: Notes
@@ -161,7 +161,7 @@ class Pending:
 
 
 class _Round(NamedTuple):
-    """What was noted since the last round, as arrays."""
+    """The calls noted since the last round, as arrays."""
 
     pending: Pending
     parts: list[tuple[_Reader, Noted]]  # the cells, and what was noted of each
@@ -170,7 +170,7 @@ class _Round(NamedTuple):
 
 
 class Rounds:
-    """What was learnt of the rounds of a walk: the model that computes them, and schedules.
+    """The model that computes a walk's rounds, with schedules, wires and cells learnt so far.
 
     Slots and outputs of cells have numbers, in the order in which they were met.
     """
@@ -249,7 +249,7 @@ class Rounds:
         return [] if read is None else read[: len(given.asked)].tolist()
 
     def _bound(self, given: Pending) -> _Bound:
-        """Return what runs rounds of a batch at once, told where all lies."""
+        """Return a runner for rounds of a batch, bound to the addresses of its lists and the store."""
         linked, notes, store, own = self._linked, given.notes, self.store, self._own
         runner: Any = None if linked is None else given.computing.runner(linked.model)
         lists = [*notes.lists.values()]
@@ -268,7 +268,7 @@ class Rounds:
         return own._replace(notes=notes)
 
     def _told(self, linked: Linked, runner: Any, notes: Notes) -> dict[int, tuple[_Reader, int]]:
-        """Tell a runner where all lies; return which data are told of where."""
+        """Bind a runner to lists, wires and arenas; return data by their place among the words for it."""
         store, data = self.store, dict[int, tuple[_Reader, int]]()
         readers = [self._readers[signature] for signature in notes.lists if signature in self._readers]
         widths, patterns = [len(cell.sequences) for cell in linked.model.signatures], list[int]()
@@ -371,6 +371,7 @@ class Rounds:
         return table.ready, store.place.take(imported), table.counts, table.made, numbers, table.sizes
 
     def _admit(self, signature: Signature) -> None:
+        """Take over a new cell: number its outputs and slots, and drop the model, to be linked again."""
         self._linked = None  # first, and `_first` last: what an interrupt leaves is done again
         learnt, outputs = self._learnt, [(signature, j) for j in range(len(signature.outputs))]
         learnt.admit([signature])
@@ -387,6 +388,7 @@ class Rounds:
         self._first[signature] = first
 
     def _link(self) -> Linked:
+        """Link, keep and return a model of the cells and wires so far, with its readers and arenas."""
         for signature in [each for each in self._learnt.cells if each not in self._first]:
             self._admit(signature)
         linked = link_learnt(self._learnt, frozenset(), self._known)
@@ -409,6 +411,7 @@ class Rounds:
         return linked
 
     def _reader(self, number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
+        """Return the columns and slots by which rows and elements of a cell become integers of the model."""
         operands, sequences = len(signature.operands), len(signature.sequences)
         lists = [i - operands for i in kept.arguments if i >= operands]
         rows = [CALL_NUMBER] * (1 + operands) + [LENGTH] * sequences
@@ -558,7 +561,7 @@ class Rounds:
 
 
 def _arrays(parts: Sequence[tuple[_Reader, Noted]]) -> list[Index]:
-    """Return what was noted in a round as far as the model reads it: rows, and elements of lists."""
+    """Return the arrays of a round as far as the model reads them: rows, and elements of lists."""
     return [array for reader, own in parts for array in (own.rows, *[own.elements[s] for s in reader.lists])]
 
 

@@ -78,7 +78,7 @@ class WrittenWire(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WrittenReading(msgspec.Struct, forbid_unknown_fields=True):
-    """What the functions of a walk read, as it was when the file was written."""
+    """A reading of a walk's functions, as it was when the file was written."""
 
     kind: str  # of `functions.dependencies`
     digest: str
@@ -191,7 +191,7 @@ def _named(data: Any) -> str:
 
 
 def _written_readings(learnt: Learnt, roots: Iterable[tuple[str, Any]]) -> dict[str, WrittenReading]:
-    """Return what a file says of what functions read: data that stayed as they were since the compilation."""
+    """Return the readings that a file keeps: data that stayed as they were since the compilation."""
     found = read_by(roots)
     moved = set() if learnt.before is None else {*learnt.before.moved(found)}
     kept = {}
@@ -207,6 +207,7 @@ def _refused(where: str, what: str, fix: str = AT_TOP) -> ModelError:
 
 
 def _walk_data(walk: Any, places: _Places, sink: Sink) -> Any:
+    """Return a walk as data for a file: the path of its variable or method, or that of a function."""
     if isinstance(walk, Module | Block):
         return {"variable": places.of(walk, "the walk")}
     if isinstance(walk, MethodType) and isinstance(walk.__self__, Module):
@@ -218,6 +219,7 @@ def _walk_data(walk: Any, places: _Places, sink: Sink) -> Any:
 
 
 def _cell_data(cell: CellFunction | BlockCell, places: _Places, sink: Sink) -> Any:
+    """Return a cell as data for a file: its kind, with the path or the parts by which it is found again."""
     if isinstance(cell, BlockCell):
         return {"block": [places.of(cell.block, "a block"), to_data(cell.given, sink), cell.place]}
     where = f"the cell {cell.name}"
@@ -262,6 +264,7 @@ def _refuse_lost(where: str, sink: Sink) -> None:
 
 
 def _spec_data(spec: Spec, signature: Signature, sink: Sink) -> Any:
+    """Return the structure of an argument as data for a file; `_spec_of` reads it."""
     match spec:
         case ValueSpec(type_):
             return {"value": to_data(type_, sink)}
@@ -311,6 +314,7 @@ class _Places:
                 waiting += reversed(inside)
 
     def of(self, thing: Any, where: str) -> list[Any]:
+        """Return the path from a variable of a module to a thing; refuse things that no variable holds."""
         if id(thing) not in self._paths:
             fix = "let a variable of the walk's module hold it, or the Module that it is a part of"
             name = f"a {type(thing).__name__}" if isinstance(thing, Module) else repr(thing)
@@ -323,7 +327,7 @@ class _Places:
 
 
 def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield what a value holds, by attribute, number or key."""
+    """Yield the parts of a value, by attribute, number or key."""
     match value:
         case Module():
             yield from vars(value).items()
@@ -376,7 +380,7 @@ def from_written(
 
 
 def _changed(plain: WrittenWalk, walk: Any, learnt: Learnt, accepted: Sequence[str]) -> list[str]:
-    """Return what leads to things that are others than a file says; errors are those of `from_written`."""
+    """Return the names of things that differ from a file's readings; errors are those of `from_written`."""
     roots = [
         *_roots(plain.walk, walk, [(x.found, s) for x, s in zip(plain.cells, learnt.cells, strict=True)])
     ]
@@ -428,12 +432,13 @@ def _paths(data: Any) -> Iterator[str]:
 
 
 def _parameters(named: set[str]) -> dict[Layer[Any, Any], dict[str, Parameter]]:
-    """Return what layers that variables of modules hold have made so far."""
+    """Return the parameters of layers in variables of modules, as far as they are made, by layer."""
     present = [name for name in sys.modules if called(name) in named]
     return {x: dict(x.parameters) for x in _Places(present).things if isinstance(x, Layer)}
 
 
 def _walk_of(data: Any, source: Source) -> Any:
+    """Return the walk that a file's data names; the opposite of `_walk_data`."""
     match data:
         case {"variable": path}:
             walk = _variable(path, source)
@@ -451,6 +456,7 @@ def _walk_of(data: Any, source: Source) -> Any:
 
 
 def _variable(path: Any, source: Source) -> Any:
+    """Return the block, Parameter or Module at a path, which begins with a variable of a module."""
     first, *keys = path
     value = variable_of(first, source.trust)
     for key in keys:
@@ -477,6 +483,7 @@ def _method(path: Any, name: str, source: Source) -> Any:
 
 
 def _cell_of(data: Any, source: Source) -> CellFunction:
+    """Return the cell that a file's data names; the opposite of `_cell_data`, but for cells of blocks."""
     ((kind, content),) = data.items()
     match kind, content:
         case "function", path:
@@ -502,6 +509,7 @@ def _cell_of(data: Any, source: Source) -> CellFunction:
 
 
 def _operand(data: Any, source: Source) -> loose.Given:
+    """Return an operand of an op's cell from a file's data: one that calls give, or one that the cell has."""
     match data:
         case {"read": None}:
             return None, True, None
@@ -513,6 +521,7 @@ def _operand(data: Any, source: Source) -> loose.Given:
 
 
 def _spec_of(data: Any, source: Source) -> Spec:
+    """Return the structure of an argument from a file's data; the opposite of `_spec_data`."""
     ((kind, content),) = data.items()
     match kind, content:
         case "value", type_:
@@ -595,6 +604,7 @@ def _read_cell(
 
 
 def _signature_of(plain: WrittenCell, source: Source) -> Signature:
+    """Return the signature of a written cell, made anew from the cell and structures of arguments."""
     match plain.found:
         case {"block": [path, given, int(place)]}:
             block = _variable(path, source)
@@ -611,9 +621,11 @@ def _signature_of(plain: WrittenCell, source: Source) -> Signature:
 
 
 def _read_wires(plain: WrittenWalk, learnt: Learnt) -> None:
+    """Add the wires and results of a file to a walk whose cells are read; refuse those that do not fit."""
     cells = list(learnt.cells)
 
     def outputs(numbers: Sequence[tuple[int, int]], type_: TensorType | None = None) -> set[Output]:
+        """Return outputs by numbers of cells and outputs; refuse missing ones, and those of another type."""
         found = set()
         for k, j in numbers:
             if not (0 <= k < len(cells) and 0 <= j < len(cells[k].outputs)):

@@ -406,6 +406,10 @@ def with_values(x: Any, value_of: Callable[[Parameter], Any], levels: int = DEEP
 
 
 def _list_of(items: list[Any], where: str, hint: Any, levels: int) -> ListSpec:
+    """Return the structure of a list argument, whose elements are alike; `where` names it in errors.
+
+    An empty list has the element type of its annotation, if any.
+    """
     if not items:
         return ListSpec(None) if hint is None else ListSpec(_hinted(hint), hinted=True)
     first = spec_of(items[0], f"{where}[0]", hint, levels)
@@ -459,6 +463,7 @@ def _hinted(hint: Any) -> Spec:
 
 
 def described(spec: Spec) -> str:
+    """Return the structure of an argument in words for errors: ``float32[8]``, ``[int32[], ...]``."""
     match spec:
         case ValueSpec(type_) | DataSpec(type_):
             return str(type_)
@@ -475,7 +480,7 @@ def described(spec: Spec) -> str:
 
 
 def leaves(spec: Spec, path: Path = "") -> Iterator[tuple[Path, Spec]]:
-    """Yield what is no nest in a structure, with its path."""
+    """Yield the parts of a structure that are no nests, each with its path."""
     if isinstance(spec, NestSpec):
         for number, item in enumerate(spec.items):
             yield from leaves(item, path + spec.item(number))
@@ -492,10 +497,10 @@ def rebuilt(spec: Spec, parts: Iterator[Any]) -> Any:
 
 
 def hint_of(annotation: Any, names: Mapping[str, Any]) -> Any:
-    """Return what an annotation says of types: a type, a tuple of such, a list of one, or None.
+    """Return the type that an annotation gives: a type, a tuple of types, a list of one type, or None.
 
-    It is such as ``"float32[8]"``, a `TensorType`, ``list[...]`` or ``tuple[...]``; `names` is what names in
-    texts mean.
+    Annotations are ``"float32[8]"``, a `TensorType`, ``list[...]``, ``tuple[...]``; `names` has the values of
+    names in texts.
     """
     if isinstance(annotation, str):
         if (written := tensor_written(annotation)) is not None:

@@ -32,6 +32,7 @@ class Store:
         self.table[:, USED] = 0
 
     def number(self, kind: type[Value]) -> int:
+        """Return the number of a class of values; a new class gets an empty array and a row of the table."""
         if kind not in self.classes:
             table = np.append(self.table, [[0, 0, kind.type.nbytes, 0]], axis=0)
             arrays = [*self._arrays, np.empty((0, *kind.type.shape), kind.type.dtype)]
@@ -49,7 +50,7 @@ class Store:
         return True
 
     def own(self, first: int, whose: Sequence[int], ends: Sequence[int], start: int) -> Index:
-        """Tell whose numbers are from the first one on up to each end, counted from a start; return sizes."""
+        """Set the owners of numbers from the first on up to each end, counted from a start; return sizes."""
         sizes = np.diff(np.array(ends, np.int64) - start, prepend=first)
         owners = np.repeat(np.array(whose, np.int64), sizes)
         self.known = first + len(owners)
@@ -68,6 +69,7 @@ class Store:
         return found + np.pad(before, (0, len(counts) - len(before))).take(own)
 
     def reserve(self, class_: int, count: int) -> None:
+        """Make room for so many further values of a class, at least doubling its array if it is full."""
         used, room, _, _ = self.table[class_].tolist()
         if used + count > room:
             held = self._arrays[class_]

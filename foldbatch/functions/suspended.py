@@ -105,7 +105,7 @@ class Fiber:
                 own.throw()
 
     def over(self) -> Exception | None:
-        """Return what has ended its example, or another part of its fork, if anything has."""
+        """Return the error that has ended its example, or another part of its fork, if there is one."""
         if self.walked.error is not None or self.join is None:
             return self.walked.error
         return self.join.error

@@ -20,7 +20,7 @@ WHOLE: Final = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", 
 
 
 class ValueOfAWalk:
-    """What no encoder of msgspec takes, so that none writes the number of a value for the value."""
+    """A base class that no encoder of msgspec accepts, so that none writes a value's number for the value."""
 
     __slots__ = ()
 
@@ -180,7 +180,7 @@ def typed_class(name: str, bases: tuple[type[Value], ...], own: dict[str, Any]) 
 
 
 class GivenObject:
-    """What stands for an object that a cell is given: in the cell's function it can label a metric."""
+    """A stand-in for an object among a cell's arguments: in the cell's function it can label a metric."""
 
     __slots__ = ("number", "where")
 
