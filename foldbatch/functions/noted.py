@@ -163,10 +163,10 @@ class Owners:
         grown = False
         for place in np.flatnonzero(present).tolist():
             (slot, type_), output = reads.slots[place // width], self.outputs[place % width]
-            known = learnt.wires.get(slot, _NO_WIRES)
-            if output not in known:
+            sources = learnt.wires.get(slot, _NO_WIRES)
+            if output not in sources:
                 refuse_other_type(slot[0], type_, output[0].outputs[output[1]].type)
-                learnt.wires[slot] = {*known, output}  # a new set: the old one may come back
+                learnt.wires[slot] = {*sources, output}  # a new set: the old one may come back
                 grown = True
         return grown
 
