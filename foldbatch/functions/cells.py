@@ -80,17 +80,17 @@ numbers = itertools.count()
 FEW_FORMS: Final = 8
 
 
-def name_of(thing: Any) -> str:
-    key = typed(thing)
+def name_of(value: Any) -> str:
+    key = typed(value)
     if key not in _names:
         _names[key] = f"K{len(_names)}"
-        GLOBALS[_names[key]] = thing
+        GLOBALS[_names[key]] = value
     return _names[key]
 
 
 @dataclass(slots=True)
 class Body:
-    """What a cell's function leaves beside its result while it runs on symbolic tensors."""
+    """Losses, metrics and labelled data that a cell's function adds beside its result, as nodes."""
 
     losses: list[tuple[str, Node]] = field(default_factory=list)
     metrics: list[tuple[str, Node, GivenObject | None]] = field(default_factory=list)
@@ -141,13 +141,13 @@ class Symbols:
     @property
     def inputs(self) -> list[Node]:
         """All inputs of the graph."""
-        members = [node for _, _, several in self.sequences for _, node in several]
+        members = [node for _, _, pairs in self.sequences for _, node in pairs]
         return [*(node for _, node in self.operands), *(node for _, node, _ in self.feeds), *members]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a cell's function makes of symbolic arguments."""
+    """The result of a cell's function on symbolic arguments, with its losses, metrics and labels."""
 
     result: Spec  # the structure of the result
     leaves: list[int | str]  # per leaf of it the number of an output, or the path of an operand
@@ -167,11 +167,11 @@ class Outcome:
         names = [name for name, _ in self.losses], [name for name, _ in self.metrics]
         return self.result, self.leaves, len(self.outputs), names, self.labels
 
-    def equals(self, other: Outcome) -> bool:
+    def equals(self, peer: Outcome) -> bool:
         """Whether another run of a function on the same symbols computes the same, place by place."""
-        if self.frame != other.frame:
+        if self.frame != peer.frame:
             return False
-        pairs = zip(numbered_sites(self.ends), numbered_sites(other.ends), strict=True)
+        pairs = zip(numbered_sites(self.ends), numbered_sites(peer.ends), strict=True)
         return all(x is y for x, y in pairs)
 
 
@@ -208,16 +208,16 @@ class Signature:
 
     @cached_property
     def names(self) -> dict[str, tuple[str, int]]:
-        """What its code notes in, by name among its globals: kind and number; ``R``, rows, come first."""
-        several = ("E", self.sequences), ("F", self.feeds), ("L", self.labels)
+        """Names of the appenders in the cell's code, each with kind and number; rows, ``R``, come first."""
+        kinds = ("E", self.sequences), ("F", self.feeds), ("L", self.labels)
         return {f"R{self.number}": ("R", 0)} | {
-            f"{kind}{self.number}_{i}": (kind, i) for kind, some in several for i in range(len(some))
+            f"{kind}{self.number}_{i}": (kind, i) for kind, items in kinds for i in range(len(items))
         }
 
     @property
     def inputs(self) -> list[Node]:
         """All nodes that it reads: values, data, members of lists."""
-        members = [n for _, _, several in self.sequences for _, n in several]
+        members = [n for _, _, pairs in self.sequences for _, n in pairs]
         return [*(n for _, n in self.operands), *(n for _, n, _ in self.feeds), *members]
 
     @property
@@ -228,8 +228,8 @@ class Signature:
     @cached_property
     def bounds(self) -> list[int | None]:
         """Per feed, the number that ids must be below, or None."""
-        found = CellGraph(self.name, (), tuple(self.inputs), tuple(self.ends)).bounds
-        return [found.get(node) for _, node, _ in self.feeds]
+        limits = CellGraph(self.name, (), tuple(self.inputs), tuple(self.ends)).bounds
+        return [limits.get(node) for _, node, _ in self.feeds]
 
     @cached_property
     def digest(self) -> str:
@@ -247,17 +247,19 @@ class Signature:
         if not isinstance(self.cell, CellFunction):
             return self.name
         defaults = {name: StaticSpec(p.default) for name, p in self.cell.signature.parameters.items()}
-        given = {name: self.specs[name] for name in self.cell.static if self.specs[name] != defaults[name]}
-        told = [f"{name}={as_title(spec.value)}" for name, spec in given.items()]  # type: ignore[union-attr]
-        return f"{self.name}({', '.join(told)})" if told else self.name
+        differing = {
+            name: self.specs[name] for name in self.cell.static if self.specs[name] != defaults[name]
+        }
+        texts = [f"{name}={as_title(spec.value)}" for name, spec in differing.items()]  # type: ignore[union-attr]
+        return f"{self.name}({', '.join(texts)})" if texts else self.name
 
     @cached_property
     def computed(self) -> str:
         """A short text that tells what it computes from anything else, for files."""
         form = graph_form(Graph(tuple(self.inputs), tuple(numbered_sites(self.ends))))
         names = [name for name, _ in (*self.draft.losses, *self.draft.metrics)]
-        told = repr((form, self.leaves, names, self.draft.labels))
-        return hashlib.sha256(told.encode()).hexdigest()[:32]
+        text = repr((form, self.leaves, names, self.draft.labels))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @property
     def heading(self) -> str:
@@ -293,18 +295,19 @@ class Signature:
     @cached_property
     def parameters(self) -> list[Parameter]:
         """The parameters, in the order in which the function uses them."""
-        found, seen = list[Parameter](), set[Node]()
+        parameters, seen = list[Parameter](), set[Node]()
         stack = self.ends[::-1]
         while stack:
             node = stack.pop()
             if node not in seen:
                 seen.add(node)
                 if node.op is PARAMETER:
-                    found.append(node.attrs["parameter"])
+                    parameters.append(node.attrs["parameter"])
                 stack += node.inputs[::-1]
-        return found
+        return parameters
 
     def drafted(self, number: int, name: str) -> Draft:
+        """Return a copy of the draft, renamed and without wires, to be linked with drafts of other cells."""
         draft, flow = self.draft, Flow
         return Draft(
             name,
@@ -344,6 +347,11 @@ class Signature:
         return tuple(self.shapeless.values()) if forms_in(self.specs) else None
 
     def _noting(self, otherwise: str, names: dict[str, str]) -> Iterator[str]:
+        """Yield the lines of code that append a call's row, elements, data and labels, and return its result.
+
+        `otherwise` is the statement for calls of another structure, `names` has the variables of paths.
+        """
+
         def code(path: str) -> str:
             return names.get(path, GIVEN + path)
 
@@ -353,12 +361,12 @@ class Signature:
             return
         for i, (path, _, members) in enumerate(self.sequences):
             inner = [f"x{member}.n" for member, _ in members]
-            each = f"{inner[0]} for x in {GIVEN}{path}"
+            element_code = f"{inner[0]} for x in {GIVEN}{path}"
             if len(inner) > 1:
-                each = f"n for x in {GIVEN}{path} for n in ({', '.join(inner)})"
-            yield from (f"try: e{i} = [{each}]", f"except Exception: {otherwise}")
-        found = [(name + path, x) for name, spec in self.specs.items() for path, x in leaves(spec)]
-        changing = {path for path, x in found if isinstance(x, DataSpec) and x.changing}
+                element_code = f"n for x in {GIVEN}{path} for n in ({', '.join(inner)})"
+            yield from (f"try: e{i} = [{element_code}]", f"except Exception: {otherwise}")
+        argument_leaves = [(name + path, x) for name, spec in self.specs.items() for path, x in leaves(spec)]
+        changing = {path for path, x in argument_leaves if isinstance(x, DataSpec) and x.changing}
         data = ["v" if not path else code(path) for path, _, _ in self.feeds]
         for i, (path, node, _) in enumerate(self.feeds):
             if path in changing:
@@ -376,7 +384,7 @@ class Signature:
         yield "if v > COUNTERS[1]: STOP(v)"
         noted = [f"R{k}(({', '.join(row)},))", *[f"E{k}_{i}(e{i})" for i in range(len(self.sequences))]]
         noted += [f"F{k}_{i}({datum})" for i, datum in enumerate(data)]
-        numbers = {name for name, x in found if isinstance(x, DataSpec)}
+        numbers = {name for name, x in argument_leaves if isinstance(x, DataSpec)}
         for i, path in enumerate(self.labels):
             noted.append(f"L{k}_{i}({f'{name_of(kept)}({code(path)})' if path in numbers else code(path)})")
         # the number moves last, so that calls in the midst of another have one twice, which is noticed
@@ -386,18 +394,22 @@ class Signature:
         yield "except STALE: pass"  # the call goes on below, and is of a new signature
         yield f"except BaseException: UNDO({k}, v, {self.name!r}, ({read})); raise"
         yield "else:"
-        made = {}
+        output_codes = {}
         for j, node in enumerate(self.outputs):
-            made[j] = f"{name_of(value_class(node.type))}(v{f' + {j}' if j else ''})"
+            output_codes[j] = f"{name_of(value_class(node.type))}(v{f' + {j}' if j else ''})"
             if self.leaves.count(j) > 1:  # one object wherever it stands
-                yield f"    o{j} = {made[j]}"
-                made[j] = f"o{j}"
-        yield f"    return {self._result(made, code)}"
+                yield f"    o{j} = {output_codes[j]}"
+                output_codes[j] = f"o{j}"
+        yield f"    return {self._result(output_codes, code)}"
 
-    def _result(self, made: dict[int, str], code: Callable[[str], str]) -> str:
-        codes = iter([made[x] if isinstance(x, int) else x if x == "None" else code(x) for x in self.leaves])
+    def _result(self, output_codes: dict[int, str], code: Callable[[str], str]) -> str:
+        """Return the code of a call's result, given the code of each output and of each path."""
+        codes = iter(
+            [output_codes[x] if isinstance(x, int) else x if x == "None" else code(x) for x in self.leaves]
+        )
 
         def text(spec: Spec) -> str:
+            """Return the code of a nest; codes of its leaves are taken in turn."""
             if not isinstance(spec, NestSpec):
                 return next(codes)
             items = [text(item) for item in spec.items]
@@ -456,7 +468,7 @@ def _looked_up(
 
 @dataclass(frozen=True, slots=True)
 class FormTable:
-    """What calls of a cell are left to, by shapes and dtypes of the arrays that they are given."""
+    """The functions that do calls of a cell, by shapes and dtypes of the arrays among its arguments."""
 
     name: str  # among the globals of cells' code, where that finds the look-up
     calls: dict[Any, Callable[..., Any]] = field(default_factory=dict)
@@ -500,33 +512,33 @@ class CellFunction:
         self.call: FunctionType = FunctionType(_code("def f(): pass"), GLOBALS, name)
         self.write()
         update_wrapper(self.call, function)
-        given = {n: p.default for n, p in self.signature.parameters.items() if p.default is not p.empty}
-        self.call.__defaults__ = tuple([x for n, x in given.items() if n not in self.static])
-        self.call.__kwdefaults__ = {n: x for n, x in given.items() if n in self.static}
+        defaults = {n: p.default for n, p in self.signature.parameters.items() if p.default is not p.empty}
+        self.call.__defaults__ = tuple([x for n, x in defaults.items() if n not in self.static])
+        self.call.__kwdefaults__ = {n: x for n, x in defaults.items() if n in self.static}
         self.call.__annotations__ = {}
         self.call.__dict__["cell"] = self  # lives as long as its function
         _cells.add(self)
 
     @property
     def hints(self) -> dict[str, Any]:
-        """What annotations say now, by argument; they may have names that are defined after the cell."""
+        """The types of annotations now, by argument; texts may have names that are defined after the cell."""
         names = getattr(inspect.unwrap(self.function), "__globals__", {})
         return {n: hint_of(p.annotation, names) for n, p in arguments_of(self.function).parameters.items()}
 
-    def forget(self, known: int) -> None:
+    def forget(self, count: int) -> None:
         """Keep the first signatures alone."""
-        if len(self.signatures) > known:
+        if len(self.signatures) > count:
             InForce.changes += 1
-            self.renew(self.signatures[:known])
+            self.renew(self.signatures[:count])
 
     @property
     def subject(self) -> Any:
-        """What the user wrote: the cell itself."""
+        """The cell itself, as the thing that the user wrote."""
         return self
 
     @property
     def read(self) -> Any:
-        """What reads besides arguments: the function, or the layer that is called."""
+        """The function, or the layer that is called: the thing whose readings besides arguments count."""
         return self.origin[1] if self.origin is not None and self.origin[0] == "layer" else self.function
 
     @property
@@ -562,15 +574,15 @@ class CellFunction:
         except Exception:  # noqa: BLE001 - it is told of by the call that makes a new signature
             return False
         ops_now, ops_before = (
-            graph_form(Graph(tuple(symbols.inputs), tuple(found.ends)), values=False)
-            for found in (now, before)
+            graph_form(Graph(tuple(symbols.inputs), tuple(outcome.ends)), values=False)
+            for outcome in (now, before)
         )
         return now.frame == before.frame and ops_now == ops_before
 
     def retire(self, signature: Signature) -> None:
         """Let calls of a signature's structure make a new one; programs that know it go on with it."""
         InForce.changes += 1
-        self.renew([other for other in self.signatures if other is not signature])
+        self.renew([peer for peer in self.signatures if peer is not signature])
 
     def has(self, signature: Signature) -> bool:
         """Whether calls of a signature's structure are of it, and not of a later or earlier one."""
@@ -580,18 +592,26 @@ class CellFunction:
         """Let calls be of signatures that have given way to others of the same structures."""
         InForce.changes += 1
         structures = {signature.structure for signature in signatures}
-        others = [signature for signature in self.signatures if signature.structure not in structures]
-        self.renew(sorted([*others, *signatures], key=attrgetter("number")))
+        remaining = [signature for signature in self.signatures if signature.structure not in structures]
+        self.renew(sorted([*remaining, *signatures], key=attrgetter("number")))
 
     def renew(self, kept: Sequence[Signature]) -> None:
         """Keep some signatures, and write all code anew."""
-        for found in (self.signatures, self._known, self._codes, self._groups, self._variants, self._tables):
-            found.clear()
+        for collection in (
+            self.signatures,
+            self._known,
+            self._codes,
+            self._groups,
+            self._variants,
+            self._tables,
+        ):
+            collection.clear()
         self.write(fast=not Slow.on)
         for signature in kept:
             self._admit(signature)
 
     def _admit(self, signature: Signature) -> None:
+        """Write a new signature into the code that does calls, or into a table of forms of arrays."""
         self.signatures.append(signature)  # whose code may find it whatever interrupts this
         table = self._tables.get(self._common(signature))
         if table is not None:
@@ -611,7 +631,7 @@ class CellFunction:
         return tuple(values) if len(values) > 1 else values[0]
 
     def _common(self, signature: Signature) -> Any:
-        """Return what signatures have in common that differ in forms of arrays alone."""
+        """Return the common key of signatures that differ in forms of arrays alone."""
         return signature.outline, self._static(signature) if self.static else None
 
     def _enter(self, table: FormTable, signature: Signature) -> None:
@@ -633,11 +653,11 @@ class CellFunction:
 
     def called(self, signature: Signature, arguments: dict[str, Any]) -> Any:
         """Do a call whose signature is known."""
-        given = [arguments[n] for n in self.parameters if n not in self.static]
+        positional = [arguments[n] for n in self.parameters if n not in self.static]
         static = {n: arguments[n] for n in self.static}
         if static and not Slow.on:  # a NaN is not found by value
-            return self._variants[self._static(signature)](*given, *static.values())
-        return self.call(*given, **static)
+            return self._variants[self._static(signature)](*positional, *static.values())
+        return self.call(*positional, **static)
 
     @property
     def is_decorated(self) -> bool:
@@ -647,8 +667,8 @@ class CellFunction:
     def write(self, *, fast: bool = True) -> None:
         """Give `call` its code; without `fast` every call goes the slow way."""
         if fast not in self._codes:
-            made = self._written(() if self.static or not fast else self.signatures, find=fast)
-            self._codes[fast] = self._short(made) if fast and not self.static else made
+            code = self._written(() if self.static or not fast else self.signatures, find=fast)
+            self._codes[fast] = self._short(code) if fast and not self.static else code
         self.call.__code__ = self._codes[fast]
 
     def _short(self, code: CodeType) -> CodeType:
@@ -660,7 +680,7 @@ class CellFunction:
         return self._named(_code(f"def f({names}): return {self.fast}({names})"))
 
     def _called_by(self, code: CodeType, signatures: Sequence[Signature]) -> Callable[..., Any]:
-        """Return what does calls of signatures: a compiled function, or one of this code."""
+        """Return the function that does calls of signatures: a compiled one, or one of this code."""
         function = FunctionType(code, GLOBALS, self.name)
         if Slow.fast is None:
             return function
@@ -689,8 +709,8 @@ class CellFunction:
             if len(alike) <= FEW_FORMS:
                 lines += chain.from_iterable(signature.lines(otherwise) for signature in alike)
             else:
-                found = partial(_looked_up, alike[0], self._table(alike), [*places, *static])
-                lines += where_fits(alike[0].shapeless, found)
+                look_up = partial(_looked_up, alike[0], self._table(alike), [*places, *static])
+                lines += where_fits(alike[0].shapeless, look_up)
         if static and find:
             key = ", ".join(static)
             lines += [f"try: variant = {self.variants}({key if len(static) == 1 else f'({key})'})"]
@@ -729,20 +749,20 @@ class CellFunction:
         """Return the signature of a structure of arguments, made if it is new; errors are those of `find`."""
         key = tuple(specs.values())
         if key not in self._known:
-            made = _made(self, specs)
-            made.cell = self
-            Slow.made(made)  # before there is code that notes its calls
-            self._admit(made)
+            signature = _made(self, specs)
+            signature.cell = self
+            Slow.made(signature)  # before there is code that notes its calls
+            self._admit(signature)
         return self._known[key]
 
     def present(self, specs: dict[str, Spec]) -> Signature:
         """Return the signature of a structure as the model is now; errors are those of `find`."""
-        known = len(self.signatures)
-        found = self.of(specs)
-        if len(self.signatures) == known and not self.is_current(found):
-            self.retire(found)
-            found = self.of(specs)
-        return found
+        count = len(self.signatures)
+        signature = self.of(specs)
+        if len(self.signatures) == count and not self.is_current(signature):
+            self.retire(signature)
+            signature = self.of(specs)
+        return signature
 
 
 class Slow:
@@ -767,40 +787,40 @@ def all_cells() -> list[CellFunction]:
 def go_fast(make: Callable[..., Any]) -> None:
     """Let calls of cells be done by what is made so from now on."""
     Slow.fast = make
-    for one in all_cells():
-        one.renew([*one.signatures])
+    for cell in all_cells():
+        cell.renew([*cell.signatures])
 
 
 def go_slow(*, on: bool) -> None:
     """Let all calls of cells go the slow way, or no more."""
     if Slow.on != on:
         Slow.on = on
-        for one in all_cells():
-            one.write(fast=not on)
+        for cell in all_cells():
+            cell.write(fast=not on)
 
 
 def _code(text: str) -> CodeType:
     scope: dict[str, Any] = {}
     exec(code_of(text, "<foldbatch cell>"), scope)  # noqa: S102 - the text is our own
-    made: CodeType = scope["f"].__code__
-    return made
+    code: CodeType = scope["f"].__code__
+    return code
 
 
-def _slow(held: weakref.ref[CellFunction], *args: Any, **options: Any) -> Any:
+def _slow(cell_ref: weakref.ref[CellFunction], *args: Any, **options: Any) -> Any:
     """Do a call that the code of a cell does not know: of another structure, in another cell, or nowhere."""
-    self = held()
+    self = cell_ref()
     assert self is not None, "the code of a cell runs without it"
     if is_symbolic():
         return self.function(*args, **options)
     bound = self.signature.bind(*args, **options)
     bound.apply_defaults()
-    for name, given in bound.arguments.items():
+    for name, argument in bound.arguments.items():
         if name in self.static:
             continue
-        x = with_values(given, Slow.value)
+        x = with_values(argument, Slow.value)
         if (row := row_type(self.hints[name])) is not None and is_array(x):
             x = Slow.rows(x, row, f"{self.name}({name})")
-        if x is not given:
+        if x is not argument:
             return self.call(**bound.arguments | {name: x})
     return Slow.call(self, bound.arguments)
 
@@ -812,21 +832,25 @@ def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
 
 
 def _symbols(self: CellFunction, specs: dict[str, Spec]) -> Symbols:
-    found = Symbols([], [], [], [], {}, {})
+    """Return the symbolic arguments of a cell, given their structures: an input per value, datum and member.
+
+    The cell's function is then called with them, to record its graph.
+    """
+    symbols = Symbols([], [], [], [], {}, {})
     for name, spec in specs.items():
         parts: list[Any] = []
         for path, leaf in leaves(spec):
             where = name + path
             match leaf:
                 case ValueSpec(type_):
-                    found.operands.append((where, input_node(type_, name=where)))
-                    parts.append(found.operands[-1][1])
+                    symbols.operands.append((where, input_node(type_, name=where)))
+                    parts.append(symbols.operands[-1][1])
                 case DataSpec(type_):
                     node = input_node(type_, name=where)
                     declared = type_.dtype if type_.dtype.startswith(("int", "uint")) else ""
-                    found.feeds.append((where, node, Feed(type_, f"{self.name}({where})", declared)))
-                    found.data[node] = GivenObject(len(found.objects), f"{self.name}({where})")
-                    found.objects.append(where)
+                    symbols.feeds.append((where, node, Feed(type_, f"{self.name}({where})", declared)))
+                    symbols.data[node] = GivenObject(len(symbols.objects), f"{self.name}({where})")
+                    symbols.objects.append(where)
                     parts.append(node)
                 case ListSpec(element):
                     if element is None:
@@ -834,52 +858,60 @@ def _symbols(self: CellFunction, specs: dict[str, Spec]) -> Symbols:
                         continue
                     axis = ragged(where)
                     members = [(inner, input_node(t, axis, where + inner)) for inner, t in leaf.members]
-                    found.sequences.append((where, axis, members))
+                    symbols.sequences.append((where, axis, members))
                     parts.append(rebuilt(element, iter([node for _, node in members])))
                 case ObjectSpec():
-                    parts.append(GivenObject(len(found.objects), f"{self.name}({where})"))
-                    found.objects.append(where)
+                    parts.append(GivenObject(len(symbols.objects), f"{self.name}({where})"))
+                    symbols.objects.append(where)
                 case _:
                     parts.append(None)
-        found.parts[name] = parts
-    return found
+        symbols.parts[name] = parts
+    return symbols
 
 
 def _outcome(self: CellFunction, specs: dict[str, Spec], symbols: Symbols) -> Outcome:
     """Run a cell's function on symbols; each run has nests of its own, which it may write to."""
-    given = {name: rebuilt(spec, iter(symbols.parts[name])) for name, spec in specs.items()}
-    found = Body(data=symbols.data)
-    result = _run(self, specs, given, found)
-    outputs, held, nest = _taken(self, result, {node: path for path, node in symbols.operands})
-    losses = [(name, ops.batched(node)) for name, node in found.losses]
-    metrics = [(name, ops.batched(node)) for name, node, _ in found.metrics]
-    labels = [None if label is None else label.number for _, _, label in found.metrics]
-    return Outcome(nest, held, outputs, losses, metrics, labels)
+    arguments = {name: rebuilt(spec, iter(symbols.parts[name])) for name, spec in specs.items()}
+    cell_body = Body(data=symbols.data)
+    result = _run(self, specs, arguments, cell_body)
+    outputs, result_leaves, nest = _taken(self, result, {node: path for path, node in symbols.operands})
+    losses = [(name, ops.batched(node)) for name, node in cell_body.losses]
+    metrics = [(name, ops.batched(node)) for name, node, _ in cell_body.metrics]
+    labels = [None if label is None else label.number for _, _, label in cell_body.metrics]
+    return Outcome(nest, result_leaves, outputs, losses, metrics, labels)
 
 
-def _run(self: CellFunction, specs: dict[str, Spec], given: dict[str, Any], found: Body) -> Any:
-    _bodies.append(found)
+def _run(self: CellFunction, specs: dict[str, Spec], arguments: dict[str, Any], cell_body: Body) -> Any:
+    """Call a cell's function on symbolic arguments and return its result; losses go to `cell_body`.
+
+    Errors leave with a note of the cell and the structures of its arguments.
+    """
+    _bodies.append(cell_body)
     try:
         with in_function():
-            positional = [given[n] for n in self.parameters if n not in self.static]
-            return self.function(*positional, **{n: given[n] for n in self.static})
+            positional = [arguments[n] for n in self.parameters if n not in self.static]
+            return self.function(*positional, **{n: arguments[n] for n in self.static})
     except Exception as error:
         refused = error.__cause__ if "array element" in str(error) else None  # NumPy's, of an array it fills
-        told = refused if isinstance(refused, FoldbatchError) else error
-        ours = isinstance(told, FoldbatchError)
+        raised = refused if isinstance(refused, FoldbatchError) else error
+        ours = isinstance(raised, FoldbatchError)
         empty = [n for n, spec in specs.items() if any(leaf == ListSpec(None) for _, leaf in leaves(spec))]
         if empty and ours:
             fix = f"say what its elements are: def {self.name}({empty[0]}: list['float32[64]'])"
             where = f"{self.name}({empty[0]})"
             raise WalkError(where, "a list whose elements are known", "an empty one", fix) from error
         note = ", ".join(f"{name}: {described(spec)}" for name, spec in specs.items()) or "nothing"
-        whole = [n for n, spec in specs.items() if type(spec) is DataSpec and spec.type.dtype == "int32"]
-        note += "".join(f"; the annotation {n}: 'float32' takes ints as floats" for n in whole[:1] if ours)
+        int_arguments = [
+            n for n, spec in specs.items() if type(spec) is DataSpec and spec.type.dtype == "int32"
+        ]
+        note += "".join(
+            f"; the annotation {n}: 'float32' takes ints as floats" for n in int_arguments[:1] if ours
+        )
         note = f"in the cell {self.name}, called with {note}"
-        told.add_note(note if ours else f"{note}: symbols and no numbers")
-        if told is error:
+        raised.add_note(note if ours else f"{note}: symbols and no numbers")
+        if raised is error:
             raise
-        raise told.with_traceback(error.__traceback__) from None
+        raise raised.with_traceback(error.__traceback__) from None
     finally:
         _bodies.pop()
 
@@ -889,9 +921,10 @@ def _taken(
 ) -> tuple[list[Node], list[int | str], Spec]:
     """Return the outputs of a result, what stands at each of its leaves, and its structure."""
     outputs: list[Node] = []
-    held: list[int | str] = []
+    result_leaves: list[int | str] = []
 
     def taken(x: Any, levels: int = DEEPEST) -> Spec:
+        """Return the structure of a part of the result; add its leaves and new outputs."""
         if not levels:
             raise too_deep(self.name)
         x = tuple(x) if isinstance(x, list) else x
@@ -900,7 +933,7 @@ def _taken(
             parts = tuple([taken(item, levels - 1) for item in items])
             return NestSpec(dict if isinstance(x, dict) else type(x), keys, parts)
         if x is None:
-            held.append("None")
+            result_leaves.append("None")
             return StaticSpec(None)
         if isinstance(x, Parameter | np.ndarray | np.generic):
             operand: Any = x
@@ -909,7 +942,7 @@ def _taken(
             fix = "return tensors, or tuples, dicts or dataclasses of them"
             raise WalkError(self.name, "tensors as result", describe_value(x), fix)
         if x in path_of:
-            held.append(path_of[x])
+            result_leaves.append(path_of[x])
             return ValueSpec(x.type)
         if x.axis.rank > 1:
             fix = "sum over the elements with ops.segment_sum, or call a cell for each element"
@@ -917,14 +950,18 @@ def _taken(
         node = apply("batch", x, axis=CALL) if x.axis is UNBATCHED else x
         if node not in outputs:
             outputs.append(node)
-        held.append(outputs.index(node))
+        result_leaves.append(outputs.index(node))
         return ValueSpec(node.type)
 
     nest = taken(result)
-    return outputs, held, nest
+    return outputs, result_leaves, nest
 
 
 def _signature(self: CellFunction, specs: dict[str, Spec], symbols: Symbols, outcome: Outcome) -> Signature:
+    """Return the signature of a cell, given its symbols and the outcome of its function on them.
+
+    Inputs that no output, loss or metric reads are left out of the draft.
+    """
     inputs = {*symbols.inputs}
     read = {*reachable(outcome.ends, inputs)}
     if any(node.op is INPUT for node in read - inputs - {KEY}):

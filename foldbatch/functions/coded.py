@@ -31,14 +31,14 @@ def hasten(walks: Any) -> None:
     if make is None:
         return
 
-    def made(general: Callable[..., Any], signatures: Sequence[Signature]) -> Callable[..., Any]:
+    def compiled(general: Callable[..., Any], signatures: Sequence[Signature]) -> Callable[..., Any]:
         for signature in signatures:
             signature.coded = signature.coded or coded(signature)
-        known = [signature.coded.numbers for signature in signatures if signature.coded is not None]
-        function: Callable[..., Any] = make(general, known) if known else general
+        codes = [signature.coded.numbers for signature in signatures if signature.coded is not None]
+        function: Callable[..., Any] = make(general, codes) if codes else general
         return function
 
-    go_fast(made)
+    go_fast(compiled)
 
 
 class NotCommon(Exception):  # noqa: N818 - it is no error
@@ -69,30 +69,30 @@ def coded(of: Signature) -> Coded | None:
     if of.silent or of.labels:
         return None
     places: dict[Path, list[int]] = {}
-    held: dict[Path, tuple[list[int], list[Path]]] = {}  # of lists: what is told, the paths of members
+    list_words: dict[Path, tuple[list[int], list[Path]]] = {}  # of lists: what is told, the paths of members
     arrays = set[Path]()
     try:
-        guards = [*_guards(of, places, held, arrays)]
+        guards = [*_guards(of, places, list_words, arrays)]
         body = [x for path, _ in of.operands for x in places[path]]
         lists = list[int]()
         for path, _, members in of.sequences:
-            told, known = held[path]
-            if [member for member, _ in members] != known:
+            words, paths = list_words[path]
+            if [member for member, _ in members] != paths:
                 return None
             lists.append(len(body) + calls.ELEMENTS)
-            body += [0, *told, *places[path]]
+            body += [0, *words, *places[path]]
         for path, _, _ in of.feeds:
             lists.append(len(body) + calls.COLUMN)
             how = calls.COPIED if path in arrays else calls.THERE if path else calls.COUNTED
             body += [0, how, *(places[path] if path else NOWHERE)]
-        made = [*_results(of, places)]
+        results = [*_results(of, places)]
     except NotCommon:
         return None
     begin, nest = HEAD + len(guards), of.result
     size, kind = (len(of.leaves), nest.kind) if isinstance(nest, NestSpec) else (-1, tuple)
     counts = len(guards) // calls.GUARD, len(of.operands), len(of.sequences), len(of.feeds)
     head = 0, of.width, *counts, begin + len(body), size, 0 if kind is tuple else id(kind)
-    return Coded([*head, *guards, *body, *made], [begin + place for place in lists])
+    return Coded([*head, *guards, *body, *results], [begin + place for place in lists])
 
 
 def found_by_value(static: Any) -> bool:
@@ -116,12 +116,18 @@ def made_of_items(kind: type) -> bool:
 def _guards(
     signature: Signature,
     places: dict[Path, list[int]],
-    held: dict[Path, tuple[list[int], list[Path]]],
+    list_words: dict[Path, tuple[list[int], list[Path]]],
     arrays: set[Path],
 ) -> Iterator[int]:
+    """Yield the words by which compiled code checks a call's arguments against a signature.
+
+    It fills in the place of each path, widths and members of lists, and the paths of arrays. A structure
+    that compiled code cannot check raises `NotCommon`.
+    """
     static = signature.cell.static
 
     def of(spec: Spec, path: Path, way: list[int]) -> Iterator[int]:
+        """Yield the words that check one argument, or a part of it; `way` has the numbers that lead to it."""
         if len(way) > 1 + PLACE_ITEMS:
             raise NotCommon
         place = places[path] = [way[0], len(way) - 1, *way[1:], *[0] * (1 + PLACE_ITEMS - len(way))]
@@ -130,8 +136,8 @@ def _guards(
                 yield from (calls.EXACT, id(value_class(type_)), 0, *place)
             case DataSpec(type_, None) if not type_.shape:
                 yield from (calls.PLAIN, 0, 0, *place)
-            case DataSpec(_, found, None) if found in FIXED:
-                yield from (calls.EXACT, id(found), 0, *place)
+            case DataSpec(_, class_, None) if class_ in FIXED:
+                yield from (calls.EXACT, id(class_), 0, *place)
             case DataSpec(_, None):  # which are looked at when the batch is noted
                 arrays.add(path)
                 yield from (calls.EXACT, id(np.ndarray), 0, *place)
@@ -154,7 +160,7 @@ def _guards(
                 if nest is not None and not issubclass(nest.kind, tuple):
                     raise NotCommon
                 inner = [""] if nest is None else [nest.item(i) for i in range(len(items))]
-                held[path] = [len(items), int(nest is not None)], inner
+                list_words[path] = [len(items), int(nest is not None)], inner
                 like = calls.MAY_BE_EMPTY if hinted else calls.OF
                 yield from (like, 0 if nest is None else id(nest.kind), len(items), *place)
                 for item in items:
@@ -169,12 +175,12 @@ def _guards(
 
 
 def _results(of: Signature, places: Mapping[Path, list[int]]) -> Iterator[int]:
-    nest, own = of.result, [leaf for leaf in of.leaves if isinstance(leaf, int)]
+    """Yield the words by which compiled code builds a call's result; nests in nests raise `NotCommon`."""
+    nest, numbers = of.result, [leaf for leaf in of.leaves if isinstance(leaf, int)]
     if isinstance(nest, NestSpec):
         flat = not any(isinstance(item, NestSpec) for item in nest.items)
-        if not (flat and made_of_items(nest.kind)) or len({*own}) < len(
-            own
-        ):  # one object stands at two places
+        repeated = len({*numbers}) < len(numbers)  # one object stands at two places
+        if repeated or not (flat and made_of_items(nest.kind)):
             raise NotCommon
     for leaf in of.leaves:
         if isinstance(leaf, int):

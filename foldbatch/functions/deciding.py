@@ -149,6 +149,7 @@ def results(
     """
 
     def run() -> list[Any]:
+        """Run the batch in rounds and return its results, with arrays in the place of values."""
         batch = UnderWay(rounds, computing, tracer, keep_going=keep_going)
         with no_garbage(), batch.noting(careful=careful or keep_going):
             batch.join(reading.examples, reading.numbers)
@@ -415,6 +416,10 @@ class UnderWay:
         self._ends.append(COUNTERS[0])
 
     def _ended(self, fiber: Fiber) -> None:
+        """Take the result of a fiber: an example's result, or its part of the fork that waits for it.
+
+        A coroutine as result is begun in the fiber's place.
+        """
         if isinstance(fiber.result, CoroutineType):
             self._begin(Fiber(fiber.walked, fiber.result, (), fiber.join, fiber.place))
         elif fiber.join is None:
@@ -428,6 +433,7 @@ class UnderWay:
                 self._ready.append((join.fiber, join.results))
 
     def _failed(self, fiber: Fiber, error: Exception) -> None:
+        """Take the error of a fiber: it goes to its fork, or ends its example, or breaks off the batch."""
         self._failures, self._waits = True, NEVER
         if fiber.join is not None:
             fiber.join.error = error
@@ -440,6 +446,7 @@ class UnderWay:
         self.over.append(fiber.walked)
 
     def _fork(self, fiber: Fiber, fork: Fork) -> None:
+        """Begin the parts of a fork; the fiber goes on when all have ended."""
         fiber.result = fork
         join = Join(fiber, [None] * len(fork.parts), len(fork.parts))
         if not fork.parts:
@@ -535,7 +542,7 @@ class UnderWay:
         self._ends.clear()
 
     def complete(self) -> Notes:
-        """Return what was noted, example by example, as if each had run alone."""
+        """Return the notes of the batch, example by example, as if each had run alone."""
         refuse_broken(self.notes, self._first)
         store = self.store
         store.own(self._first - self._start, self._whose, self._ends, self._start)
@@ -583,7 +590,7 @@ class UnderWay:
         return Noted(signature, rows.take(order, axis=0), elements, feeds, labels)
 
     def results(self) -> list[Any]:
-        """Return what walks returned, with arrays in the place of values, or the errors that they raised."""
+        """Return the results of walks, with arrays in the place of values, or the errors that they raised."""
         return [self.shown(walked).result if walked.error is None else walked.error for walked in self.walked]
 
     def shown(self, walked: Walked) -> Walked:

@@ -89,21 +89,22 @@ Key = tuple[int, str]  # of the object or the variables that hold it, and the na
 
 @dataclass(slots=True)
 class Readings:
-    """What some functions read, by where it stands."""
+    """The things that functions read besides arguments: globals, closures, defaults, attributes."""
 
     found: dict[Key, Reading] = field(default_factory=dict)
     # what keys are of: an identity belongs to one object as long as that lives
     holders: list[Any] = field(default_factory=list)
 
     def by_name(self) -> dict[str, Reading]:
-        """Return them by what leads there; of two with one name the first."""
+        """Return the readings by the text that leads to each; of two with one text the first."""
         return {reading.where: reading for reading in reversed([*self.found.values()])}
 
 
 def read_by(roots: Iterable[tuple[str, Any]]) -> Readings:
-    """Return what functions read, and functions that they call; `roots` are they, with what leads to them.
+    """Return the readings of functions, and of functions that they call.
 
-    A root may be an object with methods, too. What the functions write themselves is left out.
+    `roots` are pairs of a text that leads to a function, and the function. A root may be an object with
+    methods, too. Things that the functions write themselves are left out.
     """
     entered = [*roots]
     reader = _Reader({_package_of(root) for _, root in entered})
@@ -139,7 +140,7 @@ class _Reader:
                 self._read_attributes(where, holder)
 
     def readings(self) -> Readings:
-        """Return what was found, without what the functions write to."""
+        """Return the readings, without things that the functions write to."""
 
         def is_left(name: str, reading: Reading) -> bool:
             return name not in self.written and not (reading.kind == CONTENT and name in self.changing)
@@ -208,6 +209,7 @@ class _Reader:
                 self._name(constant)
 
     def _read_function(self, where: str, function: FunctionType) -> None:
+        """Add the globals, closure cells and defaults that a function's code names; `where` leads to it."""
         home = called(str(function.__globals__.get("__name__")))
         for name in _names_in(function.__code__):
             if name in function.__globals__:
@@ -227,6 +229,7 @@ class _Reader:
             self._add((id(function), name), f"{where}, default of {name}", value)
 
     def _read_attributes(self, where: str, holder: Any) -> None:
+        """Add the attributes of an object, class or module that some function names; `where` leads to it."""
         own = dict(_attributes(holder))
         names = [name for name in own if name in self.names and not name.startswith("__")]
         if isinstance(holder, Block):  # whose functions are called by what it is built to
@@ -257,6 +260,7 @@ class _Reader:
         return where + name if where.endswith(":") else f"{where}.{name}"
 
     def _add(self, key: Key, where: str, value: Any, kinds: Collection[str] = _KINDS) -> None:
+        """Add a thing that is read, if it is of these kinds; enter it for the things that it reads."""
         if key in self.found.found:
             return
         kind = kind_of(value)
@@ -284,7 +288,7 @@ def _attributes(holder: Any) -> Iterator[tuple[str, Any]]:
 
 
 def kind_of(value: Any) -> str | None:
-    """Return what kind of thing is read, or None of what is not compared: loggers, files, generators."""
+    """Return the kind of a thing that is read, or None if it is not compared: loggers, files, generators."""
     match value:
         case FunctionType() | MethodCell():
             return CODE
@@ -382,7 +386,7 @@ def _is_one(first: Any, second: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What functions read at one time."""
+    """The readings of functions at one time, to be compared with later ones."""
 
     roots: tuple[tuple[str, Any], ...]  # these functions
     readings: Readings
@@ -408,7 +412,7 @@ class Snapshot:
 
 
 def snapshot(roots: Iterable[tuple[str, Any]]) -> Snapshot:
-    """Return what functions read now; arguments are those of `read_by`."""
+    """Return the present readings of functions; arguments are those of `read_by`."""
     entered = tuple(roots)
     found = read_by(entered)
     return Snapshot(entered, found, {key: fingerprint(reading) for key, reading in found.found.items()})
@@ -452,6 +456,10 @@ class _Room:
 
 
 def _write(value: Any, update: Callable[[bytes], None], room: _Room) -> None:
+    """Hash a value: pass bytes that tell it from any other value to `update`.
+
+    Objects that are no data, and values that exceed `room`, raise `_NoDataError`.
+    """
     room.take(1, 0)
     kind = type(value)
     update(f"{kind.__module__}.{kind.__qualname__}:".encode())
@@ -524,6 +532,7 @@ def _code_digest(value: Any) -> Any:
 
 
 def _plain_code(code: CodeType, doc: str | None = None) -> Any:
+    """Return a function's code as data that neither its lines nor its docstring change, to be hashed."""
     constants = [
         _plain_code(x) if isinstance(x, CodeType) else digest(x) or repr(type(x))
         for place, x in enumerate(code.co_consts)
@@ -534,7 +543,7 @@ def _plain_code(code: CodeType, doc: str | None = None) -> Any:
 
 
 def python_version() -> str:
-    """Return which Pythons have the same code for a function."""
+    """Return a text that is the same for all Pythons that have the same code for a function."""
     return f"{sys.implementation.cache_tag}{'-O' * sys.flags.optimize}"
 
 

@@ -44,7 +44,7 @@ class Real(Value, gc=False, eq=False):
     def __hash__(self) -> int:
         return object.__hash__(self) if self.type.shape else hash(self.array.item())
 
-    def _read(self, what: str) -> Any:
+    def _read(self, where: str) -> Any:
         return self.array
 
     def __await__(self) -> Generator[Value, Any, Value]:
@@ -60,7 +60,7 @@ def _real_class(type_: TensorType) -> Any:
 
 @dataclass(slots=True)
 class Seen:
-    """What one example yields in eager mode."""
+    """The result, losses and metrics of one example in eager mode."""
 
     result: Any = None  # what the walk returned, with arrays in the place of values
     losses: dict[str, float] = field(default_factory=dict)  # by name
@@ -102,9 +102,9 @@ def run(
         learnt.install()
         reading = Reading([example], [0], Readings(), Snapshot([example]))
         walking = lambda x: finished(partial(walk, x))  # noqa: E731
-        known = notes.note(walking, reading, [], 1 << 60, accept=learnt.accept)
+        noted = notes.note(walking, reading, [], 1 << 60, accept=learnt.accept)
         try:
-            seen.result = _arrays(known.results[0])
+            seen.result = _arrays(noted.results[0])
         except RecursionError:
             raise too_deep("walk") from None
         for _, name, visit in sorted(_Eager.visits, key=itemgetter(0)):
@@ -116,6 +116,10 @@ def run(
 def _mode(
     dtype: str | None, begin: Callable[[Parameter], None], replacements: Replacements
 ) -> Iterator[Seen]:
+    """Run calls of cells on real numbers within the context; yield the `Seen` that takes losses and metrics.
+
+    `begin` is called with each parameter before it is read; a dtype replaces that of all tensors.
+    """
     with notes.LOCK:
         first, _Eager.seen, _Eager.dtype, _Eager.key = Slow.call, Seen(), dtype, 0
         _Eager.visits = []
@@ -129,6 +133,7 @@ def _mode(
 
 
 def _arrays(x: Any) -> Any:
+    """Return a result with arrays in the place of real values."""
     match x:
         case Real():
             return x.array
@@ -140,6 +145,7 @@ def _arrays(x: Any) -> Any:
 
 
 def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
+    """Compute a call of a cell on real arguments at once, and return its result."""
     signature = cell.find(arguments)
     try:
         notes.accept(signature)
@@ -151,31 +157,33 @@ def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
     COUNTERS[0] += 1
     notes.State.drawn += 1
     arrays = _computed(signature, _inputs(signature, arguments), labels, number)
-    made = [_real(array, node.type) for array, node in zip(arrays, signature.outputs, strict=True)]
-    held = [made[leaf] if isinstance(leaf, int) else _at(arguments, leaf) for leaf in signature.leaves]
-    return rebuilt(signature.result, iter(held))
+    outputs = [_real(array, node.type) for array, node in zip(arrays, signature.outputs, strict=True)]
+    result_leaves = [
+        outputs[leaf] if isinstance(leaf, int) else _at(arguments, leaf) for leaf in signature.leaves
+    ]
+    return rebuilt(signature.result, iter(result_leaves))
 
 
 def _computed(
-    signature: Signature, given: dict[Any, Any], labels: list[Any], number: int, marks: Sequence[int] = ()
+    signature: Signature, inputs: dict[Any, Any], labels: list[Any], number: int, marks: Sequence[int] = ()
 ) -> list[Any]:
     """Compute a call, given what its inputs are, and return its outputs; marks are numbers of visits."""
     draft = signature.draft
     for parameter in signature.parameters:
         _Eager.begin(_Eager.replacements.of(parameter))
-    nodes, values = [*given], [*given.values()]
+    nodes, values = [*inputs], [*inputs.values()]
     ends = _Eager.replacements.in_nodes(signature.ends, nodes)
     graph = in_phase(Graph(tuple(nodes), tuple(ends)), training=False)
-    found = iter(evaluate(graph, values, _Eager.dtype))
-    made = [np.asarray(next(found)) for _ in signature.outputs]
+    results = iter(evaluate(graph, values, _Eager.dtype))
+    outputs = [np.asarray(next(results)) for _ in signature.outputs]
     for name, _ in draft.losses:
-        _Eager.seen.losses[name] = _Eager.seen.losses.get(name, 0.0) + float(next(found))
+        _Eager.seen.losses[name] = _Eager.seen.losses.get(name, 0.0) + float(next(results))
     label_of = dict(zip(draft.labels, labels, strict=True))
     visit_of = dict(zip([metric for metric, _ in draft.marks], marks, strict=True))
     for place, (name, _) in enumerate(draft.metrics):
-        seen = np.asarray(next(found)), released(label_of.get(place))
+        seen = np.asarray(next(results)), released(label_of.get(place))
         _Eager.visits.append((visit_of.get(place, number), name, seen))
-    return made
+    return outputs
 
 
 class _Block(Slots):
@@ -187,12 +195,15 @@ class _Block(Slots):
         self.lists = [notes.lists_of(signature) for signature in part.signatures]
 
     def run(self, x: Any) -> Any:
+        """Run the block's program on one value, compute the calls that it notes, and return its result."""
         part = self.part
-        lists = {s.number: own for s, own in zip(part.signatures, self.lists, strict=True)}
+        lists = {
+            s.number: signature_lists for s, signature_lists in zip(part.signatures, self.lists, strict=True)
+        }
         bindings = part.bindings(lambda kind, n, i=0: notes.appending(lists[n], kind, i))
-        found = part.run(self, bindings, self.slots(part.given, x, ""))
+        results = part.run(self, bindings, self.slots(part.given, x, ""))
         self.compute()
-        return self.values(part.yields, iter(found))
+        return self.values(part.yields, iter(results))
 
     def value(self, type_: TensorType, number: int) -> Value:
         self.compute()
@@ -204,6 +215,7 @@ class _Block(Slots):
         return number
 
     def compute(self) -> None:
+        """Compute the calls noted since the last time, in their order, and empty the lists that held them."""
         pending = []
         for signature, lists in zip(self.part.signatures, self.lists, strict=True):
             width, ends = signature.arguments, [0] * len(lists.elements)
@@ -212,8 +224,8 @@ class _Block(Slots):
                 pending.append((row[0], signature, self._inputs(signature, lists, call, row, ends)))
             for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
                 del items[:]
-        for number, signature, (reads, given, labels, marks) in sorted(pending, key=itemgetter(0)):
-            inputs = {node: self._held(numbers) for node, numbers in reads.items()} | given
+        for number, signature, (reads, feed_values, labels, marks) in sorted(pending, key=itemgetter(0)):
+            inputs = {node: self._held(numbers) for node, numbers in reads.items()} | feed_values
             for j, array in enumerate(_computed(signature, inputs, labels, number, marks)):
                 self.arrays[number + j] = array
 
@@ -231,17 +243,17 @@ class _Block(Slots):
             ends[s] += size
             reads |= {node: flat[m :: len(members)] for m, (_, node) in enumerate(members)}
         data = [items[call] for items in lists.feeds]
-        given = {
+        feed_values = {
             node: _datum(path, feed, bound, item)
             for (path, node, feed), bound, item in zip(signature.feeds, signature.bounds, data, strict=True)
         }
         marks = [data[feed] for _, feed in signature.draft.marks]
-        return reads, given, [items[call] for items in lists.labels], marks
+        return reads, feed_values, [items[call] for items in lists.labels], marks
 
 
 def _real(array: Any, type_: TensorType) -> Value:
-    made: Value = _real_class(type_)(-1, array=np.asarray(array))
-    return made
+    value: Value = _real_class(type_)(-1, array=np.asarray(array))
+    return value
 
 
 def _at(arguments: dict[str, Any], path: str) -> Any:
@@ -258,20 +270,21 @@ def _array_of(value: Any, reader: Signature) -> Any:
 
 
 def _inputs(signature: Signature, arguments: dict[str, Any]) -> dict[Any, Any]:
-    given: dict[Any, Any] = {}
+    """Return arrays for the inputs of a cell's graph, by node, read from the arguments of a call."""
+    inputs: dict[Any, Any] = {}
     for path, node in signature.operands:
-        given[node] = _array_of(_at(arguments, path), signature)
+        inputs[node] = _array_of(_at(arguments, path), signature)
     for path, _, members in signature.sequences:
         elements = _at(arguments, path)
         for inner, node in members:
-            given[node] = [_array_of(_at({"x": x}, f"x{inner}"), signature) for x in elements]
+            inputs[node] = [_array_of(_at({"x": x}, f"x{inner}"), signature) for x in elements]
     for (path, node, feed), bound in zip(signature.feeds, signature.bounds, strict=True):
-        given[node] = _datum(path, feed, bound, _at(arguments, path) if path else None)
-    return given
+        inputs[node] = _datum(path, feed, bound, _at(arguments, path) if path else None)
+    return inputs
 
 
 def _datum(path: str, feed: Feed, bound: int | None, item: Any) -> Any:
-    """Return what a cell reads of the example; without a path, another number for each call."""
+    """Return the number or array of a feed, checked; without a path, another number for each call."""
     if not path:
         _Eager.key += 1
         return np.int64(_Eager.key)

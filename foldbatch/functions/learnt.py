@@ -24,7 +24,7 @@ Slot = tuple[Signature, int, int]
 
 @dataclass(slots=True)
 class Learnt:
-    """What is known of a walk; it only grows."""
+    """The cells, wires, results and parameters that runs of a walk have shown; it only grows."""
 
     cells: dict[Signature, None] = field(default_factory=dict)  # the signatures that were called
     # which outputs were read at which operands and members of lists
@@ -46,7 +46,7 @@ class Learnt:
     installed: int = -1  # what `InForce.changes` was when calls were last of these
 
     def copy(self) -> Learnt:
-        """Return what is known now, which goes on as it is while this grows.
+        """Return a copy of the present state, which stays as it is while this grows.
 
         Replacements are the same ones, as what has been computed reads them.
         """
@@ -230,7 +230,7 @@ def together(learnt: Learnt, calls: Mapping[Signature, int]) -> list[list[Signat
 
 
 def remarks(learnt: Learnt, calls: Mapping[Signature, int]) -> Iterator[str]:
-    """Yield what a report says of a walk, given the calls of each cell in its batch."""
+    """Yield the lines of a report about a walk, given the calls of each cell in its batch."""
     wires = sum(map(len, learnt.wires.values()))
     times = "once" if learnt.version == 1 else f"{learnt.version} times"
     known = f"{len(learnt.cells)} cells and {wires} wires are known"

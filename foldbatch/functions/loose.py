@@ -53,16 +53,20 @@ _of_arrays: dict[Any, CellFunction] = {}  # by the class of what is given, and i
 
 
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Apply an op to operands in a walk, by a call of its loose cell; return the result of the call.
+
+    Cells are kept by the function and types of operands, so that most calls need one look-up.
+    """
     # what tells the cell of most calls at once
     kinds: Any = (function, *map(type, operands)) if running() else ()
     if options:
-        own = [*map(type, options.values())]
-        kinds = (*kinds, *options.items(), *own) if kinds and EXACT.issuperset(own) else ()
+        option_types = [*map(type, options.values())]
+        kinds = (*kinds, *options.items(), *option_types) if kinds and EXACT.issuperset(option_types) else ()
     if (quick := _quick.get(kinds)) is not None:
         return quick(*operands)
-    told = _told(kinds, operands) if kinds and operands else None
-    if told is not None and (quick := told[0].get(told[1])) is not None:
-        return quick(told[2])
+    kept_call = _told(kinds, operands) if kinds and operands else None
+    if kept_call is not None and (quick := kept_call[0].get(kept_call[1])) is not None:
+        return quick(kept_call[2])
     name = function.__name__
     if not running():
         if not any(isinstance(x, Value) for x in _flat(operands)):  # another thread's walk runs
@@ -85,8 +89,8 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     if name in TOGETHER and type(operands[0]) is list:
         operands = tuple(operands[0]), *operands[1:]
     key, kept = _key(name, operands, options), _kept_for(operands)
-    if (found := kept.get((function, key))) is not None:
-        cell, places = found
+    if (entry := kept.get((function, key))) is not None:
+        cell, places = entry
         return cell.call(*[operands[i] for i in places])
     types = [x.type for x in _flat(operands) if isinstance(x, Value | Parameter)]
     # each call draws anew; what lacks operands says so
@@ -99,20 +103,20 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         value = [tensor(x) for x in data] if name in TOGETHER else tensor(data)
         return _apply(function, (*operands[:at], value, *operands[at + 1 :]), options)
     kind = [*[type_ for type_ in types if type_.is_float], types[0]][0]  # `next` raises, which costs by depth
-    given = [_given(name, x, kind) for x in operands]
-    cell = op_cell(function, given, options)
+    pattern = [_given(name, x, kind) for x in operands]
+    cell = op_cell(function, pattern, options)
     # a key of `NUMBERS` has no values of numbers, which belong to the cell beside bools
-    whole = name not in NUMBERS or all(dynamic for x, dynamic, _ in given if type(x) in FIXED)
-    if key is not None and whole:
-        places = [i for i, (_, dynamic, _) in enumerate(given) if dynamic]
+    is_complete = name not in NUMBERS or all(dynamic for x, dynamic, _ in pattern if type(x) in FIXED)
+    if key is not None and is_complete:
+        places = [i for i, (_, dynamic, _) in enumerate(pattern) if dynamic]
         kept[function, key] = cell, places
         if np.ndarray in kinds:
             pass  # of arrays types do not tell all, nor of tuples
-        elif told is not None and places == [0]:
-            told[0][told[1]] = cell.call
+        elif kept_call is not None and places == [0]:
+            kept_call[0][kept_call[1]] = cell.call
         elif kinds and len(places) == len(operands) and tuple not in kinds:
             _quick[kinds] = cell.call
-    return cell.call(*[x for x, dynamic, _ in given if dynamic])
+    return cell.call(*[x for x, dynamic, _ in pattern if dynamic])
 
 
 def _told(kinds: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[dict[Any, Any], Any, Any] | None:
@@ -132,8 +136,8 @@ def _fixed(x: Any) -> Any:
     """Return a key of an index that belongs to a cell: a whole number or a slice; None of anything else."""
     if type(x) is not slice:
         return x if type(x) is int else None
-    whole = type(x.start) in _BOUNDS and type(x.stop) in _BOUNDS and type(x.step) in _BOUNDS
-    return (x.start, x.stop, x.step) if whole else None  # values would be read where they are hashed
+    is_plain = type(x.start) in _BOUNDS and type(x.stop) in _BOUNDS and type(x.step) in _BOUNDS
+    return (x.start, x.stop, x.step) if is_plain else None  # values would be read where they are hashed
 
 
 def _bounded(key: Any) -> Any:
@@ -153,7 +157,7 @@ def _is_row(x: Any, key: Any) -> bool:
 
 
 def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Return what tells the cell of most calls: types of values and data, numbers that belong to the cell."""
+    """Return a key for the cell of a call: types of operands, numbers that belong to the cell; or None."""
     data = _DATA.get(name, ())
     key: list[Any] = []
     for x in operands:
@@ -187,21 +191,21 @@ def _kept_for(operands: Iterable[Any]) -> dict[Any, Any]:
     return _kept
 
 
-def op_cell(function: Callable[..., Any], given: Sequence[Given], options: dict[str, Any]) -> CellFunction:
+def op_cell(function: Callable[..., Any], operands: Sequence[Given], options: dict[str, Any]) -> CellFunction:
     """Return the cell of a function of `foldbatch.ops`; operands that are data of the call do not matter."""
-    static = tuple([read if dynamic else typed(x) for x, dynamic, read in given])
+    static = tuple([read if dynamic else typed(x) for x, dynamic, read in operands])
     key = (function, static, tuple([(n, typed(options[n])) for n in sorted(options)]))
-    kept = _kept_for(_flat([*[x for x, dynamic, _ in given if not dynamic], *options.values()]))
+    kept = _kept_for(_flat([*[x for x, dynamic, _ in operands if not dynamic], *options.values()]))
     try:
         cell = kept.get(key)
     except (TypeError, ValueError):  # it cannot be hashed
-        found = ", ".join([describe_value(x) for x, dynamic, _ in given if not dynamic])
+        actual = ", ".join([describe_value(x) for x, dynamic, _ in operands if not dynamic])
         fix = "make values of them: fb.tensor(x)"
-        raise WalkError(f"ops.{function.__name__}", "values, numbers and arrays", found, fix) from None
+        raise WalkError(f"ops.{function.__name__}", "values, numbers and arrays", actual, fix) from None
     if cell is None:
-        pattern = [(None if dynamic else _as_now(x), dynamic, read) for x, dynamic, read in given]
+        pattern = [(None if dynamic else _as_now(x), dynamic, read) for x, dynamic, read in operands]
         options = {n: _as_now(x) for n, x in options.items()}
-        hints = [read for _, dynamic, read in given if dynamic]
+        hints = [read for _, dynamic, read in operands if dynamic]
         called = partial(_filled, function, pattern, options)
         cell = kept[key] = _cell(function.__name__, called, hints, (repr(key[1:]), 0))
         cell.origin = ("op", function.__name__, pattern, options)
@@ -220,8 +224,8 @@ def _given(name: str, x: Any, kind: TensorType) -> Given:
     if isinstance(x, list | tuple) and any(isinstance(y, Value) for y in x):
         return x, True, None
     if isinstance(x, bool | int | float) and name in NUMBERS:
-        other = not kind.is_float and (isinstance(x, float) or kind.dtype == "bool")
-        return x, not other, TensorType((), kind.dtype)
+        differs = not kind.is_float and (isinstance(x, float) or kind.dtype == "bool")
+        return x, not differs, TensorType((), kind.dtype)
     read = name in NUMBERS or name == "matmul"
     if isinstance(x, np.ndarray | np.generic) and read and kind.is_float and x.dtype.kind in "fiu":
         return x, True, TensorType(x.shape, kind.dtype)
@@ -232,15 +236,17 @@ def _given(name: str, x: Any, kind: TensorType) -> Given:
 
 
 def _as_now(x: Any) -> Any:
-    """Return what belongs to a cell as it is now: lists and arrays may be written to."""
+    """Return a copy of an operand that belongs to a cell: lists and arrays may be written to."""
     if type(x) is np.ndarray:
         return x.copy()
     return type(x)(map(_as_now, x)) if type(x) in (list, tuple) else x
 
 
-def _filled(function: Callable[..., Any], given: list[Given], options: dict[str, Any], *xs: Any) -> Any:
-    left = iter(xs)
-    return called_as_it_is(function, [next(left) if dynamic else x for x, dynamic, _ in given], options)
+def _filled(function: Callable[..., Any], pattern: list[Given], options: dict[str, Any], *xs: Any) -> Any:
+    remaining = iter(xs)
+    return called_as_it_is(
+        function, [next(remaining) if dynamic else x for x, dynamic, _ in pattern], options
+    )
 
 
 def _cell(
@@ -252,14 +258,15 @@ def _cell(
     """Return a cell of arguments that are read as their hints say, where these are not None."""
     names = [f"x{i}" for i in range(len(hints))]
     text = f"lambda {', '.join(names)}: function({', '.join(names)})"
-    made = eval(text, {"function": function})  # noqa: S307 - the text is our own
-    made.__annotations__ = {n: hint for n, hint in zip(names, hints, strict=True) if hint is not None}
-    return CellFunction(made, name, order)
+    wrapper = eval(text, {"function": function})  # noqa: S307 - the text is our own
+    wrapper.__annotations__ = {n: hint for n, hint in zip(names, hints, strict=True) if hint is not None}
+    return CellFunction(wrapper, name, order)
 
 
 def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
-    known = layer.__dict__.get("_called")
-    if type(known) is dict and (cell := known.get(len(xs))) is not None:  # `mixed` keeps something else
+    """Call a layer or another block in a walk: by its loose cell, or as a block with several cells."""
+    cells = layer.__dict__.get("_called")
+    if type(cells) is dict and (cell := cells.get(len(xs))) is not None:  # `mixed` keeps something else
         return cell.call(*xs)
     if isinstance(layer, TensorBlock) and type(layer).apply is not TensorBlock.apply:
         return layer_cell(layer, len(xs)).call(*xs)
@@ -280,8 +287,8 @@ def layer_cell(layer: Any, arguments: int) -> CellFunction:
 
 def _value_of(parameter: Parameter) -> Any:
     if "value" not in parameter.cells:
-        given: list[Given] = [(parameter, False, None), (parameter.shape, False, None)]
-        parameter.cells["value"] = op_cell(inspect.unwrap(ops.reshape), given, {})
+        pattern: list[Given] = [(parameter, False, None), (parameter.shape, False, None)]
+        parameter.cells["value"] = op_cell(inspect.unwrap(ops.reshape), pattern, {})
     return parameter.cells["value"].call()
 
 
@@ -337,23 +344,23 @@ def loss(value: Any, name: str = "loss", *, weight: float = 1.0) -> None:
     if value is None:
         return
     if not isinstance(weight, Real) or isinstance(weight, bool) or not math.isfinite(weight):
-        found = describe_value(weight)
-        raise WalkError("fb.loss", "a finite weight", found, "1 counts the loss as it is")
+        actual = describe_value(weight)
+        raise WalkError("fb.loss", "a finite weight", actual, "1 counts the loss as it is")
     if isinstance(value, NUMBERS_OF_PYTHON) and np.any(value):
         fix = "compute it with fb.ops, as in fb.ops.mean(fb.ops.stack(values)); a number learns nothing"
         raise WalkError("fb.loss", "a value", describe_value(value), fix)
     if not isinstance(value, Node):
         _note("loss", value, None, name, weight)
         return
-    found = body()
-    if found is None:
+    cell_body = body()
+    if cell_body is None:
         fix = "in blocks, end with fb.Loss"
         raise WalkError("fb.loss", "a call in a cell or in a walk", "one elsewhere", fix)
     if value.shape or not value.type.is_float or value.axis.rank > 1:
         kind = f"a {value.type}" + " for every element of a list" * (value.axis.rank > 1)
         fix = "reduce it, for example with ops.mean or ops.segment_sum"
         raise WalkError("fb.loss", "one scalar of floats", kind, fix)
-    found.losses.append((name, value if weight == 1 else value * weight))
+    cell_body.losses.append((name, value if weight == 1 else value * weight))
 
 
 def metric(name: str, value: Any, label: Any = None) -> None:
@@ -379,20 +386,20 @@ def metric(name: str, value: Any, label: Any = None) -> None:
     if not isinstance(value, Node):
         _note("metric", value, label, name, 1.0)
         return
-    found = body()
-    if found is None:
+    cell_body = body()
+    if cell_body is None:
         fix = "in blocks, end with fb.Metric"
         raise WalkError("fb.metric", "a call in a cell or in a walk", "one elsewhere", fix)
     if value.axis.rank > 1:
         fix = "collect it where elements are made"
         raise WalkError("fb.metric", "one tensor a call", f"a {value!r}", fix)
     if isinstance(label, Node):
-        label = found.data.get(label, label)
+        label = cell_body.data.get(label, label)
     if label is not None and not isinstance(label, GivenObject):
-        given = f"a tensor of {label.type}" if isinstance(label, Node) else describe_value(label)
+        actual = f"a tensor of {label.type}" if isinstance(label, Node) else describe_value(label)
         fix = "give the cell the label itself; or call fb.metric in the walk, where any number or text is one"
-        raise WalkError("fb.metric label", "an object that the cell is given", given, fix)
-    found.metrics.append((name, value, label))
+        raise WalkError("fb.metric label", "an object that the cell is given", actual, fix)
+    cell_body.metrics.append((name, value, label))
 
 
 def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
@@ -417,8 +424,8 @@ def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
 
         _kept[key] = CellFunction(adds, kind if name == kind else f"{kind} {name}")
         _kept[key].origin = ("aside", kind, name, weight)
-    made: CellFunction = _kept[key]
-    return made
+    cell: CellFunction = _kept[key]
+    return cell
 
 
 def tensor(values: Any, dtype: str | None = None) -> Any:
@@ -443,20 +450,22 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
         return values if dtype is None or dtype == values.dtype else ops.cast(operand, dtype)
     if isinstance(values, Parameter):
         return tensor(_value_of(values), dtype)
-    if dtype is None and (one := _READ.get(type(values))) is not None:
-        return (_of_data.get(((), one)) or data_cell(TensorType((), one))).call(values)
+    if dtype is None and (scalar_dtype := _READ.get(type(values))) is not None:
+        return (_of_data.get(((), scalar_dtype)) or data_cell(TensorType((), scalar_dtype))).call(values)
     array = values
     if type(values) is not np.ndarray and not (hasattr(values, "shape") and hasattr(values, "dtype")):
         try:
             array = np.asarray(None if is_masked(values) else values)
         except ValueError:
             array = np.asarray(None)
-    own = (type(values), array.dtype, array.shape) if dtype is None and type(array) is np.ndarray else None
-    if own is not None and own in _of_arrays:
-        return _of_arrays[own].call(array)
-    known = array.dtype if isinstance(array.dtype, np.dtype) else str(array.dtype).removeprefix("torch.")
+    form = (type(values), array.dtype, array.shape) if dtype is None and type(array) is np.ndarray else None
+    if form is not None and form in _of_arrays:
+        return _of_arrays[form].call(array)
+    array_dtype = (
+        array.dtype if isinstance(array.dtype, np.dtype) else str(array.dtype).removeprefix("torch.")
+    )
     try:
-        kind = np.dtype(known).kind
+        kind = np.dtype(array_dtype).kind
     except TypeError:  # bfloat16 of PyTorch, where no ml_dtypes has told NumPy of one
         kind = "V"
     if kind not in "fiub":
@@ -469,8 +478,8 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
         dtype = read_as(array)
     shape = tuple(array.shape)
     cell = _of_data.get((shape, dtype)) or data_cell(TensorType(shape, dtype))
-    if own is not None:
-        _of_arrays[own] = cell
+    if form is not None:
+        _of_arrays[form] = cell
     return cell.call(array)
 
 

@@ -88,8 +88,9 @@ class Walk(Block[Any, Any]):
         return self.output_type_
 
     def build(self, builder: Builder, value: Built) -> Built:
-        where, given = builder.where(self), type_of(value)
-        for type_ in (given, self.output_type_):
+        """Add a call of the walk to the program that is built; return variables of the walk's output type."""
+        where, input_type = builder.where(self), type_of(value)
+        for type_ in (input_type, self.output_type_):
             if _repeats(type_):
                 raise BlockTypeError(where, "values, objects and sequences", str(type_), "Zip it first")
         if builder.inferring:
@@ -103,7 +104,7 @@ class Walk(Block[Any, Any]):
             Terminal(builder.fresh(), t, new_wires(t), place) for t in run_time_terminals(self.output_type_)
         ]
         names = tuple([str(slot.expression) for slot in results])
-        called = builder.constant("walk", Called(self.function, given, self.output_type_))
+        called = builder.constant("walk", Called(self.function, input_type, self.output_type_))
         blame = builder.blame(subject, calls=function_name(self.function))
         builder.add(InvokeWalk(blame, names, called, tuple([slot.expression for slot in slots])))
         return builder.unflatten(self.output_type_, iter(results))
@@ -120,16 +121,16 @@ class Called:
     given: Type
     yields: Type
 
-    def result(self, own: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
+    def result(self, converter: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
         """Call it with what variables of the program hold; return what the program goes on with."""
-        x = own.values(self.given, iter(slots))
+        x = converter.values(self.given, iter(slots))
         result = self.function(*x) if isinstance(self.given, TupleType) else self.function(x)
         where = f"Walk({function_name(self.function)})"
         if isinstance(result, CoroutineType):
             result.close()
             fix = "write it with def: with the package greenlet it may ask for numbers all the same"
             raise WalkError(where, "a function that returns", "an async def", fix)
-        return tuple(own.slots(self.yields, result, where))
+        return tuple(converter.slots(self.yields, result, where))
 
 
 def _repeats(type_: Type) -> bool:
@@ -148,20 +149,20 @@ class Slots:
     def number(self, value: Value) -> int:
         return value.n
 
-    def values(self, type_: Type, held: Iterator[Any]) -> Any:
+    def values(self, type_: Type, contents: Iterator[Any]) -> Any:
         """Return a value of a type, given what the variables of its terminals hold."""
         match type_:
             case TensorType():
-                return self.value(type_, next(held))
+                return self.value(type_, next(contents))
             case TupleType(items):
-                return tuple([self.values(item, held) for item in items])
+                return tuple([self.values(item, contents) for item in items])
             case SequenceType(element):
                 alone = len(run_time_terminals(element)) == 1
-                return [self.values(element, iter((x,) if alone else x)) for x in next(held)]
-        return None if type_ == VOID else next(held)
+                return [self.values(element, iter((x,) if alone else x)) for x in next(contents)]
+        return None if type_ == VOID else next(contents)
 
     def slots(self, type_: Type, x: Any, where: object) -> Iterator[Any]:
-        """Yield what the variables of a type's terminals hold, given a value of the type.
+        """Yield the contents of the variables of a type's terminals, given a value of the type.
 
         Raises:
             WalkError: when it is of another type.
@@ -179,8 +180,8 @@ class Slots:
                 yield x
             case _ if type_ != VOID or x is not None:
                 fix = "give what is declared; fb.tensor makes values of numbers"
-                found = f"a {x.type}" if isinstance(x, Value) else describe_value(x)
-                raise WalkError(str(where), f"a {type_}", found, fix)
+                actual = f"a {x.type}" if isinstance(x, Value) else describe_value(x)
+                raise WalkError(str(where), f"a {type_}", actual, fix)
 
 
 def given_type(x: Any, levels: int = 3) -> Type:
@@ -218,26 +219,28 @@ class BlockInWalk:
     calls: dict[str, Called] = field(init=False)  # the functions that its program calls, by name
 
     def __post_init__(self) -> None:
-        made = self._built = built(self.block, input_type=self.given, path=shown(self.block))
+        built_block = self._built = built(self.block, input_type=self.given, path=shown(self.block))
         self._compared = -1  # in which run it was compared with what the block is now
-        self.yields, self._functions = made.type, made.functions
-        if _repeats(made.type):
+        self.yields, self._functions = built_block.type, built_block.functions
+        if _repeats(built_block.type):
             fix = "Zip it first"
-            raise BlockTypeError(shown(self.block), "values, objects and sequences", str(made.type), fix)
-        text = program(made.functions)
+            raise BlockTypeError(
+                shown(self.block), "values, objects and sequences", str(built_block.type), fix
+            )
+        text = program(built_block.functions)
         self._blames, file = text.blames, f"<foldbatch block {next(_files)}>"
         linecache.cache[file] = (len(text.source), None, text.source.splitlines(keepends=True), file)
         weakref.finalize(self, linecache.cache.pop, file, None).atexit = False
-        self._scope: dict[str, Any] = made.globals | TOOLS
+        self._scope: dict[str, Any] = built_block.globals | TOOLS
         exec(compile(text.source, file, "exec"), self._scope)  # noqa: S102 - the text is our own
         self._scope[DEEPER] = Descent(
-            made.functions, self._scope, SHALLOW
+            built_block.functions, self._scope, SHALLOW
         )  # Python's own limit is the walk's
-        self._own = [*made.collections], [*made.memos]
-        self.calls = {name: value for name, value in made.globals.items() if isinstance(value, Called)}
+        self._own = [*built_block.collections], [*built_block.memos]
+        self.calls = {name: value for name, value in built_block.globals.items() if isinstance(value, Called)}
         self.signatures = [
             _signature(draft, BlockCell(self.block, self.given, k, self))
-            for k, draft in enumerate(made.drafts)
+            for k, draft in enumerate(built_block.drafts)
         ]
         self.width = max([1, *(len(signature.outputs) for signature in self.signatures)])
         self._scope |= {name: self._function(called) for name, called in self.calls.items()}
@@ -263,7 +266,7 @@ class BlockInWalk:
         return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.given, x, self))))
 
     def _bound(self) -> dict[str, Any]:
-        """Return what the program finds among its globals in the present run."""
+        """Return the names that the program needs among its globals in the present run, with their values."""
         for signature in self.signatures:
             notes.ensure(signature)
         return self.bindings(lambda kind, k, *i: GLOBALS["_".join([f"{kind}{k}", *map(str, i)])])
@@ -274,20 +277,20 @@ class BlockInWalk:
         `append` gives them, by kind and number of the signature; and for elements of lists (``E``), data
         (``F``) and labels (``L``) by number of these.
         """
-        found: dict[str, Any] = {}
+        bindings: dict[str, Any] = {}
         for k, signature in enumerate(self.signatures):
             n = signature.number
-            found[f"row{k}"] = append("R", n)
+            bindings[f"row{k}"] = append("R", n)
             for i, (_, _, members) in enumerate(signature.sequences):
-                found[f"elements{k}_{i}"] = flattening(append("E", n, i), len(members))
+                bindings[f"elements{k}_{i}"] = flattening(append("E", n, i), len(members))
             for i, (_, node, _) in enumerate(signature.feeds):
-                found[f"feed{k}_{i}"] = of_now(append("F", n, i), len(node.type.shape))
+                bindings[f"feed{k}_{i}"] = of_now(append("F", n, i), len(node.type.shape))
             for i in range(len(signature.labels)):
-                found[f"label{k}_{i}"] = labelling(append("L", n, i))
-        return found
+                bindings[f"label{k}_{i}"] = labelling(append("L", n, i))
+        return bindings
 
-    def run(self, slots: Slots, lists: dict[str, Any], given: Iterator[Any]) -> tuple[Any, ...]:
-        """Run the program on what variables hold; return what its root, which is given `given`, returns.
+    def run(self, slots: Slots, lists: dict[str, Any], operands: Iterator[Any]) -> tuple[Any, ...]:
+        """Run the program on the contents of variables; return the results of its root for `operands`.
 
         `slots` makes values for functions of the user's; `lists` are what the program finds among its
         globals.
@@ -296,7 +299,7 @@ class BlockInWalk:
         run.own = {name: [] for name in self._own[0]} | {name: {} for name in self._own[1]}
         self._enter(run)
         try:
-            found: tuple[Any, ...] = scope[self._functions[0].name](*given, SHALLOW)
+            results: tuple[Any, ...] = scope[self._functions[0].name](*operands, SHALLOW)
         except BaseException as error:
             for signature in self.signatures:
                 notes.take_back(signature)
@@ -313,7 +316,7 @@ class BlockInWalk:
         finally:
             if not run.outside:
                 self._leave(run)
-        return found
+        return results
 
     def _enter(self, run: _Run) -> None:
         """Let the program go on with a run, and count on from where the walk has come."""
@@ -338,20 +341,21 @@ class BlockInWalk:
         COUNTERS[0], notes.State.drawn = last, notes.State.drawn + notes.UNDER_WAY + last - run.first
 
     def _function(self, called: Called) -> Callable[..., tuple[Any, ...]]:
-        """Return what calls a function of the user's, and may run the program again.
+        """Return a function that calls a function of the user's, and may run the program again.
 
         It is a plain function, as all are here: calls of other objects take some of the machine's stack.
         """
         scope = self._scope
 
-        def call(*held: Any) -> tuple[Any, ...]:
+        def call(*contents: Any) -> tuple[Any, ...]:
+            """Call the user's function outside of the program, and return the variables of its result."""
             run: _Run = scope["run"]
             self._leave(run)
             run.outside = True
-            found = called.result(run.slots, held)
+            results = called.result(run.slots, contents)
             self._enter(run)
             run.outside = False
-            return found
+            return results
 
         return call
 
@@ -367,7 +371,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class BlockCell:
-    """What stands for the `CellFunction` of a block's cell: which block it is of."""
+    """The owner of a block's signature, in the place of a `CellFunction`: it knows the block."""
 
     block: AnyBlock
     given: Type  # the type of what it is called with
@@ -379,7 +383,7 @@ class BlockCell:
 
     @property
     def read(self) -> Any:
-        """What reads besides arguments: functions of the block."""
+        """The block, whose functions read things besides arguments."""
         return self.block
 
     @property
@@ -393,7 +397,7 @@ class BlockCell:
 
     @property
     def subject(self) -> Any:
-        """What the user wrote: the block."""
+        """The block, as the thing that the user wrote."""
         return self.block
 
     def is_current(self, _: Signature) -> bool:
@@ -403,9 +407,9 @@ class BlockCell:
     def retire(self, _: Signature) -> None:
         """Let the next call build the block anew; programs that know it go on with what it was."""
         InForce.changes += 1
-        made = _parts_of(self.block).made
-        if made.get(self.given) is self.part:
-            del made[self.given]
+        parts = _parts_of(self.block).made
+        if parts.get(self.given) is self.part:
+            del parts[self.given]
 
     def has(self, _: Signature) -> bool:
         """Whether calls of the block are of this part of a walk, and not of a later or earlier one."""
@@ -421,8 +425,8 @@ def _further(first: int, width: int) -> Iterator[range]:
     """Yield the numbers that calls may take beyond `M`."""
     while True:
         notes.too_many(first)
-        yield (found := range(first, COUNTERS[1] + 1, width))
-        first += len(found) * width
+        yield (numbers := range(first, COUNTERS[1] + 1, width))
+        first += len(numbers) * width
 
 
 def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], None]:
@@ -433,14 +437,15 @@ def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], Non
 
 
 def labelling(append: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return what notes labels as they are now."""
+    """Return a function that appends a copy of each label, so that later changes of it do not count."""
     return lambda label: append(kept(label))
 
 
 def _signature(draft: Draft, cell: BlockCell) -> Signature:
+    """Return the signature of one cell of a block, given its draft, so that a walk can note calls of it."""
     outputs = list(draft.outputs)
     numbered = {*draft.keys, *(feed for _, feed in draft.marks)}
-    made = Signature(
+    signature = Signature(
         draft.name,
         ("", next(numbers)),
         next(numbers),
@@ -455,13 +460,13 @@ def _signature(draft: Draft, cell: BlockCell) -> Signature:
         draft,
         cell,
     )
-    notes.begun(made)
-    return made
+    notes.begun(signature)
+    return signature
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What walks have made of a block: the type that it reads, if it says so, and parts by what is given."""
+    """The parts of walks that a block has become: the type that it reads, if declared, and parts by type."""
 
     reads: Type | None
     made: dict[Type, BlockInWalk] = field(default_factory=dict)
@@ -474,21 +479,21 @@ def _parts_of(block: AnyBlock) -> _Parts:
     return parts
 
 
-def part_of(block: AnyBlock, given: Type) -> BlockInWalk:
+def part_of(block: AnyBlock, type_: Type) -> BlockInWalk:
     """Return a block as a walk calls it, for a type of what it is given; made once."""
-    made = _parts_of(block).made
-    if given not in made:
-        made[given] = BlockInWalk(block, given)
-    return made[given]
+    parts = _parts_of(block).made
+    if type_ not in parts:
+        parts[type_] = BlockInWalk(block, type_)
+    return parts[type_]
 
 
-def present_part(block: AnyBlock, given: Type) -> BlockInWalk:
+def present_part(block: AnyBlock, type_: Type) -> BlockInWalk:
     """Return a block as a walk calls it, with all that it reads as that is now."""
-    known = _parts_of(block).made.get(given)
-    if known is not None and not known.is_current():
-        del _parts_of(block).made[given]
+    previous = _parts_of(block).made.get(type_)
+    if previous is not None and not previous.is_current():
+        del _parts_of(block).made[type_]
         InForce.changes += 1
-    return part_of(block, given)
+    return part_of(block, type_)
 
 
 def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
@@ -509,6 +514,6 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
 
 
 class Eagerly:
-    """What a call of a block does in eager mode; `eager` sets it."""
+    """The function that runs a block in eager mode; `eager` sets it."""
 
     run: Callable[[BlockInWalk, Any], Any]

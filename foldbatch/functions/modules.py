@@ -79,6 +79,7 @@ def refuse_no_walk(walk: Any) -> None:
 
 
 def _held(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the layers, parameters and modules in a value, its lists and dicts, with dotted names."""
     match value:
         case Layer() | Parameter() | Module():
             yield name, value
@@ -135,12 +136,12 @@ def _prefix(path: str, module: Module, above: set[int]) -> None:
 
 
 def _without_cells(instance: Any) -> Any:
-    """Return what is pickled and copied of an object: all but its cells, which compute with its own parts."""
+    """Return the state of an object for pickles and copies, without the cells, which belong to it alone."""
     state: Any = object.__getstate__(instance)
     cells = {n: getattr(x, "__dict__", {}).get("cell") for n, x in vars(instance).items()}
-    own = {n for n, x in cells.items() if getattr(x, "origin", None) == ("method", instance, n)}
-    held = {n: x for n, x in vars(instance).items() if n not in own}
-    return (held, state[1]) if isinstance(state, tuple) else held
+    cell_names = {n for n, x in cells.items() if getattr(x, "origin", None) == ("method", instance, n)}
+    contents = {n: x for n, x in vars(instance).items() if n not in cell_names}
+    return (contents, state[1]) if isinstance(state, tuple) else contents
 
 
 def class_name(owner: type) -> str:
@@ -170,35 +171,37 @@ class MethodCell:
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.names = name, f"{class_name(owner)}.{name}"
-        whole: Any = owner.__getstate__
-        if whole is object.__getstate__:
+        getstate: Any = owner.__getstate__
+        if getstate is object.__getstate__:
             owner.__getstate__ = _without_cells  # type: ignore[assignment, method-assign]
 
-    def __call__(self, instance: Any, *given: Any, **options: Any) -> Any:
+    def __call__(self, instance: Any, *arguments: Any, **options: Any) -> Any:
         """Do what it does as a method of an object."""
-        return self.__get__(instance)(*given, **options)
+        return self.__get__(instance)(*arguments, **options)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
         for name in self.names:  # `__call__` is looked up here each time
-            if getattr(made := instance.__dict__.get(name), "method", None) is self:
-                return made
+            if getattr(bound := instance.__dict__.get(name), "method", None) is self:
+                return bound
         name = self.names[0]
         if inspect.getattr_static(type(instance), name, None) is not self:
             name = self._behind(type(instance))
-            if getattr(made := instance.__dict__.get(name), "method", None) is self:
-                return made
-        made = self.make(self.function.__get__(instance), self.names[0]).call
-        made.__dict__["cell"].origin = ("method", instance, name)
-        made.__dict__["method"] = self
-        instance.__dict__[name] = made  # found before this the next time
-        return made
+            if getattr(bound := instance.__dict__.get(name), "method", None) is self:
+                return bound
+        bound = self.make(self.function.__get__(instance), self.names[0]).call
+        bound.__dict__["cell"].origin = ("method", instance, name)
+        bound.__dict__["method"] = self
+        instance.__dict__[name] = bound  # found before this the next time
+        return bound
 
     def _behind(self, kind: type) -> str:
-        """Return what `super()` finds it by: its class, and a ' for each before it of its name."""
-        name, whole = self.names
+        """Return the name by which `super()` finds it: its class, and a ' for each before it of its name."""
+        name, qualified_name = self.names
         alike = [
-            vars(c)[name] for c in kind.__mro__ if name in vars(c) and f"{class_name(c)}.{name}" == whole
+            vars(c)[name]
+            for c in kind.__mro__
+            if name in vars(c) and f"{class_name(c)}.{name}" == qualified_name
         ]
-        return whole + "'" * (alike.index(self) if self in alike else 0)
+        return qualified_name + "'" * (alike.index(self) if self in alike else 0)

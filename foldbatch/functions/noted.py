@@ -70,15 +70,15 @@ def bases_of(calls: Noted | Lists, signature: Signature, start: int) -> Index:
 
 
 def reads_of(noted: Iterable[Noted]) -> Reads:
-    """Return what calls read."""
+    """Return the numbers that noted calls read, with the operand of each and the call that reads it."""
     slots = list[tuple[Slot, TensorType]]()
-    found: list[tuple[Index, Index, Index]] = [(_NONE, _NONE, _NONE)]
+    parts: list[tuple[Index, Index, Index]] = [(_NONE, _NONE, _NONE)]
 
-    def add(own: list[tuple[Slot, TensorType]], numbers: Index, by: Index) -> None:
-        if width := len(own):
+    def add(read_slots: list[tuple[Slot, TensorType]], numbers: Index, by: Index) -> None:
+        if width := len(read_slots):
             at = np.arange(len(slots), len(slots) + width)
-            found.append((np.full((len(by), width), at).ravel(), numbers.ravel(), np.repeat(by, width)))
-            slots.extend(own)
+            parts.append((np.full((len(by), width), at).ravel(), numbers.ravel(), np.repeat(by, width)))
+            slots.extend(read_slots)
 
     for calls in noted:
         cell = calls.signature
@@ -87,28 +87,29 @@ def reads_of(noted: Iterable[Noted]) -> Reads:
         for s, (_, _, members) in enumerate(cell.sequences):
             inner = [((cell, m, s), node.type) for m, (_, node) in enumerate(members)]
             add(inner, calls.elements[s], np.repeat(calls.bases, calls.lengths(s)))
-    return Reads(slots, *map(np.concatenate, zip(*found, strict=True)))
+    return Reads(slots, *map(np.concatenate, zip(*parts, strict=True)))
 
 
 def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, Noted]:
-    """Return what lists hold from a run's first number on; data and labels stay in these very lists."""
-    found, end = {}, 0
-    counted = np.concatenate([_NONE, *[flat for own in lists.values() for flat in (own.rows, *own.elements)]])
+    """Return the contents of lists from a run's first number on; data and labels stay in these very lists."""
+    noted, end = {}, 0
+    columns = [flat for appended in lists.values() for flat in (appended.rows, *appended.elements)]
+    counted = np.concatenate([_NONE, *columns])
     counted -= start
-    for signature, own in lists.items():
-        begin, end = end, end + len(own.rows)
+    for signature, appended in lists.items():
+        begin, end = end, end + len(appended.rows)
         rows = counted[begin:end].reshape(-1, signature.arguments)
         elements = []
         if signature.sequences:
             rows[:, 1 + len(signature.operands) :] += start  # lengths
-            for flat, (_, _, members) in zip(own.elements, signature.sequences, strict=True):
+            for flat, (_, _, members) in zip(appended.elements, signature.sequences, strict=True):
                 begin, end = end, end + len(flat)
                 elements.append(counted[begin:end].reshape(-1, max(len(members), 1)))
-        feeds = [*own.feeds]
+        feeds = [*appended.feeds]
         for _, i in signature.draft.marks:
             feeds[i] = [number - start for number in feeds[i]]
-        found[signature] = Noted(signature, rows, elements, feeds, own.labels)
-    return found
+        noted[signature] = Noted(signature, rows, elements, feeds, appended.labels)
+    return noted
 
 
 def late_error(noted: Mapping[Signature, Noted], number: Callable[[int], int]) -> ExampleError | None:
@@ -118,7 +119,7 @@ def late_error(noted: Mapping[Signature, Noted], number: Callable[[int], int]) -
         noted: the calls of cells.
         number: gives the number of the example in the batch, of a call by its number.
     """
-    found = list[tuple[int, str, BadDataError]]()
+    errors = list[tuple[int, str, BadDataError]]()
     for signature, calls in noted.items():
         bases = calls.bases.tolist()
         for (path, _, feed), bound, items in zip(signature.feeds, signature.bounds, calls.feeds, strict=True):
@@ -126,11 +127,11 @@ def late_error(noted: Mapping[Signature, Noted], number: Callable[[int], int]) -
                 try:
                     column([item], feed.type, bound, feed.declared)
                 except BadDataError as error:
-                    found.append((base, feed.where, error))
+                    errors.append((base, feed.where, error))
                     break
-    if not found:
+    if not errors:
         return None
-    base, where, bad = min(found, key=itemgetter(0))
+    base, where, bad = min(errors, key=itemgetter(0))
     late = bad.kind(f"{where} at example {number(base)}", bad.expected, bad.found, bad.fix)
     late.late = True
     return late
@@ -162,26 +163,26 @@ class Owners:
         grown = False
         for place in np.flatnonzero(present).tolist():
             (slot, type_), output = reads.slots[place // width], self.outputs[place % width]
-            known = learnt.wires.get(slot, _NO_WIRES)
-            if output not in known:
+            sources = learnt.wires.get(slot, _NO_WIRES)
+            if output not in sources:
                 refuse_other_type(slot[0], type_, output[0].outputs[output[1]].type)
-                learnt.wires[slot] = {*known, output}  # a new set: the old one may come back
+                learnt.wires[slot] = {*sources, output}  # a new set: the old one may come back
                 grown = True
         return grown
 
 
-def refuse_other_type(signature: Signature, type_: TensorType, given: TensorType) -> None:
+def refuse_other_type(signature: Signature, type_: TensorType, actual: TensorType) -> None:
     """Refuse a value of another type than a slot of a cell reads."""
-    if given != type_:
-        fix = fix_for_types(type_, given, "elements of a list have one shape and dtype")
-        raise WalkError(signature.title, f"elements of {type_}", f"one of {given}", fix)
+    if actual != type_:
+        fix = fix_for_types(type_, actual, "elements of a list have one shape and dtype")
+        raise WalkError(signature.title, f"elements of {type_}", f"one of {actual}", fix)
 
 
-def leak(what: str, example: int) -> WalkError:
+def leak(reader: str, example: int) -> WalkError:
     """Return the error for a value of another example or run, which something reads at an example."""
     fix = "compute it in the walk of each example that uses it"
-    found = "one kept from another example or run"
-    return WalkError(f"{what} at example {example}", "values of the same example", found, fix)
+    actual = "one kept from another example or run"
+    return WalkError(f"{reader} at example {example}", "values of the same example", actual, fix)
 
 
 def kept_result(example: int) -> WalkError:
@@ -197,18 +198,18 @@ def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
     """
     read, by = reads.numbers, reads.by
     wrong = (read < 0) | (read >= by)
-    whose = example.take(by)
-    wrong |= example.take(read, mode="clip") != whose
+    owners = example.take(by)
+    wrong |= example.take(read, mode="clip") != owners
     if wrong.any():
         first = int(wrong.argmax())
-        raise leak(reads.slots[int(reads.slot[first])][0][0].title, numbers[int(whose[first])])
+        raise leak(reads.slots[int(reads.slot[first])][0][0].title, numbers[int(owners[first])])
 
 
 # -- as a model's columns
 
 
 def integers_of(cells: Sequence[Left], noted: Mapping[Signature, Noted], ends: Index) -> Integers:
-    """Return what was noted, as far as a model reads it, whose cells have this left of them.
+    """Return the noted calls as columns of integers, as far as a model reads them, for each of its cells.
 
     `ends` are where examples begin and end, by noted numbers.
     """
@@ -243,19 +244,19 @@ def _renumbering(cells: Sequence[Left], noted: Mapping[Signature, Noted], total:
 
     Calls and outputs that the model has not take no numbers.
     """
-    left = {signature: kept for signature, kept in cells if len(noted[signature].rows)}
+    pruned = {signature: kept for signature, kept in cells if len(noted[signature].rows)}
     called = [signature for signature, calls in noted.items() if len(calls.rows)]
-    if all(s in left and len(left[s].outputs) == len(s.outputs) for s in called):
+    if all(s in pruned and len(pruned[s].outputs) == len(s.outputs) for s in called):
         return None
     widths = np.zeros(total + 1, np.int64)
-    for signature, kept in left.items():
+    for signature, kept in pruned.items():
         calls = noted[signature]
         widths[calls.bases] = max(len(kept.outputs), 1)
         for _, feed in signature.draft.marks:  # visits of metrics take numbers, too
             if feed in kept.feeds:
                 widths[np.array(calls.feeds[feed], np.int64)] = 1
     numbers: Index = np.cumsum(widths) - widths
-    for signature, kept in left.items():
+    for signature, kept in pruned.items():
         base = noted[signature].bases
         for old, new in kept.outputs.items():
             numbers[base + old] = numbers[base] + new  # outputs keep their order: where old is 0, so is new
@@ -263,7 +264,7 @@ def _renumbering(cells: Sequence[Left], noted: Mapping[Signature, Noted], total:
 
 
 def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
-    """Return what a compiled function is told of a walk and a model; None where visits of metrics are noted.
+    """Return the description of a walk and a model for a compiled function; None for visits of metrics.
 
     Arguments are those of `integers_of`, but for what is known of the walk.
     """
@@ -272,7 +273,7 @@ def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
     number = {signature: k for k, signature in enumerate(learnt.cells)}
     outputs = [(signature, j) for signature in learnt.cells for j in range(len(signature.outputs))]
     place = {output: o for o, output in enumerate(outputs)}
-    left = dict(cells)
+    pruned = dict(cells)
 
     def wires(*slot: Any) -> list[int]:
         return [place[output] for output in learnt.wires.get(slot, ())]
@@ -285,10 +286,10 @@ def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
                 for s, (_, _, members) in enumerate(signature.sequences)
             ],
             [
-                left[signature].outputs.get(j, -1) if signature in left else -1
+                pruned[signature].outputs.get(j, -1) if signature in pruned else -1
                 for j in range(len(signature.outputs))
             ],
-            left[signature].arguments if signature in left else None,
+            pruned[signature].arguments if signature in pruned else None,
         )
         for signature in learnt.cells
     ]
@@ -322,8 +323,8 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
         number = part.n - start
         return (number if new is None else new.item(number)) - begin
     if isinstance(part, _ListOfValues):
-        found = np.array(part.numbers, np.int64) - start
-        counted: list[int] = ((found if new is None else new[found]) - begin).tolist()
+        numbers = np.array(part.numbers, np.int64) - start
+        counted: list[int] = ((numbers if new is None else new[numbers]) - begin).tolist()
         return counted
     if isinstance(part, _Several):
         return [relative(item, begin, start, new) for item in part.items]
@@ -333,32 +334,34 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
 
 
 def joined_result(
-    known: Type | None, value: Any, start: int, held: list[Any], seen: set[int], example: int
+    previous: Type | None, value: Any, start: int, terminals: list[Any], seen: set[int], example: int
 ) -> Type:
-    """Return the type of results, those known and one more; put its terminals into `held`.
+    """Return the type of results, joined with one more, whose terminals are put into `terminals`.
 
     Raises:
         WalkError: when it is of another structure, or holds what no result is.
     """
     try:
-        type_ = _taken(value, start, held, seen, example)
+        type_ = _taken(value, start, terminals, seen, example)
     except (AttributeError, TypeError):
         refuse_made(value, f"walk at example {example}")
         raise
-    found = _joined(known, type_)
-    if found is None:
-        expected = f"a result of {known}, as of other examples"
+    joined = _joined(previous, type_)
+    if joined is None:
+        expected = f"a result of {previous}, as of other examples"
         fix = "return one structure; what only some examples have, as a list, which may be empty"
         kind = describe_value(value) if type_ is OBJECT else str(type_)
-        fix = fix_for_types(known, kind, fix)
+        fix = fix_for_types(previous, kind, fix)
         raise WalkError(f"walk at example {example}", expected, kind, fix)
-    return found
+    return joined
 
 
-def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int, levels: int = DEEPEST) -> Type:
-    """Return the type of a result, and put its terminals into `held`."""
+def _taken(
+    x: Any, start: int, terminals: list[Any], seen: set[int], example: int, levels: int = DEEPEST
+) -> Type:
+    """Return the type of a result, and put its terminals into `terminals`."""
     if type(x) in ATOMS:
-        held.append(x)
+        terminals.append(x)
         return OBJECT
     if not levels:
         raise too_deep(f"walk at example {example}")
@@ -367,12 +370,12 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int, le
             if x.n < start:
                 raise kept_result(example)
             seen.add(x.n)
-            held.append(x)
+            terminals.append(x)
             return x.type
         case tuple() if type(x) is tuple or not is_named(x):
-            return TupleType(tuple([_taken(item, start, held, seen, example, levels - 1) for item in x]))
+            return TupleType(tuple([_taken(item, start, terminals, seen, example, levels - 1) for item in x]))
         case list() if {*map(type, x)} <= ATOMS:
-            held.append(_Several(x))
+            terminals.append(_Several(x))
             return OBJECTS if x else NOTHING
         case list():
             kinds = {item.__class__ for item in x}
@@ -380,7 +383,7 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int, le
                 numbers = [item.n for item in x]
                 if min(numbers) >= start:  # else the first that is not is told of below
                     seen.update(numbers)
-                    held.append(_ListOfValues(numbers))
+                    terminals.append(_ListOfValues(numbers))
                     return SequenceType(kind.type)
             element: Type | None = None
             items: list[Any] = []
@@ -393,35 +396,35 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int, le
                     raise WalkError(where, f"a list of {element}", f"a {type_} in it", "return a tuple")
                 element = joined
                 items.append(parts[0] if len(parts) == 1 else tuple(parts))
-            held.append(_Several(items))
+            terminals.append(_Several(items))
             return SequenceType(VOID if element is None else element)
     if is_named(x):
-        keys, own = opened(x, f"walk at example {example}")
-        types = [_taken(part, start, held, seen, example, levels - 1) for part in own]
+        keys, field_values = opened(x, f"walk at example {example}")
+        types = [_taken(part, start, terminals, seen, example, levels - 1) for part in field_values]
         return NestType(type(x), getattr(x, "_fields", keys) if isinstance(x, tuple) else keys, tuple(types))
     _refuse_no_result(x, f"walk at example {example}")
-    held.append(x)
+    terminals.append(x)
     return OBJECT
 
 
 def _refuse_no_result(x: Any, where: str) -> None:
     """Refuse what would come back with values that have no numbers, and parameters."""
     if isinstance(x, np.ndarray):
-        many: Any = x.flat if x.dtype == object else ()
+        items: Any = x.flat if x.dtype == object else ()
     else:
-        many = x if isinstance(x, _HOLDING) else ()
-    parts = [part for item in many for part in (item if type(item) is tuple else [item])]
+        items = x if isinstance(x, _HOLDING) else ()
+    parts = [part for item in items for part in (item if type(item) is tuple else [item])]
     of_values = any(isinstance(part, Value) for part in parts)
     lazy = isinstance(x, Iterator)  # its calls would come when the walk has ended
     if lazy or isinstance(x, dict) or of_values or (is_dataclass(x) and not isinstance(x, type)):
         expected = "values, tuples, lists, dicts with keys that are texts, and dataclasses"
         fix = "return a tuple of them"
-        found = describe_value(x)
+        actual = describe_value(x)
         if isinstance(x, dict) and type(x) is not dict:  # its keys may be texts
-            found = f"a {type(x).__name__}, which is another dict"
+            actual = f"a {type(x).__name__}, which is another dict"
         elif is_dataclass(x):
-            found = f"a {type(x).__name__}, with its own __new__ or a property as a field"
-        raise WalkError(where, expected, found, fix)
+            actual = f"a {type(x).__name__}, with its own __new__ or a property as a field"
+        raise WalkError(where, expected, actual, fix)
     if isinstance(x, Parameter):
         fix = "return fb.tensor(parameter), its value"
         raise WalkError(where, "values", f"the parameter {x.path}", fix)
@@ -456,8 +459,8 @@ def is_named(x: Any) -> bool:
 def _has_fields(kind: type) -> bool:
     if not is_dataclass(kind):
         return issubclass(kind, tuple) and hasattr(kind, "_fields")
-    own = [getattr(kind, field.name, None) for field in fields(kind)]  # properties cannot be set
-    return kind.__new__ is object.__new__ and not any(isinstance(x, property) and not x.fset for x in own)
+    members = [getattr(kind, field.name, None) for field in fields(kind)]  # properties cannot be set
+    return kind.__new__ is object.__new__ and not any(isinstance(x, property) and not x.fset for x in members)
 
 
 def replaced(x: Any, part: Callable[[Any], Any]) -> Any:

@@ -53,7 +53,7 @@ OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(examp
 
 @dataclass(slots=True)
 class Lists:
-    """What calls of one signature append to; attributes are as in `scheduler.trace.Trace`."""
+    """The lists that calls of one signature append to; attributes are as in `scheduler.trace.Trace`."""
 
     rows: array[int]
     elements: list[array[int]]
@@ -69,7 +69,7 @@ class Lists:
 
 @dataclass(slots=True)
 class Notes:
-    """What a run has noted."""
+    """The calls, results and ends of examples that a run has noted."""
 
     start: int  # the first number of the run
     ends: list[int] = field(default_factory=list)  # after each example, the next number
@@ -124,6 +124,7 @@ class Forks:
 
 
 def _before_fork() -> None:
+    """Wait until no run is under way, or until one lets forks pass, before this thread forks the process."""
     thread = get_ident()
     with Forks.gate:
         Forks.waiting += 1
@@ -135,6 +136,7 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
+    """Let runs go on in the parent, after this thread has forked."""
     thread = get_ident()
     with Forks.gate:
         Forks.waiting -= 1
@@ -145,6 +147,7 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
+    """Free the lock in a child, and end a run there that another thread of the parent had begun."""
     passed = get_ident() in Forks.passing
     Forks.gate, Forks.waiting, Forks.paused = threading.Lock(), 0, False  # another thread may have held it
     Forks.passing.clear()
@@ -218,7 +221,7 @@ def give_back(notes: Notes) -> None:
 
 
 def appending(lists: Lists, kind: str, number: int = 0) -> Callable[[Any], None]:
-    """Return what notes rows (``R``), elements (``E``), data (``F``) or labels (``L``)."""
+    """Return the appender of rows (``R``), elements (``E``), data (``F``) or labels (``L``) to lists."""
     if kind == "R":
         return lists.rows.extend
     if kind == "E":
@@ -227,7 +230,7 @@ def appending(lists: Lists, kind: str, number: int = 0) -> Callable[[Any], None]
 
 
 def held(part: Any, made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what a part of the walk keeps for the present run, made when it is first asked for."""
+    """Return the names that a part of the walk keeps for the present run, made at the first request."""
     notes = State.notes
     assert notes is not None, "only a walk that runs has parts"
     if part not in notes.held:
@@ -269,6 +272,7 @@ def unbind(signature: Signature) -> None:
         rows, held = f"R{signature.number}", weakref.ref(signature)  # globals must not keep its cell alive
 
         def first(row: Sequence[int]) -> None:
+            """Note the first call of a signature in a run: bind its lists, or accept it if it is silent."""
             called = held()
             assert called is not None, "the code of a cell runs without its signature"
             if called.silent:
@@ -325,7 +329,10 @@ def note_rows(signature: Signature, rows: Sequence[Any]) -> range | None:
 
 
 def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callable[[Any], None]:
+    """Return an appender of data that checks each datum at once, and names the example in its error."""
+
     def check(item: Any) -> None:
+        """Check a datum as its cell reads it, and append it."""
         try:
             column([item], feed.type, signature.bounds[i], feed.declared)
         except BadDataError as error:
@@ -467,6 +474,7 @@ def note(
     """
 
     def run() -> Notes:
+        """Run the walk on each example in turn, and return the notes."""
         notes = Notes(COUNTERS[0])
         in_turn = InTurn(walk, notes, reading, max_calls)
         with noting(notes, known, careful=careful, accept=accept):
@@ -481,12 +489,12 @@ def note(
 
 
 def forking() -> Callable[[Any], Any] | None:
-    """Return what runs parts of the present walk side by side, where rounds run."""
+    """Return the function that runs parts of the present walk side by side, or None outside of rounds."""
     return State.fork
 
 
 def begin(number: int, max_calls: int) -> int:
-    """Say which example runs now, by its number in the batch, and how many numbers it may still take.
+    """Set the example that runs now, by its number in the batch, and how many numbers it may still take.
 
     Returns the first of these.
     """
@@ -586,10 +594,12 @@ def line_of(
     name, places = f"R{signature.number}", list[str]()
 
     def watched(example: Any) -> Any:
+        """Run the walk on an example, and keep the user's line of each call of the signature in `places`."""
         append = GLOBALS[name]
         places.clear()
 
         def noted(row: Sequence[int]) -> None:
+            """Append a row, and keep the line of the innermost frame that is not of this package."""
             frame: FrameType | None = sys._getframe(1)
             while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, "<foldbatch")):
                 frame = frame.f_back
@@ -701,7 +711,7 @@ def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
 
 
 class Layers:
-    """What a call of a layer, or of another block, does in a walk; `loose` sets it."""
+    """The function that calls a layer, or another block, in a walk; `loose` sets it."""
 
     call: Callable[[Any, tuple[Any, ...]], Any]
 

@@ -50,7 +50,7 @@ class Readings:
             before = Snapshot(examples)
         reading, careful = Reading(examples, numbers, self, before), self.handles or self.checked > 0
         try:
-            found = work(reading, careful)
+            result = work(reading, careful)
         except ExampleError as error:
             if careful and not error.late:
                 self.checked = 0  # the walk does not handle it
@@ -61,17 +61,17 @@ class Readings:
             if careful:
                 self.handles |= self.refused > 0
                 self.checked -= self.checked > 0
-            return found
+            return result
         if reading.obstacle() is not None:
             self.checked = CHECKED
             first.add_note(LATER)
             raise first
         reading = Reading(examples, numbers, self, before)
-        found = work(reading, True)  # noqa: FBT003 - `work` is a function of the package
+        result = work(reading, True)  # noqa: FBT003 - `work` is a function of the package
         if not self.refused:  # the walk depends on more than its example, and has not read the datum again
             raise first
         self.handles = True
-        return found
+        return result
 
 
 @dataclass(slots=True)
@@ -83,12 +83,12 @@ class Reading:
     history: Readings  # that of the walk
     before: Snapshot | None = None  # the contents of the examples before it, where somebody keeps them
 
-    def rest(self, done: int) -> Reading:
+    def rest(self, count: int) -> Reading:
         """Return the reading of the examples from a place on."""
-        if not done:
+        if not count:
             return self
-        before = None if self.before is None else self.before.tail(done)
-        return Reading(self.examples[done:], self.numbers[done:], self.history, before)
+        before = None if self.before is None else self.before.tail(count)
+        return Reading(self.examples[count:], self.numbers[count:], self.history, before)
 
     def obstacle(self) -> Obstacle | None:
         """Return the reason why the examples cannot be read again; None where they can."""
@@ -100,6 +100,7 @@ class Reading:
         Raises:
             WalkError: when one cannot be read again; `why` says what it would be read for.
         """
-        if (found := self.obstacle()) is not None:
-            where = f"walk at example {self.numbers[found.place]}"
-            raise WalkError(where, f"data that can be read again, as {why}", found.actual, found.fix + remedy)
+        if (obstacle := self.obstacle()) is not None:
+            where = f"walk at example {self.numbers[obstacle.place]}"
+            expected = f"data that can be read again, as {why}"
+            raise WalkError(where, expected, obstacle.actual, obstacle.fix + remedy)

@@ -57,7 +57,7 @@ class RoundSchedule(Protocol):
 
 
 class Computing(Protocol):
-    """What computes rounds: on an engine, for one phase and one step of random numbers."""
+    """An engine that computes rounds, for one phase and one step of random numbers."""
 
     training: bool
 
@@ -65,7 +65,7 @@ class Computing(Protocol):
         """Return the context in which rounds are computed."""
 
     def runner(self, model: Model) -> Any:
-        """Return what runs rounds at once, see `engines.llvm.rounds.RoundRunner`; None where nothing does."""
+        """Return the engine's `RoundRunner`, which runs rounds at once; None if the engine has none."""
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
@@ -133,7 +133,7 @@ _Found = tuple[RoundSchedule, Index, list[int], Index, Index, list[int]]
 
 
 class _Bound(NamedTuple):
-    """What runs rounds at once, as long as nothing new comes."""
+    """A runner of rounds with the addresses that it has been given, valid until a cell or wire is new."""
 
     notes: Notes  # of the batch
     linked: Linked | None
@@ -149,7 +149,7 @@ class _Bound(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """What is to be computed in a round: notes of a batch, whose lists have all since the last one."""
+    """A round to be computed: notes of a batch, whose lists have all calls since the last round."""
 
     computing: Computing  # what computes
     notes: Notes
@@ -161,7 +161,7 @@ class Pending:
 
 
 class _Round(NamedTuple):
-    """What was noted since the last round, as arrays."""
+    """The calls noted since the last round, as arrays."""
 
     pending: Pending
     parts: list[tuple[_Reader, Noted]]  # the cells, and what was noted of each
@@ -170,7 +170,7 @@ class _Round(NamedTuple):
 
 
 class Rounds:
-    """What was learnt of the rounds of a walk: the model that computes them, and schedules.
+    """The model that computes a walk's rounds, with schedules, wires and cells learnt so far.
 
     Slots and outputs of cells have numbers, in the order in which they were met.
     """
@@ -204,7 +204,7 @@ class Rounds:
         """Read a program's parameters in the place of those of layers."""
         self._learnt.replacements = replacements
 
-    def compute(self, given: Pending) -> list[Any]:
+    def compute(self, pending: Pending) -> list[Any]:
         """Compute what was noted since the last round, and put it into the store.
 
         Returns numbers that are asked for, where they are read at once, else nothing.
@@ -214,151 +214,159 @@ class Rounds:
                 of others.
             BadDataError: when a datum is not what its cell reads.
         """
-        found = self._at_once(given)
-        if found is None:
-            refuse_broken(given.notes, given.first + given.notes.start)
-            self._by_arrays(given)
-        return found or []
+        numbers = self._at_once(pending)
+        if numbers is None:
+            refuse_broken(pending.notes, pending.first + pending.notes.start)
+            self._by_arrays(pending)
+        return numbers or []
 
-    def _at_once(self, given: Pending) -> list[Any] | None:
+    def _at_once(self, pending: Pending) -> list[Any] | None:
         """Compute a round at once; None where that was not done: where anything is new or wrong."""
-        own, store, notes = self._own, self.store, given.notes
-        known = own is not None and own.notes is notes and own.linked is self._linked
-        if own is None or not known or len(own.lists) != len(notes.lists):
-            own = self._own = self._bound(given)
+        bound, store, notes = self._own, self.store, pending.notes
+        is_bound = bound is not None and bound.notes is notes and bound.linked is self._linked
+        if bound is None or not is_bound or len(bound.lists) != len(notes.lists):
+            bound = self._own = self._bound(pending)
         last = COUNTERS[0] - notes.start
-        taken = State.drawn + sum([len(rows) // width * each for rows, width, each in own.taken])
-        if own.runner is None or taken != last - given.first or any([lists.rows for lists in own.fresh]):  # noqa: C419 - in half the time
+        taken = State.drawn + sum([len(rows) // width * numbers for rows, width, numbers in bound.taken])
+        has_fresh = any([lists.rows for lists in bound.fresh])  # noqa: C419 - in half the time
+        if bound.runner is None or taken != last - pending.first or has_fresh:
             return None
         if store.reach(last):
-            own.runner.set_store(store.example, store.kind, store.place, store.table)
+            bound.runner.set_store(store.example, store.kind, store.place, store.table)
 
         def data(place: int) -> tuple[int, NDArray[Any]] | None:
-            reader, number = own.data[place]
-            return self._data(given, reader, number, notes.lists[reader.signature])
+            reader, number = bound.data[place]
+            return self._data(pending, reader, number, notes.lists[reader.signature])
 
         def reserve(heights: Index) -> None:
             for arena, kind in self._made:
-                store.reserve(store.number(kind), int(heights[own.runner.buffers["values", arena]]))
+                store.reserve(store.number(kind), int(heights[bound.runner.buffers["values", arena]]))
 
         store.known = last  # whose these are is told in the run, which may ask for keys of their calls
-        kind = own.runner.run(given.first, reserve, data)
+        kind = bound.runner.run(pending.first, reserve, data)
         if kind == FAILED:
             return None
-        read = own.read.get(kind)
-        return [] if read is None else read[: len(given.asked)].tolist()
+        read = bound.read.get(kind)
+        return [] if read is None else read[: len(pending.asked)].tolist()
 
-    def _bound(self, given: Pending) -> _Bound:
-        """Return what runs rounds of a batch at once, told where all lies."""
-        linked, notes, store, own = self._linked, given.notes, self.store, self._own
-        runner: Any = None if linked is None else given.computing.runner(linked.model)
+    def _bound(self, pending: Pending) -> _Bound:
+        """Return a runner for rounds of a batch, bound to the addresses of its lists and the store."""
+        linked, notes, store, bound = self._linked, pending.notes, self.store, self._own
+        runner: Any = None if linked is None else pending.computing.runner(linked.model)
         lists = [*notes.lists.values()]
-        alike = own is not None and own.linked is linked and own.runner is runner
-        if own is None or not alike or [*map(id, own.lists)] != [*map(id, lists)]:
+        alike = bound is not None and bound.linked is linked and bound.runner is runner
+        if bound is None or not alike or [*map(id, bound.lists)] != [*map(id, lists)]:
             self._own = None  # what a runner that is interrupted was told is told again
             data = {} if linked is None or runner is None else self._told(linked, runner, notes)
-            fresh = [held for signature, held in notes.lists.items() if signature not in self._first]
-            taken = [(held.rows, each.arguments, taken_by(each)) for each, held in notes.lists.items()]
+            fresh = [
+                signature_lists
+                for signature, signature_lists in notes.lists.items()
+                if signature not in self._first
+            ]
+            taken = [
+                (signature_lists.rows, signature.arguments, taken_by(signature))
+                for signature, signature_lists in notes.lists.items()
+            ]
             plain = [kind for _, kind in self._made if runner is not None and not kind.several]
             read = {store.number(kind): runner.read.view(kind.type.dtype) for kind in plain}
-            own = _Bound(notes, linked, lists, runner, fresh, taken, data, read)
+            bound = _Bound(notes, linked, lists, runner, fresh, taken, data, read)
         if runner is not None:
-            runner.begin(given.whose, given.ends, given.asked, notes.start)
+            runner.begin(pending.whose, pending.ends, pending.asked, notes.start)
             runner.set_store(store.example, store.kind, store.place, store.table)
-        return own._replace(notes=notes)
+        return bound._replace(notes=notes)
 
     def _told(self, linked: Linked, runner: Any, notes: Notes) -> dict[int, tuple[_Reader, int]]:
-        """Tell a runner where all lies; return which data are told of where."""
+        """Bind a runner to lists, wires and arenas; return data by their place among the words for it."""
         store, data = self.store, dict[int, tuple[_Reader, int]]()
         readers = [self._readers[signature] for signature in notes.lists if signature in self._readers]
         widths, patterns = [len(cell.sequences) for cell in linked.model.signatures], list[int]()
         *sections, every = accumulate(widths, initial=len(widths))
-        told = [0, 0, len(self._outputs), len(readers), len(self._imports), len(self._made), 0, every]
+        words = [0, 0, len(self._outputs), len(readers), len(self._imports), len(self._made), 0, every]
         for kind, k in self._imports.items():
             (arena,) = linked.model.signatures[k].outputs
-            told += (k, store.number(kind), runner.buffers["values", arena])
+            words += (k, store.number(kind), runner.buffers["values", arena])
         for arena, kind in self._made:
-            told += (arena, store.number(kind), runner.buffers["values", arena])
+            words += (arena, store.number(kind), runner.buffers["values", arena])
         for reader in readers:
             signature, columns, (row, *members) = reader.signature, reader.columns, reader.slots
             lists, feeds = notes.lists[signature], linked.model.feeds[reader.number]
-            told += (0, len(columns), len(signature.outputs), self._first[signature], reader.number)
-            told += (len(members), len(feeds), id(lists.rows), len(row), len(patterns))
+            words += (0, len(columns), len(signature.outputs), self._first[signature], reader.number)
+            words += (len(members), len(feeds), id(lists.rows), len(row), len(patterns))
             patterns += [slot if i in columns else LEFT_OUT for i, slot in enumerate(row)]
-            patterns += [slot for own in members for slot in own]
-            for i, (s, own) in enumerate(zip(reader.lists, members, strict=True)):
+            patterns += [slot for member_slots in members for slot in member_slots]
+            for i, (s, member_slots) in enumerate(zip(reader.lists, members, strict=True)):
                 column = columns.index(1 + len(signature.operands) + s)
-                told += (column, len(own), sections[reader.number] + i, id(lists.elements[s]))
+                words += (column, len(member_slots), sections[reader.number] + i, id(lists.elements[s]))
             for place, (i, feed) in enumerate(zip(reader.feeds, feeds, strict=True)):
-                data[len(told)] = reader, place
+                data[len(words)] = reader, place
                 bound, plain = self._bounds[reader.number][place], bool(signature.feeds[i][0])
-                told += runner.feed(lists.feeds[i], feed, bound, reader.number, place, is_list=plain)
+                words += runner.feed(lists.feeds[i], feed, bound, reader.number, place, is_list=plain)
         learnt = np.array(patterns, np.int64), self._wires.ravel(), self._kinds, self._arenas
-        runner.bind(told, self._imports.values(), data, *learnt)
+        runner.bind(words, self._imports.values(), data, *learnt)
         return data
 
-    def _by_arrays(self, given: Pending) -> None:
+    def _by_arrays(self, pending: Pending) -> None:
         """Compute a round as any batch: what was noted becomes arrays."""
-        round_, found = self._scheduled(given)
-        if found is None:
+        round_, prepared = self._scheduled(pending)
+        if prepared is None:
             return
         parts, store = round_.parts, self.store
-        ready, places, counts, kept, kept_numbers, sizes = found
+        ready, places, counts, kept, kept_numbers, sizes = prepared
         feeds, end = [*self._none], 0
         for (kind, k), count in zip(self._imports.items(), counts, strict=True):
             if count:
                 start, end = end, end + count
                 feeds[k] = (store.take(store.number(kind), places[start:end]),)
         for reader, _ in parts:
-            ranks, lists = ready.order(reader.number), given.notes.lists[reader.signature]
-            own = [self._data(given, reader, place, lists) for place in range(len(reader.feeds))]
-            feeds[reader.number] = tuple([data.take(ranks, axis=0) for _, data in filter(None, own)])
-        of_cell = {reader.number: own for reader, own in parts}
+            ranks, lists = ready.order(reader.number), pending.notes.lists[reader.signature]
+            feed_data = [self._data(pending, reader, place, lists) for place in range(len(reader.feeds))]
+            feeds[reader.number] = tuple([data.take(ranks, axis=0) for _, data in filter(None, feed_data)])
+        of_cell = {reader.number: noted for reader, noted in parts}
 
-        def whose(k: int, rank: int) -> int:
-            return given.numbers[int(store.example[of_cell[k].rows[ready.order(k)[rank], 0]])]
+        def example_of(k: int, rank: int) -> int:
+            return pending.numbers[int(store.example[of_cell[k].rows[ready.order(k)[rank], 0]])]
 
-        take = given.computing.run(ready, feeds, whose)
+        take = pending.computing.run(ready, feeds, example_of)
         end = 0
         for (arena, kind), count in zip(self._made, sizes, strict=True):
             if count:
                 start, end = end, end + count
                 store.add(store.number(kind), take(arena, kept[start:end]), kept_numbers[start:end])
 
-    def _scheduled(self, given: Pending) -> tuple[_Round, _Found | None]:
+    def _scheduled(self, pending: Pending) -> tuple[_Round, _Found | None]:
         """Return a round as arrays, and made ready; None where nothing is computed."""
-        store, start = self.store, given.notes.start
-        called = {signature: lists for signature, lists in given.notes.lists.items() if lists.rows}
-        noted, sizes = noted_of(called, start), store.own(given.first, given.whose, given.ends, start)
+        store, start = self.store, pending.notes.start
+        called = {signature: lists for signature, lists in pending.notes.lists.items() if lists.rows}
+        noted, sizes = noted_of(called, start), store.own(pending.first, pending.whose, pending.ends, start)
         for signature in noted:
             if signature not in self._first:
                 self._admit(signature)
         while True:
             model = (self._linked or self._link()).model
-            parts = [(self._readers[s], own) for s, own in noted.items() if s in self._readers]
+            parts = [(self._readers[s], calls) for s, calls in noted.items() if s in self._readers]
             flat = np.concatenate([sizes[:0], *(array.ravel() for array in _arrays(parts))])
-            round_ = _Round(given, parts, flat, sizes)
-            if not parts or (found := self._alike(round_, model)) is not None:
-                return round_, found if parts else None
+            round_ = _Round(pending, parts, flat, sizes)
+            if not parts or (prepared := self._alike(round_, model)) is not None:
+                return round_, prepared if parts else None
 
-    def _alike(self, given: _Round, model: Model) -> _Found | None:
+    def _alike(self, round_: _Round, model: Model) -> _Found | None:
         """Return a round as others of its form; None where it has wires that are new."""
-        (pending, parts, flat, sizes), store = given, self.store
+        (pending, parts, flat, sizes), store = round_, self.store
         # what makes rounds alike: their integers, but for which values of earlier rounds they read
-        lengths = [own.lengths(s).tobytes() for reader, own in parts for s in reader.lists]
-        cells = [(reader.number, len(own.rows)) for reader, own in parts]
+        lengths = [noted.lengths(s).tobytes() for reader, noted in parts for s in reader.lists]
+        cells = [(reader.number, len(noted.rows)) for reader, noted in parts]
         own_numbers = np.maximum(flat - pending.first, -1).tobytes()
         key = pending.computing.training, *cells, *lengths, sizes.tobytes(), own_numbers
         table = self._tables.get(key)
         if table is None:
-            table = self._table(given, model)
+            table = self._table(round_, model)
             if table is None:
                 return None
             self._tables[key] = table
-            held = sum([len(noted) for *_, noted in self._tables])
-            while len(self._tables) > KEPT or held > KEPT_BYTES:
+            size = sum([len(noted) for *_, noted in self._tables])
+            while len(self._tables) > KEPT or size > KEPT_BYTES:
                 oldest = next(iter(self._tables))
-                held -= len(oldest[-1])
+                size -= len(oldest[-1])
                 del self._tables[oldest]
         imported, example = flat.take(table.imported), store.example
         if len(imported) and (
@@ -366,11 +374,12 @@ class Rounds:
             or example.take(imported).tobytes() != example.take(flat.take(table.by)).tobytes()
             or store.kind.take(imported).tobytes() != table.kinds
         ):
-            self._refuse(given)
+            self._refuse(round_)
         numbers = table.made + (pending.first - len(imported))
         return table.ready, store.place.take(imported), table.counts, table.made, numbers, table.sizes
 
     def _admit(self, signature: Signature) -> None:
+        """Take over a new cell: number its outputs and slots, and drop the model, to be linked again."""
         self._linked = None  # first, and `_first` last: what an interrupt leaves is done again
         learnt, outputs = self._learnt, [(signature, j) for j in range(len(signature.outputs))]
         learnt.admit([signature])
@@ -387,7 +396,8 @@ class Rounds:
         self._first[signature] = first
 
     def _link(self) -> Linked:
-        for signature in [each for each in self._learnt.cells if each not in self._first]:
+        """Link, keep and return a model of the cells and wires so far, with its readers and arenas."""
+        for signature in [cell for cell in self._learnt.cells if cell not in self._first]:
             self._admit(signature)
         linked = link_learnt(self._learnt, frozenset(), self._known)
         numbers = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
@@ -403,12 +413,15 @@ class Rounds:
         kinds = {arena: value_class(model.arenas[arena]) for arena in {*self._arenas.tolist()} - {-1}}
         self._made = [*kinds.items()]
         feeds, self._bounds = model.feeds, linked.bounds
-        self._none = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in own]) for own in feeds]
+        self._none = [
+            tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in cell_feeds]) for cell_feeds in feeds
+        ]
         self._tables.clear()
         self._linked = linked
         return linked
 
     def _reader(self, number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
+        """Return the columns and slots by which rows and elements of a cell become integers of the model."""
         operands, sequences = len(signature.operands), len(signature.sequences)
         lists = [i - operands for i in kept.arguments if i >= operands]
         rows = [CALL_NUMBER] * (1 + operands) + [LENGTH] * sequences
@@ -418,16 +431,16 @@ class Rounds:
         members = [
             [self._slots[signature, m, s] for m in range(len(signature.sequences[s][2]))] for s in lists
         ]
-        slots = [np.array(own, np.int64) for own in (rows, *members)]
+        slots = [np.array(slot_numbers, np.int64) for slot_numbers in (rows, *members)]
         columns = [0, *(1 + i for i in kept.arguments)]
         return _Reader(number, signature, slots, columns, lists, [*kept.feeds])
 
-    def _table(self, given: _Round, model: Model) -> _Table | None:
+    def _table(self, round_: _Round, model: Model) -> _Table | None:
         """Schedule a round; None where it has wires that are new, so that the model must be linked again."""
-        found = self._looked_at(given)
-        if found is None:
+        looked_up = self._looked_at(round_)
+        if looked_up is None:
             return None
-        numbers, imported, by, counts, makers = found
+        numbers, imported, by, counts, makers = looked_up
         cells, end = model.signatures, 0
         calls = [np.zeros((0, 1 + cell.arguments + len(cell.sequences)), np.int32) for cell in cells]
         elements = [tuple([np.zeros((0, width), np.int32) for width in cell.sequences]) for cell in cells]
@@ -435,7 +448,7 @@ class Rounds:
             start, end = end, end + own_count
             calls[k] = np.arange(start, end, dtype=np.int32)[:, None]
         end, count = 0, len(imported)
-        for reader, noted in given.parts:
+        for reader, noted in round_.parts:
             cut: list[NDArray[np.int32]] = []
             for array in _arrays([(reader, noted)]):
                 start, end = end, end + array.size
@@ -443,33 +456,33 @@ class Rounds:
             rows, *lists = cut
             calls[reader.number] = rows.take(reader.columns, axis=1)
             elements[reader.number] = tuple(lists)
-        total = count + self.store.known - given.pending.first
-        ready = given.pending.computing.ready(model, calls, elements, total)
+        total = count + self.store.known - round_.pending.first
+        ready = round_.pending.computing.ready(model, calls, elements, total)
         begins = zip(self._imports.values(), accumulate(counts, initial=0), strict=False)
         order = np.concatenate([by[:0], *[begin + ready.order(k) for k, begin in begins]])
         imported, by = imported.take(order), by.take(order)
         arenas = self._arenas.take(makers)
-        made = [(arenas == arena).nonzero()[0] + count for arena, _ in self._made]
+        value_rows = [(arenas == arena).nonzero()[0] + count for arena, _ in self._made]
         classes = np.array([*map(self.store.number, self._imports)], np.int64)
-        kinds, sizes = classes.repeat(counts).tobytes(), [*map(len, made)]
-        return _Table(ready, imported, by, kinds, counts, np.concatenate(made or [by[:0]]), sizes)
+        kinds, sizes = classes.repeat(counts).tobytes(), [*map(len, value_rows)]
+        return _Table(ready, imported, by, kinds, counts, np.concatenate(value_rows or [by[:0]]), sizes)
 
-    def _looked_at(self, given: _Round) -> tuple[NDArray[np.int32], Index, Index, list[int], Index] | None:
+    def _looked_at(self, round_: _Round) -> tuple[NDArray[np.int32], Index, Index, list[int], Index] | None:
         """Return the numbers of a round, as its model counts; None where wires are new, which are learnt.
 
         First come numbers of earlier rounds, class by class. Then are told where these stand, where the calls
         do that read them, how many there are of each class, and which output makes each number, or -1.
         """
-        parts, flat, store, first = given.parts, given.flat, self.store, given.pending.first
+        parts, flat, store, first = round_.parts, round_.flat, self.store, round_.pending.first
         total = store.known - first
         slot, caller, end = np.empty_like(flat), np.empty_like(flat), 0
         maker = np.full(total, -1)
-        for reader, own in parts:
-            begin, width = end, own.rows.shape[1]
+        for reader, noted in parts:
+            begin, width = end, noted.rows.shape[1]
             outputs = np.arange(len(reader.signature.outputs))
-            maker[(own.bases - first)[:, None] + outputs] = outputs + self._first[reader.signature]
-            calls = np.arange(begin, begin + own.rows.size, width)
-            by = [calls, *[np.repeat(calls, own.lengths(s)) for s in reader.lists]]
+            maker[(noted.bases - first)[:, None] + outputs] = outputs + self._first[reader.signature]
+            calls = np.arange(begin, begin + noted.rows.size, width)
+            by = [calls, *[np.repeat(calls, noted.lengths(s)) for s in reader.lists]]
             for of_row, at in zip(reader.slots, by, strict=True):
                 start, end = end, end + len(of_row) * len(at)
                 slot[start:end].reshape(-1, len(of_row))[...] = of_row
@@ -483,7 +496,7 @@ class Rounds:
             or np.maximum.reduce(read - calling) >= 0
             or store.example.take(read).tobytes() != store.example.take(calling).tobytes()
         ):
-            self._refuse(given)
+            self._refuse(round_)
         inside, outside = within.nonzero()[0], (~within).nonzero()[0]
         wired = at.take(inside), maker.take(read.take(inside) - first)
         kinds = self._kinds.take(at.take(outside))
@@ -494,13 +507,13 @@ class Rounds:
             outside = outside.take(np.argsort(kinds, kind="stable"))
         count = len(outside)
         imported = reading.take(outside)
-        made = flat + (count - first)
-        made[imported] = np.arange(count)
+        numbers = flat + (count - first)
+        numbers[imported] = np.arange(count)
         if any(reader.signature.sequences for reader, _ in parts):
             lengths = (slot == LENGTH).nonzero()[0]
-            made[lengths] = flat[lengths]
+            numbers[lengths] = flat[lengths]
         counts = np.bincount(kinds, minlength=len(self._imports)).tolist()
-        return made.astype(np.int32), imported, by_call.take(outside), counts, maker
+        return numbers.astype(np.int32), imported, by_call.take(outside), counts, maker
 
     def _learn(self, wires: Index, imported: Index) -> None:
         """Take over wires, slots and outputs that they read, and slots that read values of earlier rounds."""
@@ -518,28 +531,28 @@ class Rounds:
             learnt.wires.setdefault(slots[number], set()).add((earlier(kind), 0))
             self._kinds[number] = [*self._imports].index(kind)
 
-    def _refuse(self, given: _Round) -> NoReturn:
+    def _refuse(self, round_: _Round) -> NoReturn:
         """Refuse calls that read a value of another example or run, or an earlier one of another type."""
-        reads, classes = reads_of([own for _, own in given.parts]), [*self.store.classes]
-        refuse_leaks(reads, self.store.example, given.pending.numbers)
-        for place in np.flatnonzero(reads.numbers < given.pending.first).tolist():
+        reads, classes = reads_of([noted for _, noted in round_.parts]), [*self.store.classes]
+        refuse_leaks(reads, self.store.example, round_.pending.numbers)
+        for place in np.flatnonzero(reads.numbers < round_.pending.first).tolist():
             slot, type_ = reads.slots[reads.slot[place]]
             refuse_other_type(slot[0], type_, classes[self.store.kind[reads.numbers[place]]].type)
         raise AssertionError("a call reads what it must not")
 
-    def _refused(self, given: Pending, error: BadDataError) -> Exception:
+    def _refused(self, pending: Pending, error: BadDataError) -> Exception:
         """Return the error for the first datum of a round that its cell does not read, given a column's."""
-        called = {signature: lists for signature, lists in given.notes.lists.items() if lists.rows}
-        store, start = self.store, given.notes.start
-        store.own(given.first, given.whose, given.ends, start)
+        called = {signature: lists for signature, lists in pending.notes.lists.items() if lists.rows}
+        store, start = self.store, pending.notes.start
+        store.own(pending.first, pending.whose, pending.ends, start)
 
         def number(base: int) -> int:
-            return given.numbers[int(store.example[base])]
+            return pending.numbers[int(store.example[base])]
 
         return late_error(noted_of(called, start), number) or error
 
     def _data(
-        self, given: Pending, reader: _Reader, place: int, lists: Lists
+        self, pending: Pending, reader: _Reader, place: int, lists: Lists
     ) -> tuple[int, NDArray[Any]] | None:
         """Return the number of a cell, and some of its data, in the order of calls, if it has any."""
         path, _, feed = reader.signature.feeds[i := reader.feeds[place]]
@@ -550,16 +563,18 @@ class Rounds:
             try:
                 return reader.number, column(lists.feeds[i], feed.type, bound, feed.declared)
             except BadDataError as error:
-                raise self._refused(given, error) from None
-        bases = bases_of(lists, reader.signature, given.notes.start)
-        examples = np.asarray(given.numbers, np.int64).take(self.store.example.take(bases))
-        calls = self.store.counted(given.first).take(bases - given.first)  # they count in their examples
-        return reader.number, given.computing.keys(examples, calls)
+                raise self._refused(pending, error) from None
+        bases = bases_of(lists, reader.signature, pending.notes.start)
+        examples = np.asarray(pending.numbers, np.int64).take(self.store.example.take(bases))
+        calls = self.store.counted(pending.first).take(bases - pending.first)  # they count in their examples
+        return reader.number, pending.computing.keys(examples, calls)
 
 
 def _arrays(parts: Sequence[tuple[_Reader, Noted]]) -> list[Index]:
-    """Return what was noted in a round as far as the model reads it: rows, and elements of lists."""
-    return [array for reader, own in parts for array in (own.rows, *[own.elements[s] for s in reader.lists])]
+    """Return the arrays of a round as far as the model reads them: rows, and elements of lists."""
+    return [
+        array for reader, noted in parts for array in (noted.rows, *[noted.elements[s] for s in reader.lists])
+    ]
 
 
 def _type(slot: Slot) -> TensorType:

@@ -78,7 +78,7 @@ class WrittenWire(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WrittenReading(msgspec.Struct, forbid_unknown_fields=True):
-    """What the functions of a walk read, as it was when the file was written."""
+    """A reading of a walk's functions, as it was when the file was written."""
 
     kind: str  # of `functions.dependencies`
     digest: str
@@ -115,12 +115,14 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     sink = Sink(parameters)
     functions = [walk.func if isinstance(walk, partial) else walk]
     for signature in learnt.cells:
-        own = signature.cell
-        called = own.part.calls.values() if isinstance(own, BlockCell) else [own]
-        functions += [each.function for each in called]
+        cell_function = signature.cell
+        called = (
+            cell_function.part.calls.values() if isinstance(cell_function, BlockCell) else [cell_function]
+        )
+        functions += [member.function for member in called]
     modules = dict.fromkeys(getattr(f, "__module__", None) for f in functions)
     places = _Places([name for name in modules if name in sys.modules])
-    found = _walk_data(walk, places, sink)
+    walk_data = _walk_data(walk, places, sink)
     number = {signature: k for k, signature in enumerate(learnt.cells)}
     names = {parameter: name for name, parameter in parameters.items()}
     cells = []
@@ -135,8 +137,8 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
         where, expected = "Program.save", "parameters that batches have read"
         raise ModelError(where, expected, f"{', '.join(sorted(unread))}, read by debug alone", fix)
 
-    def outputs(several: set[Output]) -> list[tuple[int, int]]:
-        return sorted((number[signature], j) for signature, j in several)
+    def outputs(members: set[Output]) -> list[tuple[int, int]]:
+        return sorted((number[signature], j) for signature, j in members)
 
     wires = [WrittenWire(number[s], i, at, outputs(read)) for (s, i, at), read in learnt.wires.items()]
     result = None if learnt.result is None else to_data(learnt.result, sink)
@@ -144,11 +146,11 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
         raise _refused("the result", sink.lost[0])
     trained = [(name, parameter.trainable) for name, parameter in parameters.items()]
     readings = _written_readings(
-        learnt, _roots(found, walk, [(x.found, s) for x, s in zip(cells, number, strict=True)])
+        learnt, _roots(walk_data, walk, [(x.found, s) for x, s in zip(cells, number, strict=True)])
     )
     flags = learnt.decides, learnt.replacements.fresh
     plain = WrittenWalk(
-        found,
+        walk_data,
         cells,
         wires,
         outputs(learnt.results),
@@ -165,9 +167,9 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
 def _roots(data: Any, walk: Any, cells: Sequence[tuple[Any, Signature]]) -> Iterator[tuple[str, Any]]:
     """Yield the walk, and the cells and blocks that it calls, each with its name in a file."""
     yield _named(data), walk
-    for found, signature in cells:
+    for cell_data, signature in cells:
         if not signature.cell.is_pure:
-            yield _named(found), signature.cell.read
+            yield _named(cell_data), signature.cell.read
 
 
 def _version() -> str:
@@ -191,22 +193,23 @@ def _named(data: Any) -> str:
 
 
 def _written_readings(learnt: Learnt, roots: Iterable[tuple[str, Any]]) -> dict[str, WrittenReading]:
-    """Return what a file says of what functions read: data that stayed as they were since the compilation."""
-    found = read_by(roots)
-    moved = set() if learnt.before is None else {*learnt.before.moved(found)}
+    """Return the readings that a file keeps: data that stayed as they were since the compilation."""
+    readings = read_by(roots)
+    moved = set() if learnt.before is None else {*learnt.before.moved(readings)}
     kept = {}
-    for key, reading in reversed([*found.found.items()]):
-        told = digest_of(reading)
-        if told is not None and key not in moved:
-            kept[reading.where] = WrittenReading(reading.kind, told, reading.shown)
+    for key, reading in reversed([*readings.found.items()]):
+        digest = digest_of(reading)
+        if digest is not None and key not in moved:
+            kept[reading.where] = WrittenReading(reading.kind, digest, reading.shown)
     return kept
 
 
-def _refused(where: str, what: str, fix: str = AT_TOP) -> ModelError:
-    return ModelError(f"Program.save: {where}", "what an import path leads to", what, fix)
+def _refused(where: str, actual: str, fix: str = AT_TOP) -> ModelError:
+    return ModelError(f"Program.save: {where}", "what an import path leads to", actual, fix)
 
 
 def _walk_data(walk: Any, places: _Places, sink: Sink) -> Any:
+    """Return a walk as data for a file: the path of its variable or method, or that of a function."""
     if isinstance(walk, Module | Block):
         return {"variable": places.of(walk, "the walk")}
     if isinstance(walk, MethodType) and isinstance(walk.__self__, Module):
@@ -218,6 +221,7 @@ def _walk_data(walk: Any, places: _Places, sink: Sink) -> Any:
 
 
 def _cell_data(cell: CellFunction | BlockCell, places: _Places, sink: Sink) -> Any:
+    """Return a cell as data for a file: its kind, with the path or the parts by which it is found again."""
     if isinstance(cell, BlockCell):
         return {"block": [places.of(cell.block, "a block"), to_data(cell.given, sink), cell.place]}
     where = f"the cell {cell.name}"
@@ -236,7 +240,7 @@ def _cell_data(cell: CellFunction | BlockCell, places: _Places, sink: Sink) -> A
         case ("layer", layer, arguments):
             return {"layer": [places.of(layer, where), arguments]}
         case ("op", name, pattern, options):
-            given = [
+            operands = [
                 {"read": None if read is None else to_data(read, sink)}
                 if dynamic
                 else {"variable": places.of(x, where)}
@@ -246,11 +250,11 @@ def _cell_data(cell: CellFunction | BlockCell, places: _Places, sink: Sink) -> A
             ]
             named = [[key, to_data(x, sink)] for key, x in options.items()]
             _refuse_lost(where, sink)
-            return {"op": [name, given, named]}
+            return {"op": [name, operands, named]}
         case ("tensor", type_):
             return {"tensor": [to_data(type_, sink)]}
-        case (kind, *rest):
-            return {kind: rest}
+        case (kind, *content):
+            return {kind: content}
     raise AssertionError(cell.origin)
 
 
@@ -262,11 +266,12 @@ def _refuse_lost(where: str, sink: Sink) -> None:
 
 
 def _spec_data(spec: Spec, signature: Signature, sink: Sink) -> Any:
+    """Return the structure of an argument as data for a file; `_spec_of` reads it."""
     match spec:
         case ValueSpec(type_):
             return {"value": to_data(type_, sink)}
-        case DataSpec(type_, found, form):
-            name = None if found is None else f"{found.__module__}:{found.__qualname__}"
+        case DataSpec(type_, class_, form):
+            name = None if class_ is None else f"{class_.__module__}:{class_.__qualname__}"
             return {"data": [to_data(type_, sink), name, None if form is None else [list(form[0]), form[1]]]}
         case ListSpec(element, hinted):
             return {"list": None if element is None else [_spec_data(element, signature, sink), hinted]}
@@ -310,12 +315,13 @@ class _Places:
                 inside = [(part, (path, key)) for key, part in _inside(value) if isinstance(part, _PARTS)]
                 waiting += reversed(inside)
 
-    def of(self, thing: Any, where: str) -> list[Any]:
-        if id(thing) not in self._paths:
+    def of(self, part: Any, where: str) -> list[Any]:
+        """Return the path from a variable of a module to a part; refuse parts that no variable holds."""
+        if id(part) not in self._paths:
             fix = "let a variable of the walk's module hold it, or the Module that it is a part of"
-            name = f"a {type(thing).__name__}" if isinstance(thing, Module) else repr(thing)
+            name = f"a {type(part).__name__}" if isinstance(part, Module) else repr(part)
             raise _refused(where, f"{name}, which no variable holds", fix)
-        path, keys = self._paths[id(thing)], list[Any]()
+        path, keys = self._paths[id(part)], list[Any]()
         while path is not None:
             path, key = path
             keys.append(key)
@@ -323,7 +329,7 @@ class _Places:
 
 
 def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield what a value holds, by attribute, number or key."""
+    """Yield the parts of a value, by attribute, number or key."""
     match value:
         case Module():
             yield from vars(value).items()
@@ -364,8 +370,8 @@ def from_written(
     except FoldbatchError:
         raise
     except Exception as error:
-        found = " ".join(f"data that raise {type(error).__name__}: {error}".split())
-        raise ModelError("the walk", "data that foldbatch wrote", found, CHANGED) from error
+        actual = " ".join(f"data that raise {type(error).__name__}: {error}".split())
+        raise ModelError("the walk", "data that foldbatch wrote", actual, CHANGED) from error
     if parameters.keys() != dict(plain.parameters).keys():
         raise refused("parameters that no cell reads")
     learnt.version = 1 if learnt.cells or learnt.result is not None else 0
@@ -376,7 +382,7 @@ def from_written(
 
 
 def _changed(plain: WrittenWalk, walk: Any, learnt: Learnt, accepted: Sequence[str]) -> list[str]:
-    """Return what leads to things that are others than a file says; errors are those of `from_written`."""
+    """Return the names of things that differ from a file's readings; errors are those of `from_written`."""
     roots = [
         *_roots(plain.walk, walk, [(x.found, s) for x, s in zip(plain.cells, learnt.cells, strict=True)])
     ]
@@ -392,14 +398,14 @@ def _changed(plain: WrittenWalk, walk: Any, learnt: Learnt, accepted: Sequence[s
     for name, kept in changed.items():
         if kept.kind == CONSTANT and name in now:
             fix = f"restore it, or pass accept=({name!r},) if the program may read it as it is now"
-            found = now[name].shown
-            shown = f"another one, {found}" if found == kept.shown else found
+            actual = now[name].shown
+            shown = f"another one, {actual}" if actual == kept.shown else actual
             raise ModelError(name, f"{kept.shown}, as when the file was saved", shown, fix)
     for cell, signature in zip(plain.cells, learnt.cells, strict=True):
         if plain.version == _version() and cell.computed not in ("", signature.computed):
-            found = f"another one, after changes of {shortened(changed)}" if changed else "another one"
+            actual = f"another one, after changes of {shortened(changed)}" if changed else "another one"
             expected = "the computation that the file was saved with"
-            raise ModelError(f"the cell {signature.name}", expected, found, CHANGED)
+            raise ModelError(f"the cell {signature.name}", expected, actual, CHANGED)
     return [*changed]
 
 
@@ -413,9 +419,9 @@ def _undone(plain: WrittenWalk) -> Iterator[None]:
     except Exception:
         for cell in all_cells():
             cell.forget(signatures.get(cell, 0))
-        for layer, made in parameters.items():
+        for layer, layer_parameters in parameters.items():
             layer.parameters.clear()
-            layer.parameters |= made
+            layer.parameters |= layer_parameters
         raise
 
 
@@ -428,12 +434,13 @@ def _paths(data: Any) -> Iterator[str]:
 
 
 def _parameters(named: set[str]) -> dict[Layer[Any, Any], dict[str, Parameter]]:
-    """Return what layers that variables of modules hold have made so far."""
+    """Return the parameters of layers in variables of modules, as far as they are made, by layer."""
     present = [name for name in sys.modules if called(name) in named]
     return {x: dict(x.parameters) for x in _Places(present).things if isinstance(x, Layer)}
 
 
 def _walk_of(data: Any, source: Source) -> Any:
+    """Return the walk that a file's data names; the opposite of `_walk_data`."""
     match data:
         case {"variable": path}:
             walk = _variable(path, source)
@@ -451,6 +458,7 @@ def _walk_of(data: Any, source: Source) -> Any:
 
 
 def _variable(path: Any, source: Source) -> Any:
+    """Return the block, Parameter or Module at a path, which begins with a variable of a module."""
     first, *keys = path
     value = variable_of(first, source.trust)
     for key in keys:
@@ -477,6 +485,7 @@ def _method(path: Any, name: str, source: Source) -> Any:
 
 
 def _cell_of(data: Any, source: Source) -> CellFunction:
+    """Return the cell that a file's data names; the opposite of `_cell_data`, but for cells of blocks."""
     ((kind, content),) = data.items()
     match kind, content:
         case "function", path:
@@ -485,8 +494,8 @@ def _cell_of(data: Any, source: Source) -> CellFunction:
             function = _method(path, name, source)
         case "layer", [path, int(arguments)]:
             return loose.layer_cell(_variable(path, source), arguments)
-        case "op", [str(name), list(given), list(named)] if name in FUNCTIONS:
-            pattern = [_operand(x, source) for x in given]
+        case "op", [str(name), list(operands), list(named)] if name in FUNCTIONS:
+            pattern = [_operand(x, source) for x in operands]
             options = {str(key): from_data(x, source) for key, x in named}
             return loose.op_cell(inspect.unwrap(FUNCTIONS[name]), pattern, options)
         case "aside", ["loss" | "metric" as aside, str(name), float() | int() as weight]:
@@ -502,6 +511,7 @@ def _cell_of(data: Any, source: Source) -> CellFunction:
 
 
 def _operand(data: Any, source: Source) -> loose.Given:
+    """Return an operand of an op's cell from a file's data: one that calls give, or one that the cell has."""
     match data:
         case {"read": None}:
             return None, True, None
@@ -513,6 +523,7 @@ def _operand(data: Any, source: Source) -> loose.Given:
 
 
 def _spec_of(data: Any, source: Source) -> Spec:
+    """Return the structure of an argument from a file's data; the opposite of `_spec_data`."""
     ((kind, content),) = data.items()
     match kind, content:
         case "value", type_:
@@ -532,13 +543,13 @@ def _spec_of(data: Any, source: Source) -> Spec:
             cls = _NESTS.get(name) or find(name, source.trust)
             if not isinstance(cls, type) or not (issubclass(cls, tuple | dict) or is_dataclass(cls)):
                 raise refused(f"{name}, which is no dataclass")
-            own = tuple([from_data(key, source) for key in keys])
+            field_keys = tuple([from_data(key, source) for key in keys])
             if is_dataclass(cls):
-                refuse_other_fields(cls, own)
+                refuse_other_fields(cls, field_keys)
             elif issubclass(cls, tuple) and hasattr(cls, "_fields"):
-                refuse_other_fields(cls, own)
-                own = tuple(range(len(own)))
-            return NestSpec(cls, own, tuple([_spec_of(item, source) for item in items]))
+                refuse_other_fields(cls, field_keys)
+                field_keys = tuple(range(len(field_keys)))
+            return NestSpec(cls, field_keys, tuple([_spec_of(item, source) for item in items]))
     raise refused(f"the structure {data!r}")
 
 
@@ -559,11 +570,11 @@ def _class_of_data(name: Any, source: Source) -> Any:
     """Return the class of a number or an array, which is compared and never called."""
     if name is None:
         return None
-    module, _, own = str(name).partition(":")
-    if module == "builtins" and own in _SCALARS:
-        return _SCALARS[own]
+    module, _, attribute = str(name).partition(":")
+    if module == "builtins" and attribute in _SCALARS:
+        return _SCALARS[attribute]
     if module == "numpy" or name == "torch:Tensor":
-        cls = getattr(import_module(module), own, None)
+        cls = getattr(import_module(module), attribute, None)
         if module == "torch" or (isinstance(cls, type) and issubclass(cls, np.ndarray | np.generic)):
             return cls
     return find(name, source.trust)
@@ -595,41 +606,44 @@ def _read_cell(
 
 
 def _signature_of(plain: WrittenCell, source: Source) -> Signature:
+    """Return the signature of a written cell, made anew from the cell and structures of arguments."""
     match plain.found:
-        case {"block": [path, given, int(place)]}:
+        case {"block": [path, type_data, int(place)]}:
             block = _variable(path, source)
-            signatures = present_part(block, _type_of(from_data(given, source))).signatures
+            signatures = present_part(block, _type_of(from_data(type_data, source))).signatures
             if not 0 <= place < len(signatures):
                 raise ModelError(shown(block), f"{place + 1} cells or more", str(len(signatures)), CHANGED)
             return signatures[place]
     cell = _cell_of(plain.found, source)
     names = [name for name, _ in plain.arguments]
     if names != cell.parameters:
-        where, found = f"the cell {cell.name}", f"those of {cell.name}{cell.signature}"
-        raise ModelError(where, f"the arguments {', '.join(names) or 'of none'}", found, CHANGED)
+        where, actual = f"the cell {cell.name}", f"those of {cell.name}{cell.signature}"
+        raise ModelError(where, f"the arguments {', '.join(names) or 'of none'}", actual, CHANGED)
     return cell.present({name: _spec_of(spec, source) for name, spec in plain.arguments})
 
 
 def _read_wires(plain: WrittenWalk, learnt: Learnt) -> None:
+    """Add the wires and results of a file to a walk whose cells are read; refuse those that do not fit."""
     cells = list(learnt.cells)
 
     def outputs(numbers: Sequence[tuple[int, int]], type_: TensorType | None = None) -> set[Output]:
-        found = set()
+        """Return outputs by numbers of cells and outputs; refuse missing ones, and those of another type."""
+        sources = set()
         for k, j in numbers:
             if not (0 <= k < len(cells) and 0 <= j < len(cells[k].outputs)):
                 raise ModelError("a wire", "an output of a cell", f"output {j} of cell {k}", CHANGED)
             if type_ not in (None, cells[k].outputs[j].type):
                 expected = f"a {type_} from {cells[k].name}"
                 raise ModelError("a wire", expected, str(cells[k].outputs[j].type), CHANGED)
-            found.add((cells[k], j))
-        return found
+            sources.add((cells[k], j))
+        return sources
 
     for wire in plain.wires:
         signature = cells[wire.cell] if 0 <= wire.cell < len(cells) else None
         slots = [] if signature is None else _slots(signature, wire.sequence)
         if signature is None or not 0 <= wire.operand < len(slots):
-            found = f"operand {wire.operand} of cell {wire.cell}"
-            raise ModelError("a wire", "an operand of a cell", found, CHANGED)
+            actual = f"operand {wire.operand} of cell {wire.cell}"
+            raise ModelError("a wire", "an operand of a cell", actual, CHANGED)
         slot: Slot = signature, wire.operand, wire.sequence
         learnt.wires.setdefault(slot, set()).update(outputs(wire.outputs, slots[wire.operand]))
     learnt.results |= outputs(plain.results)

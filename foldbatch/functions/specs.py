@@ -172,8 +172,8 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
         case DataSpec(_, None):
             yield f"not isinstance({code}, {name(Value)})"
             yield f"{code} is not None"
-        case DataSpec(_, found, form):
-            yield f"type({code}) is {name(found)}"
+        case DataSpec(_, class_, form):
+            yield f"type({code}) is {name(class_)}"
             if form is not None:
                 yield f"{name(form_of)}({code}) == {name(form)}"
         case ListSpec(element, hinted):
@@ -221,9 +221,9 @@ def guarded(specs: Mapping[str, Spec], name: Name) -> tuple[list[str], list[str]
     """
     outer, opening, inner, named = list[str](), list[str](), list[str](), dict[Path, str]()
     for argument, spec in specs.items():
-        own = [*guard(spec, GIVEN + argument, name)]
+        conditions = [*guard(spec, GIVEN + argument, name)]
         if isinstance(spec, NestSpec):
-            own = own[: 1 + issubclass(spec.kind, dict)]  # its class, and its keys
+            conditions = conditions[: 1 + issubclass(spec.kind, dict)]  # its class, and its keys
             paths = [argument + spec.item(i) for i in range(len(spec.items))]
             names = [f"item_{argument}_{i}" for i in range(len(paths))]
             named |= zip(paths, names, strict=True)
@@ -234,7 +234,7 @@ def guarded(specs: Mapping[str, Spec], name: Name) -> tuple[list[str], list[str]
             inner += [
                 x for item, code in zip(spec.items, names, strict=True) for x in guard(item, code, name)
             ]
-        outer += own
+        outer += conditions
     return outer, opening, inner, named
 
 
@@ -258,8 +258,8 @@ def forms_in(specs: Mapping[str, Spec]) -> dict[Path, tuple[tuple[int, ...], str
 def without_forms(spec: Spec) -> Spec:
     """Return a structure with neither shapes nor dtypes of arrays: one for series of all lengths."""
     match spec:
-        case DataSpec(_, found, form) if form is not None:
-            return DataSpec(TensorType(()), found)
+        case DataSpec(_, class_, form) if form is not None:
+            return DataSpec(TensorType(()), class_)
         case NestSpec(kind, keys, items):
             return NestSpec(kind, keys, tuple(map(without_forms, items)))
     return spec
@@ -300,9 +300,9 @@ def is_nest(x: Any) -> bool:
 
 def too_deep(where: str) -> WalkError:
     """Return the error of a nest that has no end, or too many levels."""
-    found = "one that holds itself, or has more"
+    actual = "one that holds itself, or has more"
     return WalkError(
-        where, f"a nest of {DEEPEST} levels at most", found, "make it flat, as a list of its parts"
+        where, f"a nest of {DEEPEST} levels at most", actual, "make it flat, as a list of its parts"
     )
 
 
@@ -332,8 +332,10 @@ def spec_of(x: Any, where: str, hint: Any = None, levels: int = DEEPEST) -> Spec
             fix = "give a tuple, or a dict of texts"
             raise WalkError(where, "keys that are texts or numbers", describe_value(x), fix)
         hints = hint if isinstance(hint, tuple) and len(hint) == len(items) else [None] * len(items)
-        found = [spec_of(item, where, each, levels - 1) for item, each in zip(items, hints, strict=True)]
-        return NestSpec(type(x), keys, tuple(found))
+        parts = [
+            spec_of(item, where, item_hint, levels - 1) for item, item_hint in zip(items, hints, strict=True)
+        ]
+        return NestSpec(type(x), keys, tuple(parts))
     if is_array(x):
         shape, dtype = form_of(x)
         read = read_as(x)
@@ -399,13 +401,17 @@ def with_values(x: Any, value_of: Callable[[Parameter], Any], levels: int = DEEP
     if not (isinstance(x, list) or is_nest(x)):
         return x
     keys, items = ((), x) if isinstance(x, list) else opened(x)
-    made = [with_values(item, value_of, levels - 1) for item in items]
-    if all(one is item for one, item in zip(made, items, strict=True)):
+    parts = [with_values(item, value_of, levels - 1) for item in items]
+    if all(part is item for part, item in zip(parts, items, strict=True)):
         return x
-    return made if isinstance(x, list) else NestSpec(type(x), keys, ()).value_of(made)
+    return parts if isinstance(x, list) else NestSpec(type(x), keys, ()).value_of(parts)
 
 
 def _list_of(items: list[Any], where: str, hint: Any, levels: int) -> ListSpec:
+    """Return the structure of a list argument, whose elements are alike; `where` names it in errors.
+
+    An empty list has the element type of its annotation, if any.
+    """
     if not items:
         return ListSpec(None) if hint is None else ListSpec(_hinted(hint), hinted=True)
     first = spec_of(items[0], f"{where}[0]", hint, levels)
@@ -414,10 +420,10 @@ def _list_of(items: list[Any], where: str, hint: Any, levels: int) -> ListSpec:
         for path, leaf in leaves(spec):
             if not isinstance(leaf, ValueSpec):
                 fix = "make values of them: [embed(x) for x in words]; fb.tensor(numbers) for one vector"
-                found = described(leaf) if path else describe_value(item)
+                actual = described(leaf) if path else describe_value(item)
                 if isinstance(hint, TensorType) and isinstance(item, tuple) and len(item) == 1:
                     fix = "annotate it as list[tuple[...]]: to Python, list[(...,)] is list[...]"
-                raise WalkError(f"{where}[{number}]{path}", "a value, or a tuple of values", found, fix)
+                raise WalkError(f"{where}[{number}]{path}", "a value, or a tuple of values", actual, fix)
         if spec != first:
             fix = fix_for_types(
                 described(first), described(spec), "elements of a list have one shape and dtype each"
@@ -433,7 +439,7 @@ def _list_of(items: list[Any], where: str, hint: Any, levels: int) -> ListSpec:
 _DTYPES = re.compile(r"\b(?:bool|u?int\d+|float\d+)\b")
 
 
-def fix_for_types(expected: object, found: object, otherwise: str) -> str:
+def fix_for_types(expected: object, actual: object, otherwise: str) -> str:
     """Return how to mend that a type is not the expected one: by a dtype, where all else is alike.
 
     >>> fix_for_types("int32", "float32", "")
@@ -441,7 +447,7 @@ def fix_for_types(expected: object, found: object, otherwise: str) -> str:
     >>> fix_for_types("int32", "float32[2]", "give one shape")
     'give one shape'
     """
-    texts = str(expected), str(found)
+    texts = str(expected), str(actual)
     plain = {_DTYPES.sub("", text) for text in texts}
     floats = [dtype for text in texts for dtype in _DTYPES.findall(text) if dtype.startswith("float")]
     if len(plain) > 1 or not floats or texts[0] == texts[1]:
@@ -459,6 +465,7 @@ def _hinted(hint: Any) -> Spec:
 
 
 def described(spec: Spec) -> str:
+    """Return the structure of an argument in words for errors: ``float32[8]``, ``[int32[], ...]``."""
     match spec:
         case ValueSpec(type_) | DataSpec(type_):
             return str(type_)
@@ -475,7 +482,7 @@ def described(spec: Spec) -> str:
 
 
 def leaves(spec: Spec, path: Path = "") -> Iterator[tuple[Path, Spec]]:
-    """Yield what is no nest in a structure, with its path."""
+    """Yield the parts of a structure that are no nests, each with its path."""
     if isinstance(spec, NestSpec):
         for number, item in enumerate(spec.items):
             yield from leaves(item, path + spec.item(number))
@@ -492,19 +499,19 @@ def rebuilt(spec: Spec, parts: Iterator[Any]) -> Any:
 
 
 def hint_of(annotation: Any, names: Mapping[str, Any]) -> Any:
-    """Return what an annotation says of types: a type, a tuple of such, a list of one, or None.
+    """Return the type that an annotation gives: a type, a tuple of types, a list of one type, or None.
 
-    It is such as ``"float32[8]"``, a `TensorType`, ``list[...]`` or ``tuple[...]``; `names` is what names in
-    texts mean.
+    Annotations are ``"float32[8]"``, a `TensorType`, ``list[...]``, ``tuple[...]``; `names` has the values of
+    names in texts.
     """
     if isinstance(annotation, str):
         if (written := tensor_written(annotation)) is not None:
             return written
         try:
-            found = eval(annotation, dict(names))  # noqa: S307 - the text is the user's own code
+            value = eval(annotation, dict(names))  # noqa: S307 - the text is the user's own code
         except Exception:  # noqa: BLE001 - an annotation may be anything
             return None
-        return None if found == annotation else hint_of(found, names)
+        return None if value == annotation else hint_of(value, names)
     if isinstance(annotation, int):
         return TensorType((annotation,))
     origin: Any = getattr(annotation, "__origin__", None)
@@ -517,6 +524,6 @@ def hint_of(annotation: Any, names: Mapping[str, Any]) -> Any:
     if origin is tuple:
         annotation = arguments
     if isinstance(annotation, tuple) and annotation:
-        inner = tuple(hint_of(each, names) for each in annotation)
+        inner = tuple(hint_of(argument, names) for argument in annotation)
         return None if None in inner else inner
     return None

@@ -32,6 +32,7 @@ class Store:
         self.table[:, USED] = 0
 
     def number(self, kind: type[Value]) -> int:
+        """Return the number of a class of values; a new class gets an empty array and a row of the table."""
         if kind not in self.classes:
             table = np.append(self.table, [[0, 0, kind.type.nbytes, 0]], axis=0)
             arrays = [*self._arrays, np.empty((0, *kind.type.shape), kind.type.dtype)]
@@ -43,15 +44,15 @@ class Store:
         """Make room for numbers below the last one; return whether arrays are new."""
         if last <= len(self.place):
             return False
-        more = np.zeros(max(last, 2 * len(self.place)) - len(self.place), np.int64)
+        extra = np.zeros(max(last, 2 * len(self.place)) - len(self.place), np.int64)
         for name in ("example", "kind", "place"):
-            setattr(self, name, np.append(getattr(self, name), more))
+            setattr(self, name, np.append(getattr(self, name), extra))
         return True
 
-    def own(self, first: int, whose: Sequence[int], ends: Sequence[int], start: int) -> Index:
-        """Tell whose numbers are from the first one on up to each end, counted from a start; return sizes."""
+    def own(self, first: int, places: Sequence[int], ends: Sequence[int], start: int) -> Index:
+        """Set the owners of numbers from the first on up to each end, counted from a start; return sizes."""
         sizes = np.diff(np.array(ends, np.int64) - start, prepend=first)
-        owners = np.repeat(np.array(whose, np.int64), sizes)
+        owners = np.repeat(np.array(places, np.int64), sizes)
         self.known = first + len(owners)
         self.reach(self.known)
         self.example[first : self.known] = owners
@@ -59,22 +60,24 @@ class Store:
 
     def counted(self, first: int) -> Index:
         """Return of the numbers from the first one on how many of the same example come before each."""
-        own, before = self.example[first : self.known], np.bincount(self.example[:first])
-        counts = np.bincount(own, minlength=len(before))
-        few = own.astype(np.min_scalar_type(len(counts)))  # by radix, if there are few
-        order = np.argsort(few, kind="stable")
-        found = np.empty_like(own)
-        found[order] = np.arange(len(own)) - (np.cumsum(counts) - counts).repeat(counts)
-        return found + np.pad(before, (0, len(counts) - len(before))).take(own)
+        owners, before = self.example[first : self.known], np.bincount(self.example[:first])
+        counts = np.bincount(owners, minlength=len(before))
+        narrow = owners.astype(np.min_scalar_type(len(counts)))  # by radix, if there are few
+        order = np.argsort(narrow, kind="stable")
+        ranks = np.empty_like(owners)
+        ranks[order] = np.arange(len(owners)) - (np.cumsum(counts) - counts).repeat(counts)
+        return ranks + np.pad(before, (0, len(counts) - len(before))).take(owners)
 
     def reserve(self, class_: int, count: int) -> None:
+        """Make room for so many further values of a class, at least doubling its array if it is full."""
         used, room, _, _ = self.table[class_].tolist()
         if used + count > room:
-            held = self._arrays[class_]
-            found = aligned((max(2 * (used + count), 256), *held.shape[1:]), held.dtype)
-            found[:used] = held[:used]
-            told = len(found), address_of(found)
-            self._arrays[class_], self.table[class_, [ROOM, VALUES]] = found, told  # not interrupted, either
+            values = self._arrays[class_]
+            larger = aligned((max(2 * (used + count), 256), *values.shape[1:]), values.dtype)
+            larger[:used] = values[:used]
+            entry = len(larger), address_of(larger)
+            # not interrupted, either
+            self._arrays[class_], self.table[class_, [ROOM, VALUES]] = larger, entry
 
     def add(self, class_: int, values: NDArray[Any], numbers: Index) -> None:
         """Keep values ``[n, *shape]`` of a class, of these numbers ``[n]``."""
@@ -98,10 +101,10 @@ class Store:
         """Return values by their numbers, counted from a start; those without axes as numbers of Python."""
         if max(numbers, default=0) >= start + self.known:
             raise by_hand("walk")
-        found = np.fromiter(numbers, np.int64, len(numbers)) - start
-        classes = {*self.kind.take(found).tolist()}
+        indices = np.fromiter(numbers, np.int64, len(numbers)) - start
+        classes = {*self.kind.take(indices).tolist()}
         if len(classes) == 1:
-            values = self.take(classes.pop(), self.place.take(found))
+            values = self.take(classes.pop(), self.place.take(indices))
             return values.tolist() if values.ndim == 1 else [*values]
         return [self.row(number - start) for number in numbers]
 

@@ -89,23 +89,23 @@ class Fiber:
         elif kind is None:
             self.switch = self.throw = self.run
         else:
-            own = _waiting(kind)
-            own.parent, own.gr_context, own.fiber = kind.getcurrent(), copy_context(), self
-            self.switch, self.throw = own.switch, own.throw
+            greenlet = _waiting(kind)
+            greenlet.parent, greenlet.gr_context, greenlet.fiber = kind.getcurrent(), copy_context(), self
+            self.switch, self.throw = greenlet.switch, greenlet.throw
 
     def end(self) -> None:
         """Let it go on no more: greenlets that wait would be kept, coroutines not begun be warned of."""
         for part in (self.part, *(self.result.parts if isinstance(self.result, Fork) else [self.result])):
             if isinstance(part, CoroutineType) and getcoroutinestate(part) == CORO_CREATED:
                 part.close()
-        own: Any = getattr(self.switch, "__self__", None)
-        if self.stops and own.fiber is self:  # else it has ended, and another one may use its greenlet
-            own.fiber = None
+        greenlet: Any = getattr(self.switch, "__self__", None)
+        if self.stops and greenlet.fiber is self:  # else it has ended, and another one may use its greenlet
+            greenlet.fiber = None
             with suppress(Exception):  # of what the walk does at its end
-                own.throw()
+                greenlet.throw()
 
     def over(self) -> Exception | None:
-        """Return what has ended its example, or another part of its fork, if anything has."""
+        """Return the error that has ended its example, or another part of its fork, if there is one."""
         if self.walked.error is not None or self.join is None:
             return self.walked.error
         return self.join.error
@@ -135,27 +135,27 @@ class _Idle(local):
 _idle = _Idle()
 
 
-def _work(own: Any) -> None:
+def _work(greenlet: Any) -> None:
     """Do one part of a walk after the other, in a greenlet, given itself; an exception ends it."""
     while True:
-        own.parent.switch(None)
-        fiber = own.fiber
+        greenlet.parent.switch(None)
+        fiber = greenlet.fiber
         # not with a star, which takes more of the machine's stack, and switches copy that
         fiber.result = fiber.part(fiber.given[0]) if fiber.given else fiber.part()
         if len(_idle.greenlets) >= IDLE:
             return
-        _idle.greenlets.append(own)
-        fiber = own.fiber = None  # which holds the example
+        _idle.greenlets.append(greenlet)
+        fiber = greenlet.fiber = None  # which holds the example
 
 
 def _waiting(kind: Any) -> Any:
     """Return a greenlet that waits for a part of a walk, a new one if need be."""
     while _idle.greenlets:
-        if own := _idle.greenlets.pop():  # else an interrupt has ended it
-            return own
-    own = kind(_work)
-    own.switch(own)  # what it is first given it holds to its end
-    return own
+        if greenlet := _idle.greenlets.pop():  # else an interrupt has ended it
+            return greenlet
+    greenlet = kind(_work)
+    greenlet.switch(greenlet)  # what it is first given it holds to its end
+    return greenlet
 
 
 @cache
@@ -205,10 +205,10 @@ def finished(part: Any) -> Any:
     result = part() if callable(part) else part
     if not isinstance(result, CoroutineType):
         return result
-    found: Any = None
+    answer: Any = None
     try:
         while True:
-            asked = result.send(found)
-            found = tuple(map(finished, asked.parts)) if isinstance(asked, Fork) else None
+            asked = result.send(answer)
+            answer = tuple(map(finished, asked.parts)) if isinstance(asked, Fork) else None
     except StopIteration as stop:
         return stop.value

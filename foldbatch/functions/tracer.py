@@ -80,7 +80,7 @@ class Linked:
 
     @cached_property
     def noting(self) -> Noting | None:
-        """What a compiled function is told."""
+        """The description of the walk and the model for a compiled function, or None."""
         return noting_of(self.learnt, self.cells)
 
 
@@ -206,6 +206,11 @@ class FunctionTracer:
         decide: Decide | None = None,
         at_once: AtOnce | None = None,
     ) -> list[Trace] | Any:
+        """Return traces of examples, whose numbers in the batch name them in errors.
+
+        The walk may read them a second time, see `Readings.read`.
+        """
+
         def work(reading: Reading, careful: bool) -> list[Trace] | Any:  # noqa: FBT001 - see `Readings.read`
             return self._traced(reading, look, decide, at_once, careful=careful)
 
@@ -319,7 +324,7 @@ class FunctionTracer:
         return kept
 
     def _at_once(self, linked: Linked, notes: Notes, numbers: Sequence[int]) -> Found | None:
-        """Return what notes are as columns where a compiled function finds nothing new in them."""
+        """Return notes as columns if a compiled function finds nothing new in them, else None."""
         check, learnt, lists = self.arithmetic.noted, self.learnt, notes.lists
         if check is None or len(lists) != len(learnt.cells) or learnt.result is None:
             return None
@@ -343,7 +348,7 @@ class FunctionTracer:
     def _columns(
         self, linked: Linked, notes: Notes, noted: dict[Signature, Noted]
     ) -> tuple[list[Noted], Integers]:
-        """Return what was noted of each cell of the model, and as columns."""
+        """Return the notes of each cell of the model, and the same as columns of integers."""
         start = notes.start
         missing = {s: lists_of(s) for s, _ in linked.cells if s not in noted}
         noted = {**noted, **noted_of(missing, start)} if missing else noted

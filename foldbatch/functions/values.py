@@ -20,7 +20,7 @@ WHOLE: Final = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", 
 
 
 class ValueOfAWalk:
-    """What no encoder of msgspec takes, so that none writes the number of a value for the value."""
+    """A base class that no encoder of msgspec accepts, so that none writes a value's number for the value."""
 
     __slots__ = ()
 
@@ -104,16 +104,16 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
         """Return the numbers as lists; the example waits for them."""
         return self._read("tolist").tolist()
 
-    def _number(self, what: str) -> Any:
+    def _number(self, where: str) -> Any:
         if self.type.size != 1:
             fix = "index or reduce it, for example with ops.max; numpy() has all its numbers"
-            raise WalkError(what, "a scalar", f"a {self.type}", fix)
-        found = self._read(what)
-        return found.reshape(()) if self.type.shape else found
+            raise WalkError(where, "a scalar", f"a {self.type}", fix)
+        number = self._read(where)
+        return number.reshape(()) if self.type.shape else number
 
-    def _read(self, what: str) -> Any:
-        found = Reading.read(self, what)
-        return found if self.several else np.asarray(found, self.type.dtype)[()]
+    def _read(self, where: str) -> Any:
+        number = Reading.read(self, where)
+        return number if self.several else np.asarray(number, self.type.dtype)[()]
 
 
 def by_hand(where: str) -> WalkError:
@@ -123,7 +123,7 @@ def by_hand(where: str) -> WalkError:
     return WalkError(where, expected, "one made by hand", fix)
 
 
-def refuse_made(thing: Any, where: str = "walk") -> None:
+def refuse_made(argument: Any, where: str = "walk") -> None:
     """Refuse a value that no call has returned, or a nest or list of arguments that holds one.
 
     A class of values can be called, and so yields one whose number is negative, no number, or missing.
@@ -131,7 +131,7 @@ def refuse_made(thing: Any, where: str = "walk") -> None:
     Raises:
         WalkError: when there is such a value.
     """
-    stack, seen = [thing], set[int]()
+    stack, seen = [argument], set[int]()
     while stack:
         part = stack.pop()
         if isinstance(part, Value):
@@ -164,23 +164,23 @@ class Reading:
 @cache
 def value_class(type_: TensorType) -> type[Value]:
     """Return the class of values of a type."""
-    own: dict[str, Any] = {"type": type_, "several": bool(type_.shape)}
+    namespace: dict[str, Any] = {"type": type_, "several": bool(type_.shape)}
     if not type_.shape:  # what most walks wait in, without a look at what the value is
-        what = "int" if type_.dtype in WHOLE else "float" if type_.is_float else "bool"
-        own[f"__{what}__"] = lambda value: Reading.read(value, what)
+        kind = "int" if type_.dtype in WHOLE else "float" if type_.is_float else "bool"
+        namespace[f"__{kind}__"] = lambda value: Reading.read(value, kind)
         # so `word in {1, 2}` looks for the number, as `word in [1, 2]` does
-        own["__hash__"] = lambda value: hash(Reading.read(value, what))
-    made: type[Value] = typed_class(f"Value[{type_}]", (Value,), own)
-    return made
+        namespace["__hash__"] = lambda value: hash(Reading.read(value, kind))
+    class_: type[Value] = typed_class(f"Value[{type_}]", (Value,), namespace)
+    return class_
 
 
-def typed_class(name: str, bases: tuple[type[Value], ...], own: dict[str, Any]) -> Any:
+def typed_class(name: str, bases: tuple[type[Value], ...], namespace: dict[str, Any]) -> Any:
     """Return a class of values: a struct, as that is made in less time than an object with slots."""
-    return msgspec.defstruct(name, (), bases=bases, namespace=own, module=__name__, gc=False, eq=False)
+    return msgspec.defstruct(name, (), bases=bases, namespace=namespace, module=__name__, gc=False, eq=False)
 
 
 class GivenObject:
-    """What stands for an object that a cell is given: in the cell's function it can label a metric."""
+    """A stand-in for an object among a cell's arguments: in the cell's function it can label a metric."""
 
     __slots__ = ("number", "where")
 
@@ -207,7 +207,7 @@ class GivenObject:
 
 LOOKS: Final = [f"__{x}__" for x in ("bool", "eq", "format", "getitem", "hash", "iter", "len", "str")]
 for _name in LOOKS:  # a comparison would else be false, whatever the objects are
-    setattr(GivenObject, _name, lambda given, *_, name=_name: given.__getattr__(name))
+    setattr(GivenObject, _name, lambda stand_in, *_, name=_name: stand_in.__getattr__(name))
 GivenObject.__name__ = "object of an example"  # as errors say
 
 

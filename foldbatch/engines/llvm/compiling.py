@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from importlib import import_module
 from threading import RLock
 from types import ModuleType
 from typing import Any, TypeVar
@@ -41,7 +42,7 @@ C = TypeVar("C")
 def llvm() -> None:
     """Refuse to compile where llvmlite is missing, or the sources of this package."""
     try:
-        import llvmlite.binding  # noqa: F401, PLC0415 - optional, and slow to import
+        import_module("llvmlite.binding")  # optional, and slow to import
     except (ImportError, OSError) as error:  # its library may find no room
         fix = f"{install('llvm')}, or take the backend numpy"
         raise BackendError("backend llvm", "llvmlite to be installed", str(error), fix) from None

@@ -1,6 +1,5 @@
 """Compiling: in memory once, on disk safely, elsewhere not at all; in the directory that the user names."""
 
-import builtins
 import ctypes
 import os
 import signal
@@ -42,14 +41,10 @@ needs_llvm = pytest.mark.llvm
 
 
 def test_without_llvmlite_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
+    def refuse(name: str) -> Any:
+        raise ImportError(f"No module named {name!r}")
 
-    def refuse(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith("llvmlite"):
-            raise ImportError("No module named 'llvmlite'")
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setattr(compiling, "import_module", refuse)
     with pytest.raises(BackendError, match=r"backend llvm: expected llvmlite .*; pip install -e '.\["):
         native(TWICE.format(factor=2.0))
 
