@@ -543,7 +543,7 @@ class CellFunction:
 
     @property
     def parts(self) -> list[Any]:
-        """What a walk calls it by: its function, the object whose method it is, the layer."""
+        """The objects by which a walk calls it: its function, the owner of the method, the layer."""
         return [self.call, getattr(self.function, "__self__", None), self.read]
 
     @property

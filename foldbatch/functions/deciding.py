@@ -54,7 +54,7 @@ from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
 from foldbatch.types import Type
 
-MANY: Final = 10_000  # rounds in which an example waits for a number, after which it may never end
+MAX_ROUNDS: Final = 10_000  # rounds in which an example waits for a number, after which it may never end
 NEVER: Final = 2**62  # beyond all numbers
 
 
@@ -371,7 +371,9 @@ class UnderWay:
     def _go(self, fibers: list[Any], switches: list[Any], places: list[Any], sent: list[Any]) -> None:
         """Let one fiber after the other run until it waits or ends, given what it has asked for."""
         self._waits = self._first if self._direct and not self._failures else NEVER
-        if self._round >= MANY - 1 and any(self._round - fiber.walked.began >= MANY - 1 for fiber in fibers):
+        if self._round >= MAX_ROUNDS - 1 and any(
+            self._round - fiber.walked.began >= MAX_ROUNDS - 1 for fiber in fibers
+        ):
             self._waits = NEVER
         self._fibers += fibers
         self._switches += switches
@@ -476,11 +478,13 @@ class UnderWay:
             return go_on(sent)
         walked = self._fiber.walked
         if value.n >= self._first:
-            if self._round - walked.began >= MANY - 1:
+            if self._round - walked.began >= MAX_ROUNDS - 1:
                 walked.began = NEVER
                 where, expected = f"walk at example {walked.number}", "a loop that ends after a few rounds"
                 fix = "look for one without an end; the option max_calls stops it"
-                warning = ManyRoundsWarning(where, expected, f"{MANY:,} numbers that it waited for", fix)
+                warning = ManyRoundsWarning(
+                    where, expected, f"{MAX_ROUNDS:,} numbers that it waited for", fix
+                )
                 warn(warning, stacklevel=frames_inside())
             return self._switched(value, what)
         number = value.n - self._start

@@ -393,7 +393,7 @@ class Snapshot:
     fingerprints: dict[Key, Any]
 
     def replaced(self) -> list[tuple[str, Any]]:
-        """Return what the functions find now where they found something else, with what leads there."""
+        """Return the things that stand where others stood, each with the name that leads there."""
         now = read_by(self.roots)
         return [(self.readings.found[key].where, now.found[key].value) for key in self.moved(now)]
 
@@ -407,7 +407,7 @@ class Snapshot:
         ]
 
     def changed(self, now: Readings) -> list[str]:
-        """Return what leads to things that are others now."""
+        """Return the names that lead to other things now."""
         return [self.readings.found[key].where for key in self.moved(now)]
 
 
@@ -500,6 +500,7 @@ def _write(value: Any, update: Callable[[bytes], None], room: _Room) -> None:
 
 
 def _write_all(values: Any, update: Callable[[bytes], None], room: _Room) -> None:
+    """Write the length and the items of a sequence to a digest."""
     present = [*values]  # another thread, or a tracer, may write to it meanwhile
     update(f"{len(present)}:".encode())
     room.levels -= 1

@@ -388,7 +388,7 @@ class BlockCell:
 
     @property
     def parts(self) -> list[Any]:
-        """What a walk calls it by: the block."""
+        """The object by which a walk calls it: the block."""
         return [self.block]
 
     @property

@@ -40,14 +40,14 @@ Index = NDArray[np.int64]
 T = TypeVar("T")
 
 LOCK: Final = threading.RLock()  # one run at a time
-MANY = 1_000_000  # numbers of calls, after which a run ends
+MAX_NOTED_NUMBERS = 1_000_000  # numbers of calls, after which a run ends
 UNDER_WAY = 1 << 60  # is missing from the numbers that were taken, as long as the program of a block runs
 # whether a walk may go as deep as that in the thread that runs it
 IN_PLACE = sys.version_info[:2] == (3, 12)
 # what helps where a walk goes deep, and its examples cannot be read again
 DEEPER = "; or run it again, on examples as they were: from now on its walks begin with room for deep calls"
 DEEP = 1_000_000  # calls within calls in a walk; one without an end is refused within seconds
-FIRST = 1_000  # calls of those that are looked at for one like another
+COMPARED_FRAMES = 1_000  # calls of those that are looked at for one like another
 OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
 
 
@@ -448,7 +448,7 @@ class InTurn:
                 return None
             notes.results.append(result)
             notes.ends.append(COUNTERS[0])
-            if COUNTERS[0] - notes.start > MANY:
+            if COUNTERS[0] - notes.start > MAX_NOTED_NUMBERS:
                 break
         return None
 
@@ -564,7 +564,7 @@ def name_example(error: Exception, number: int) -> None:
     if isinstance(error, AttributeError) and isinstance(error.obj, Value):
         error.args = (no_attribute(str(error.name)),)  # here, as values have no `operators.unknown`
     trace, seen = error.__traceback__, set[tuple[object, ...]]()
-    while isinstance(error, RecursionError) and trace is not None and len(seen) < FIRST:
+    while isinstance(error, RecursionError) and trace is not None and len(seen) < COMPARED_FRAMES:
         code, scope = trace.tb_frame.f_code, trace.tb_frame.f_locals
         given = [scope.get(name) for name in code.co_varnames[: code.co_argcount]]
         trace = trace.tb_next

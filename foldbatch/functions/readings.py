@@ -17,7 +17,9 @@ from foldbatch.model.rereading import Obstacle, Snapshot, obstacle
 
 T = TypeVar("T")
 
-FIRST: Final = 8  # batches of a walk of which snapshots are taken; later ones would be slower for them
+SNAPSHOT_BATCHES: Final = (
+    8  # batches of a walk of which snapshots are taken; later ones would be slower for them
+)
 CHECKED: Final = 8  # batches whose data are checked call by call after an error whose call is not known
 LATER: Final = "foldbatch: in the next runs data are checked call by call, so an error comes from its line"
 
@@ -27,7 +29,7 @@ class Readings:
     """The readings of one walk so far."""
 
     walk: Any = None  # the walk
-    batches: int = 0  # how many there were, up to `FIRST`
+    batches: int = 0  # how many there were, up to `SNAPSHOT_BATCHES`
     checked: int = 0  # how many batches to come are checked call by call
     handles: bool = False  # whether the walk handles the errors of data, so that all batches are checked
     deep: bool = False  # whether the walk begins with room for deep calls
@@ -45,7 +47,7 @@ class Readings:
             ExampleError: when a datum is refused, and the walk does not handle that.
         """
         before, self.refused = None, 0
-        if self.batches < FIRST:
+        if self.batches < SNAPSHOT_BATCHES:
             self.batches += 1
             before = Snapshot(examples)
         reading, careful = Reading(examples, numbers, self, before), self.handles or self.checked > 0

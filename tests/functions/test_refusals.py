@@ -610,7 +610,7 @@ def test_what_can_be_read_once_is_refused_where_a_walk_begins_anew() -> None:
 
 def test_a_batch_of_very_many_calls_walks_no_example_twice() -> None:
     program = fb.compile(lambda xs: [fb.tensor(x) if x < 4 else fb.tensor(x) + 1.0 for x in xs], "numpy")
-    with mock.patch.object(notes, "MANY", 2):
+    with mock.patch.object(notes, "MAX_NOTED_NUMBERS", 2):
         found = program.run([iter([1.0, 2.0, 3.0]), iter([4.0, 5.0]), iter([0.5])])
     assert found == [[1.0, 2.0, 3.0], [5.0, 6.0], [0.5]]
 

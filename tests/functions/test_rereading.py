@@ -109,7 +109,7 @@ def counting(way: str, kind: str) -> tuple[Callable[[list[list[int]]], list[Any]
 
 @pytest.mark.parametrize(
     ("engine", "earlier"),
-    [("numpy", 0), *((engine, readings.FIRST + 1) for engine in ENGINES)],  # batches before
+    [("numpy", 0), *((engine, readings.SNAPSHOT_BATCHES + 1) for engine in ENGINES)],  # batches before
 )
 @ways
 @pytest.mark.parametrize("kind", ["reads no number", "decides", "decides later", "awaits"])
@@ -296,7 +296,7 @@ def test_a_walk_that_handles_the_error_of_a_datum_is_read_with_each_datum_checke
             return look(words.pop())
 
     program = fb.compile(walk, engine)
-    for _ in range(readings.FIRST + 1):
+    for _ in range(readings.SNAPSHOT_BATCHES + 1):
         program.run([[1, 2]])
     with pytest.raises(
         ExampleError, match="at example 1: expected int32 from 0 to 9, found int 99"

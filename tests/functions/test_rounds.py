@@ -729,7 +729,7 @@ def halving_with_result(number: float) -> Any:
 
 
 def test_a_loop_that_may_have_no_end_is_told_of_with_its_line(monkeypatch):
-    monkeypatch.setattr("foldbatch.functions.deciding.MANY", 20)
+    monkeypatch.setattr("foldbatch.functions.deciding.MAX_ROUNDS", 20)
 
     def walk(x):
         value = fb.tensor(x)
