@@ -104,7 +104,7 @@ class Learnt:
         self.accepted[signature] = None
 
     def _changed(self, signature: Signature) -> list[str]:
-        """Return the names of things that a signature reads or is, and that have changed since compilation."""
+        """Return the names of things that a signature reads or is, and that changed since compilation."""
         if self.before is None:
             return []
         if self.compared[0] != InForce.runs:  # once a run
