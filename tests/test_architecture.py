@@ -183,7 +183,7 @@ def _exists(parts: list[str]) -> bool:
             continue
         try:
             found: Any = importlib.import_module(module)
-        except ModuleNotFoundError:
+        except (ModuleNotFoundError, foldbatch.errors.BackendError):
             return True
         for part in parts[count:]:
             if not hasattr(found, part) and part not in getattr(found, "__annotations__", ()):
