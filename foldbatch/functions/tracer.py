@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from foldbatch.errors import DecidingError, WalkError
 from foldbatch.functions import coded
 from foldbatch.functions.cells import Signature
-from foldbatch.functions.dependencies import read_by, snapshot
+from foldbatch.functions.dependencies import snapshot
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, lengths, remarks
 from foldbatch.functions.modules import drop_replaced_methods
@@ -106,9 +106,10 @@ class FunctionTracer:
         self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
         if self.learnt.before is None:
-            for holder in read_by([(self.name, walk)]).holders:
-                drop_replaced_methods(holder)
             self.learnt.before = snapshot([(self.name, walk)])
+            holders = self.learnt.before.readings.holders
+            if any([drop_replaced_methods(holder) for holder in holders]):  # noqa: C419 - of all
+                self.learnt.before = snapshot([(self.name, walk)])
         self.learnt.readings.walk = walk
         self._known = StagedBefore()
         if arithmetic.walks is not None:
