@@ -148,13 +148,19 @@ def class_name(owner: type) -> str:
     return f"{called(owner.__module__)}.{owner.__qualname__}"
 
 
-def drop_replaced_methods(instance: Any) -> None:
-    """Let an object go of cells of methods that its class has others for by now, so that calls find these."""
+def drop_replaced_methods(instance: Any) -> bool:
+    """Let an object go of cells of methods that its class has others for by now, so that calls find these.
+
+    Returns whether there were any.
+    """
+    dropped = False
     present = {id(x) for kind in type(instance).__mro__ for x in vars(kind).values()}
     for name, x in [*getattr(instance, "__dict__", {}).items()]:
         method = getattr(x, "__dict__", {}).get("method")
         if isinstance(method, MethodCell) and id(method) not in present:
             del instance.__dict__[name]
+            dropped = True
+    return dropped
 
 
 class MethodCell:

@@ -48,7 +48,7 @@ from foldbatch.functions.notes import (
     note,
     refuse_iterators,
 )
-from foldbatch.functions.readings import read_by, snapshot
+from foldbatch.functions.readings import snapshot
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import released
 from foldbatch.model.columns import BadDataError, column
@@ -113,9 +113,10 @@ class FunctionTracer:
         self.asides = asides
         self.arithmetic = arithmetic
         if learnt is None:
-            for holder in read_by([(self.name, walk)]).holders:
-                drop_replaced_methods(holder)
-            learnt = Learnt(before=snapshot([(self.name, walk)]))
+            before = snapshot([(self.name, walk)])
+            if any([drop_replaced_methods(holder) for holder in before.readings.holders]):  # noqa: C419 - of all
+                before = snapshot([(self.name, walk)])
+            learnt = Learnt(before=before)
         self.learnt = learnt
         self._known = StagedBefore()
         if arithmetic.walks is not None:
