@@ -235,8 +235,9 @@ def _touched(what: str, pointer: int, nbytes: int, writes: bool | None) -> None:
 def _watched(p: MatrixProduct) -> None:
     """Check the matrices of products row by row.
 
-    There may be gaps between rows of calls. So a row of A that nobody wrote makes a row of C that nobody wrote, and
-    so does a B of one of many products; what is added up must be there.
+    There may be gaps between rows of calls. So a row of A that nobody wrote makes a row of C that nobody wrote. Of many
+    products, a B or a transposed A that nobody wrote belongs to such a call. Rows that one product adds up must be
+    there.
     """
     if not p.count * p.m * p.n:
         return
@@ -247,8 +248,8 @@ def _watched(p: MatrixProduct) -> None:
             start + item * one * step for start, step in ((p.a, p.a_step), (p.b, p.b_step), (p.c, p.c_step))
         )
         each = [_written(b + item * row * p.b_lead, item * length, p.count > 1) for row in range(rows)]
-        for row in range(p.k if p.a_across else 0):
-            _written(a + item * row * p.a_lead, item * p.m, False)
+        if p.a_across:
+            each += [_written(a + item * row * p.a_lead, item * p.m, p.count > 1) for row in range(p.k)]
         for row in range(p.m):
             known = all(each) and (p.a_across or _written(a + item * row * p.a_lead, item * p.k, True))
             pointer = c + item * row * p.c_lead
