@@ -48,7 +48,6 @@ class Replacements(dict[Parameter, Parameter]):
         return {node: parameter_node(p) for node, p in pairs if p is not node.attrs["parameter"]}
 
     def in_nodes(self, nodes: Sequence[Node], inputs: Iterable[Node]) -> list[Node]:
-        """Return nodes that read the program's parameters; the computation of `inputs` stays as it is."""
-        ends = [*inputs]
-        changed = self.nodes(nodes, ends)
-        return substitute(nodes, {**changed, **{node: node for node in ends}}) if changed else list(nodes)
+        """Return nodes that read the program's parameters, given the graph's inputs."""
+        changed = self.nodes(nodes, inputs)
+        return substitute(nodes, changed) if changed else list(nodes)

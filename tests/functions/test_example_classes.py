@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.functions.values import refuse_made
 from foldbatch.model.rereading import iterator_in
 from tests.backends import LLVM
 
@@ -62,3 +63,4 @@ def test_its_items_are_looked_at() -> None:
     made = Phrase(["a", Phrase([iter("b")])])
     assert iterator_in(made) is not None
     assert iterator_in(Phrase(["a"])) is None
+    refuse_made((Phrase(["a", Phrase(["b"])]),))
