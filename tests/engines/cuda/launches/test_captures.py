@@ -63,7 +63,8 @@ def test_training_is_that_of_kernels_launched_one_by_one(model, debug):
     found, changed = _trained(program, examples)
     np.testing.assert_allclose(found, losses, rtol=1e-5)
     for name, value in parameters.items():
-        np.testing.assert_allclose(changed[name], value, rtol=1e-4, atol=1e-5)
+        # a thousandth of a step: AdaGrad divides by gradients, also by those that are little more than rounding
+        np.testing.assert_allclose(changed[name], value, rtol=1e-4, atol=1e-4)
     launcher = program.engine.launcher(training=True)
     assert launcher.hits >= 4
     assert launcher.milliseconds
