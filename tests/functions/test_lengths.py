@@ -86,7 +86,9 @@ def test_cells_that_get_other_names_keep_their_stages_and_kernels(engine: str) -
 
 
 @engines
-@pytest.mark.parametrize("given", [np.asarray, np.float64, lambda x: [fb.tensor(row) for row in x]])
+@pytest.mark.parametrize(
+    "given", [np.asarray, lambda x: x.astype("float64"), lambda x: [fb.tensor(row) for row in x]]
+)
 def test_an_array_is_the_list_of_its_rows_where_an_annotation_says_so(
     engine: str, given: Callable[[Any], Any]
 ) -> None:
