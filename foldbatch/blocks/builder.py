@@ -79,6 +79,8 @@ class Builder(Writer):
         self.names: list[CellName] = []  # of cells, by number
         self._roots = set() if inferring else {str(root)}
         self._origins: dict[Node, tuple[int, Origin]] = {}  # numbered in the order of blocks
+        # drafted nodes that depend on parameters and constants alone, and so are equal in all calls
+        self._equal_in_calls: set[Node] = set()
 
     @classmethod
     def scratch(cls, root: object) -> Builder:
@@ -299,10 +301,14 @@ class Builder(Writer):
         region = self.region
         draft, variable = Draft(self.path, len(self.drafts)), self.fresh("v")
         wanted = [*outputs, *(n for _, n in losses), *(visit.node for visit in metrics)]
-        # A tensor that an earlier cell of the region computes is read from there. What is the
-        # same for the whole batch is simply computed again.
+        # A tensor that an earlier cell of the region computes is read from there. A tensor that is equal in
+        # all calls is computed again: its node may be older than this block, and so its place among operands,
+        # which stand in the order of their nodes, would tell what else the process has built.
         drafted = {
-            n: d for d in region.drafts for n in d.draft.nodes if n.axis is CALL and n not in region.feeds
+            n: d
+            for d in region.drafts
+            for n in d.draft.nodes
+            if n.axis is CALL and n not in region.feeds and n not in self._equal_in_calls
         }
         stop = {*drafted, *region.values, *region.elements, *region.feeds}
         arguments: list[Expression] = []
@@ -328,6 +334,8 @@ class Builder(Writer):
                 if node.op is INPUT:
                     actual, fix = "one kept from another", "make it an input, for example with AllOf"
                     raise BlockTypeError(self.path, "tensors that this function is given", actual, fix)
+                if all(x.axis is UNBATCHED or x in self._equal_in_calls for x in node.inputs):
+                    self._equal_in_calls.add(node)
                 draft.nodes.add(node)
         for axis in lists:
             members = [(node, wire) for node, (_, a, _, wire) in region.elements.items() if a is axis]

@@ -149,6 +149,22 @@ def test_what_a_block_collects_is_its_own_though_a_walk_in_it_calls_it_again():
     np.testing.assert_array_equal(found[0], [12.0, 2.0])
 
 
+def test_a_block_that_is_built_again_is_the_same_where_a_tensor_is_equal_in_all_calls():
+    """Its node is found and not made anew, so it is older than the other nodes of the second building."""
+    shift = fb.Parameter([2], init=3.0, name="shift")
+    block = (
+        fb.Function(lambda x: (x * 2.0, fb.ops.batched(shift)))
+        >> fb.AllOf(Walk(lambda a, b: a + b, 2), fb.Identity())
+        >> fb.Function(lambda total, pair: total * pair[0] - pair[1])
+    )
+    walk = lambda x: block(fb.tensor(np.float32(x)))  # noqa: E731
+    for _ in range(2):
+        program = fb.compile(walk, "numpy")
+        np.testing.assert_array_equal(program.run([[1.0, 2.0]])[0], [7.0, 25.0])
+        gradients = program.vjp([[1.0, 2.0]], [np.ones(2, "float32")]).gradients
+        assert gradients["shift"].tolist() == [1.0, 3.0]
+
+
 def test_elements_of_several_values_arrive_in_their_places():
     pairs = fb.Map(fb.Record((fb.Scalar(), fb.Scalar() >> fb.Function(fb.ops.square))))
     made = pairs >> fb.Map(fb.AllOf(fb.GetItem(0), fb.GetItem(1)))
