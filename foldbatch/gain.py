@@ -1,4 +1,4 @@
-"""What batching gains on the user's own block and examples: `foldbatch.bench`, all measured in turn."""
+"""The gain of batching on a user's own block and examples: `foldbatch.bench`, all measured in turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python's operators, methods and NumPy's functions mean on a symbolic tensor: an op each.
+"""Python's operators, methods and NumPy's functions on a symbolic tensor: each is an op.
 
 What has no meaning on a tensor without a value, such as `int` or `np.arctan2`, is refused, and the nearest
 op is named. The ops themselves stand higher up: `foldbatch.static.ops` fills `FUNCTIONS` with them.

@@ -64,11 +64,11 @@ def wrong_names(file: str, tree: ast.Module) -> list[str]:
 
 def wrong_docstrings(file: str, tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, Function | ast.ClassDef):
+        if isinstance(node, Function | ast.ClassDef | ast.Module):
             text = ast.get_docstring(node) or ""
             for beginning, better in WORDS["docstrings"].items():
                 if text.startswith(beginning):
-                    yield f"{file}:{node.lineno}: {text.splitlines()[0]!r}; write {better}"
+                    yield f"{file}:{getattr(node, 'lineno', 1)}: {text.splitlines()[0]!r}; write {better}"
 
 
 def undocumented(file: str, tree: ast.Module) -> Iterator[str]:

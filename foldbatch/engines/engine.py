@@ -1,4 +1,4 @@
-"""What an engine is: it makes kernels of a Model once, and runs batches of it.
+"""The protocol of an engine: it makes kernels of a Model once, and runs batches of it.
 
 `ENGINES` is the table of all engines; a new one is a module with a `Backend` called ``BACKEND``, which
 says all that is to be known before there is an engine, and one line here.

@@ -1,4 +1,4 @@
-"""What the user's functions read besides their arguments: variables, attributes, closures, defaults.
+"""Dependencies: the variables, attributes, closures and defaults that a user's functions read.
 
 Functions are followed by what they name: a variable of their module, what they close over, and attributes of
 objects, classes and modules that they reach by these names. So a model that has changed since a program was
@@ -39,7 +39,9 @@ PART: Final = "part"  # layers, other blocks, parameters, modules and objects of
 _KINDS = CODE, CONSTANT, CONTENT, PART
 ITEMS: Final = 1_000_000  # things in a container; larger ones are not compared
 BYTES: Final = 256_000_000  # of an array; the same
-FEW: Final = 10_000  # `ITEMS` where programs of one process are compared, and some 100 bytes each
+MAX_COMPARED_ITEMS: Final = (
+    10_000  # `ITEMS` where programs of one process are compared, and some 100 bytes each
+)
 _PLAIN = type(None), bool, int, float, complex, str, bytes, range, slice, type(Ellipsis)
 _CONSTANTS = (
     *_PLAIN,
@@ -64,7 +66,7 @@ _ITEMS_STORED = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"})
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Dependency:
     """One thing that is read."""
 
     where: str  # what leads to it, as ``mymodel:net.scale``
@@ -88,30 +90,30 @@ Key = tuple[int, str]  # of the object or the variables that hold it, and the na
 
 
 @dataclass(slots=True)
-class Readings:
+class Dependencies:
     """The things that functions read besides arguments: globals, closures, defaults, attributes."""
 
-    found: dict[Key, Reading] = field(default_factory=dict)
+    entries: dict[Key, Dependency] = field(default_factory=dict)
     # what keys are of: an identity belongs to one object as long as that lives
     holders: list[Any] = field(default_factory=list)
 
-    def by_name(self) -> dict[str, Reading]:
-        """Return the readings by the text that leads to each; of two with one text the first."""
-        return {reading.where: reading for reading in reversed([*self.found.values()])}
+    def by_name(self) -> dict[str, Dependency]:
+        """Return the dependencies by the text that leads to each; of two with one text the first."""
+        return {dependency.where: dependency for dependency in reversed([*self.entries.values()])}
 
 
-def read_by(roots: Iterable[tuple[str, Any]]) -> Readings:
-    """Return the readings of functions, and of functions that they call.
+def dependencies_of(roots: Iterable[tuple[str, Any]]) -> Dependencies:
+    """Return the dependencies of functions, and of functions that they call.
 
     `roots` are pairs of a text that leads to a function, and the function. A root may be an object with
     methods, too. Things that the functions write themselves are left out.
     """
     entered = [*roots]
-    reader = _Reader({_package_of(root) for _, root in entered})
+    collector = _Collector({_package_of(root) for _, root in entered})
     for where, root in entered:
-        reader.enter(where, root)
-    reader.follow()
-    return reader.readings()
+        collector.enter(where, root)
+    collector.follow()
+    return collector.dependencies()
 
 
 def _package_of(root: Any) -> str:
@@ -119,10 +121,10 @@ def _package_of(root: Any) -> str:
     return str(home).partition(".")[0]
 
 
-class _Reader:
+class _Collector:
     def __init__(self, homes: Collection[str]) -> None:
         self.homes = homes  # the packages that what is followed first belongs to
-        self.found = Readings()
+        self.collected = Dependencies()
         self.names = set[str]()  # of variables and attributes, in all functions
         self.written = set[str]()  # those that functions assign to
         self.changing = set[str]()  # those of functions that write to containers
@@ -133,20 +135,24 @@ class _Reader:
     def follow(self) -> None:
         """Read what functions name until nothing new comes."""
         before = -1
-        while before != (before := len(self._seen) + len(self.found.found) + len(self.names)):
+        while before != (before := len(self._seen) + len(self.collected.entries) + len(self.names)):
             for where, function in [*self._functions]:
                 self._read_function(where, function)
             for where, holder in [*self._holders]:
                 self._read_attributes(where, holder)
 
-    def readings(self) -> Readings:
-        """Return the readings, without things that the functions write to."""
+    def dependencies(self) -> Dependencies:
+        """Return the dependencies, without things that the functions write to."""
 
-        def is_left(name: str, reading: Reading) -> bool:
-            return name not in self.written and not (reading.kind == CONTENT and name in self.changing)
+        def is_left(name: str, dependency: Dependency) -> bool:
+            return name not in self.written and not (dependency.kind == CONTENT and name in self.changing)
 
-        kept = {key: reading for key, reading in self.found.found.items() if is_left(key[1], reading)}
-        return Readings(kept, self.found.holders)
+        kept = {
+            key: dependency
+            for key, dependency in self.collected.entries.items()
+            if is_left(key[1], dependency)
+        }
+        return Dependencies(kept, self.collected.holders)
 
     def enter(self, where: str, value: Any) -> None:
         """Follow a value: a function, or an object whose attributes functions name."""
@@ -182,7 +188,7 @@ class _Reader:
                 self._hold(where, value)
             case Module() | Block():
                 self._hold(where, value)
-            case list() | tuple() | dict() | set() | frozenset() if len(value) <= FEW:
+            case list() | tuple() | dict() | set() | frozenset() if len(value) <= MAX_COMPARED_ITEMS:
                 self._seen[id(value)] = value
                 items = value.items() if isinstance(value, dict) else enumerate(value)
                 for key, item in [*items]:  # another thread, or a tracer, may write to it meanwhile
@@ -195,7 +201,7 @@ class _Reader:
     def _hold(self, where: str, holder: Any) -> None:
         self._seen[id(holder)] = holder
         self._holders.append((where, holder))
-        self.found.holders.append(holder)
+        self.collected.holders.append(holder)
 
     def _name(self, code: CodeType) -> None:
         """Take in the names that code reads and writes, and code within it."""
@@ -220,30 +226,36 @@ class _Reader:
             except ValueError:  # it has none yet
                 continue
             self._add((id(cell), name), f"{where}, closure {name}", value)
-            self.found.holders.append(cell)
+            self.collected.holders.append(cell)
         code = function.__code__
         positional = code.co_varnames[: code.co_argcount]
         defaults = function.__defaults__ or ()
-        given = dict(zip(positional[::-1], defaults[::-1], strict=False)) | (function.__kwdefaults__ or {})
-        for name, value in given.items():
+        default_values = dict(zip(positional[::-1], defaults[::-1], strict=False)) | (
+            function.__kwdefaults__ or {}
+        )
+        for name, value in default_values.items():
             self._add((id(function), name), f"{where}, default of {name}", value)
 
     def _read_attributes(self, where: str, holder: Any) -> None:
         """Add the attributes of an object, class or module that some function names; `where` leads to it."""
-        own = dict(_attributes(holder))
-        names = [name for name in own if name in self.names and not name.startswith("__")]
+        attributes = dict(_attributes(holder))
+        names = [name for name in attributes if name in self.names and not name.startswith("__")]
         if isinstance(holder, Block):  # whose functions are called by what it is built to
-            names = [name for name, x in own.items() if isinstance(x, _IN_BLOCKS)]
+            names = [name for name, x in attributes.items() if isinstance(x, _IN_BLOCKS)]
         kind = holder if isinstance(holder, type) else type(holder)
         inherited = {n: x for base in reversed(kind.__mro__) for n, x in vars(base).items()}
         if not isinstance(holder, ModuleType | Block) and self._has_module(kind.__module__):
-            named = {name for name in self.names & inherited.keys() - own.keys() if not name.startswith("__")}
+            named = {
+                name
+                for name in self.names & inherited.keys() - attributes.keys()
+                if not name.startswith("__")
+            }
             for name in [*sorted(named), *({"__call__"} & inherited.keys())]:
                 self._add((id(holder), name), self._joined(where, name), inherited[name])
         for name in names:
-            of_block = isinstance(holder, Block) and not isinstance(own[name], Vocabulary)
+            of_block = isinstance(holder, Block) and not isinstance(attributes[name], Vocabulary)
             kinds = (CODE,) if of_block else _KINDS  # its other settings do not change
-            self._add((id(holder), name), self._joined(where, name), own[name], kinds)
+            self._add((id(holder), name), self._joined(where, name), attributes[name], kinds)
 
     def _is_of_user(self, function: FunctionType) -> bool:
         home = str(function.__globals__.get("__name__"))
@@ -261,7 +273,7 @@ class _Reader:
 
     def _add(self, key: Key, where: str, value: Any, kinds: Collection[str] = _KINDS) -> None:
         """Add a thing that is read, if it is of these kinds; enter it for the things that it reads."""
-        if key in self.found.found:
+        if key in self.collected.entries:
             return
         kind = kind_of(value)
         if (
@@ -269,7 +281,7 @@ class _Reader:
             and kind in kinds
             and not (kind == CODE and not self._is_of_user(_function_of(value)))
         ):
-            self.found.found[key] = Reading(where, kind, value)
+            self.collected.entries[key] = Dependency(where, kind, value)
         if not isinstance(value, _PLAIN):
             self.enter(where, value)
 
@@ -311,19 +323,20 @@ def _function_of(value: Any) -> FunctionType:
             return value
         else:
             value = next(
-                (getattr(value, n) for n in ("function", "__func__", "func") if hasattr(value, n)), _nothing
+                (getattr(value, n) for n in ("function", "__func__", "func") if hasattr(value, n)),
+                _no_function,
             )
 
 
-def _nothing() -> None: ...
+def _no_function() -> None: ...
 
 
 @cache
 def _stored(code: CodeType) -> tuple[frozenset[str], bool]:
     """Return the names that code assigns to, and whether it assigns to items of containers."""
-    found = [*dis.get_instructions(code)]
-    names = [str(x.argval) for x in found if x.opname in _STORES]
-    return frozenset(names), any(x.opname in _ITEMS_STORED for x in found)
+    instructions = [*dis.get_instructions(code)]
+    names = [str(x.argval) for x in instructions if x.opname in _STORES]
+    return frozenset(names), any(x.opname in _ITEMS_STORED for x in instructions)
 
 
 @cache
@@ -353,26 +366,31 @@ def is_of_library(name: str, file: str | None, homes: Collection[str]) -> bool:
 # -- comparing in one process
 
 
-def fingerprint(reading: Reading) -> Any:
+def fingerprint(dependency: Dependency) -> Any:
     """Return a value that `_is_one` finds equal later, in this process, as long as the thing is the same.
 
     A function is told by its code, and by the variables and defaults that it holds: another one may have
     equal code.
     """
-    if reading.kind == CODE:
-        function = _function_of(reading.value)
+    if dependency.kind == CODE:
+        function = _function_of(dependency.value)
         has_defaults = bool(function.__defaults__ or function.__kwdefaults__)
-        return digest_of(reading), tuple(function.__closure__ or ()), function if has_defaults else None
-    return reading.value if reading.kind == PART else _present(reading.value)
+        return digest_of(dependency), tuple(function.__closure__ or ()), function if has_defaults else None
+    return dependency.value if dependency.kind == PART else _present(dependency.value)
 
 
 def _present(value: Any, levels: int = 5) -> Any:
     """Return a digest of data; of a container of other things, what it holds; else the thing itself."""
-    found = digest(value, FEW, 100 * FEW)
-    if found is None and isinstance(value, list | tuple | dict) and len(value) <= FEW and levels:
+    data_digest = digest(value, MAX_COMPARED_ITEMS, 100 * MAX_COMPARED_ITEMS)
+    if (
+        data_digest is None
+        and isinstance(value, list | tuple | dict)
+        and len(value) <= MAX_COMPARED_ITEMS
+        and levels
+    ):
         parts = [part for pair in [*value.items()] for part in pair] if isinstance(value, dict) else [*value]
         return tuple([_present(part, levels - 1) for part in parts])
-    return value if found is None else found
+    return value if data_digest is None else data_digest
 
 
 def _is_one(first: Any, second: Any) -> bool:
@@ -386,36 +404,38 @@ def _is_one(first: Any, second: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The readings of functions at one time, to be compared with later ones."""
+    """The dependencies of functions at one time, to be compared with later ones."""
 
     roots: tuple[tuple[str, Any], ...]  # these functions
-    readings: Readings
+    dependencies: Dependencies
     fingerprints: dict[Key, Any]
 
     def replaced(self) -> list[tuple[str, Any]]:
         """Return the things that stand where others stood, each with the name that leads there."""
-        now = read_by(self.roots)
-        return [(self.readings.found[key].where, now.found[key].value) for key in self.moved(now)]
+        now = dependencies_of(self.roots)
+        return [(self.dependencies.entries[key].where, now.entries[key].value) for key in self.moved(now)]
 
-    def moved(self, now: Readings) -> list[Key]:
+    def moved(self, now: Dependencies) -> list[Key]:
         """Return where other things are read now, of those that were read at both times."""
-        known = self.fingerprints
+        before = self.fingerprints
         return [
             key
-            for key, reading in now.found.items()
-            if key in known and not _is_one(known[key], fingerprint(reading))
+            for key, dependency in now.entries.items()
+            if key in before and not _is_one(before[key], fingerprint(dependency))
         ]
 
-    def changed(self, now: Readings) -> list[str]:
+    def changed(self, now: Dependencies) -> list[str]:
         """Return the names that lead to other things now."""
-        return [self.readings.found[key].where for key in self.moved(now)]
+        return [self.dependencies.entries[key].where for key in self.moved(now)]
 
 
 def snapshot(roots: Iterable[tuple[str, Any]]) -> Snapshot:
-    """Return the present readings of functions; arguments are those of `read_by`."""
+    """Return the present dependencies of functions; arguments are those of `dependencies_of`."""
     entered = tuple(roots)
-    found = read_by(entered)
-    return Snapshot(entered, found, {key: fingerprint(reading) for key, reading in found.found.items()})
+    present = dependencies_of(entered)
+    return Snapshot(
+        entered, present, {key: fingerprint(dependency) for key, dependency in present.entries.items()}
+    )
 
 
 # -- comparing with a file
@@ -492,7 +512,7 @@ def _write(value: Any, update: Callable[[bytes], None], room: _Room) -> None:
             _write_all([*value.keys()], update, room)
             _write_all([*value.values()], update, room)
         case _ if is_dataclass(value) and not isinstance(value, type):
-            _write_all([getattr(value, each.name, None) for each in fields(value)], update, room)
+            _write_all([getattr(value, attribute.name, None) for attribute in fields(value)], update, room)
         case _ if value is Ellipsis:
             update(b"...")
         case _:
@@ -515,16 +535,16 @@ def _inner(value: Any, room: _Room) -> str:
     return writer.hexdigest()
 
 
-def digest_of(reading: Reading) -> str | None:
+def digest_of(dependency: Dependency) -> str | None:
     """Return a text that tells what is read from anything else, or None where nothing does.
 
     Of functions it is for one version of Python: neither comments nor lines nor docstrings count.
     """
-    if reading.kind == PART:
+    if dependency.kind == PART:
         return None
-    if reading.kind == CODE:
-        return hashlib.sha256(repr(_code_digest(reading.value)).encode()).hexdigest()[:32]
-    return digest(reading.value)
+    if dependency.kind == CODE:
+        return hashlib.sha256(repr(_code_digest(dependency.value)).encode()).hexdigest()[:32]
+    return digest(dependency.value)
 
 
 def _code_digest(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is known of a walk: its cells, the wires between them, and whose numbers its parameters have."""
+"""The knowledge of a walk: its cells, the wires between them, and the parameters that they read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from foldbatch.errors import WalkError, shortened
 from foldbatch.functions.cells import CellFunction, InForce, Signature, Stale
-from foldbatch.functions.dependencies import Snapshot, read_by
+from foldbatch.functions.dependencies import Snapshot, dependencies_of
 from foldbatch.functions.readings import Readings
 from foldbatch.functions.specs import DataSpec, Path, leaves
 from foldbatch.model.drafts import components
@@ -60,9 +60,9 @@ class Learnt:
         self.accepted |= dict.fromkeys(signatures)
         shapes: dict[str, tuple[int, ...]] = {}
         for name, node in chain.from_iterable(signature.draft.metrics for signature in self.cells):
-            if shapes.setdefault(name, found := node.type.shape) != found:
+            if shapes.setdefault(name, shape := node.type.shape) != shape:
                 expected = f"shape {shapes[name]}, as elsewhere under this name"
-                raise WalkError(f"fb.metric {name!r}", expected, f"shape {found}", "use another name")
+                raise WalkError(f"fb.metric {name!r}", expected, f"shape {shape}", "use another name")
         parameters = [self.replacements.of(p) for signature in signatures for p in signature.parameters]
         self.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
 
@@ -97,9 +97,9 @@ class Learnt:
         if signature not in InForce.fresh and not cell.is_current(signature):
             cell.retire(signature)
             raise Stale
-        alike = [other for other in self.accepted if other.cell.subject is cell.subject]
+        alike = [peer for peer in self.accepted if peer.cell.subject is cell.subject]
         changed = self._changed(signature)
-        if changed or not all(other.cell.is_current(other) for other in {*alike[:1], *alike[-1:]}):
+        if changed or not all(peer.cell.is_current(peer) for peer in {*alike[:1], *alike[-1:]}):
             _refuse_changed(cell.name, changed)
         self.accepted[signature] = None
 
@@ -114,7 +114,7 @@ class Learnt:
             return []
         parts = [part for part in (*signature.parameters, *cell.parts) if part is not None]
         changed = [where for where, present in replaced if any(present is part for part in parts)]
-        within = [] if cell.is_pure else self.before.changed(read_by([(cell.name, cell.read)]))
+        within = [] if cell.is_pure else self.before.changed(dependencies_of([(cell.name, cell.read)]))
         return [*dict.fromkeys([*changed, *within])]
 
 
@@ -125,9 +125,9 @@ def _refuse_changed(where: str, changed: Sequence[str]) -> NoReturn:
         WalkError: always.
     """
     expected = "a function that reads what it read when the program was compiled"
-    found = f"other things in {shortened(changed)}" if changed else "one that computes something else by now"
+    actual = f"other things in {shortened(changed)}" if changed else "one that computes something else by now"
     fix = "compile the walk again, which reads the model as it is now; what varies is an argument of the cell"
-    raise WalkError(where, expected, found, fix)
+    raise WalkError(where, expected, actual, fix)
 
 
 # -- arrays of many lengths: each length is a structure of its own, and so a cell
@@ -177,14 +177,14 @@ def lengths(learnt: Learnt, fewest: int) -> tuple[str, str] | None:
 
     None where no argument has so many lengths.
     """
-    found: dict[Series, set[int]] = {}
+    lengths_of: dict[Series, set[int]] = {}
     for series, length in chain.from_iterable(map(series_of, learnt.cells)):
-        found.setdefault(series, set()).add(length)
-    longest = max(found, key=lambda series: len(found[series]), default=None)
-    if longest is None or len(found[longest]) < fewest:
+        lengths_of.setdefault(series, set()).add(length)
+    longest = max(lengths_of, key=lambda series: len(lengths_of[series]), default=None)
+    if longest is None or len(lengths_of[longest]) < fewest:
         return None
-    several = f"arrays of {len(found[longest])} lengths at {longest.where}"
-    return f"{several}, each a cell that is made and kept", SHORT + longest.as_list
+    arrays = f"arrays of {len(lengths_of[longest])} lengths at {longest.where}"
+    return f"{arrays}, each a cell that is made and kept", SHORT + longest.as_list
 
 
 SHOWN = 8  # names of a group
@@ -224,26 +224,26 @@ def together(learnt: Learnt, calls: Mapping[Signature, int]) -> list[list[Signat
             if reader in calls and writer in calls and head(writer) is not head(reader):
                 edges[head(writer)].append(head(reader))
     component = components([*members], edges)
-    found = list(component.values())
-    whole = [m for h, m in members.items() if len(m) > 1 and found.count(component[h]) == 1]
-    return sorted(whole, key=lambda each: -calls[each[0]] * len(each))
+    numbers = list(component.values())
+    groups = [m for h, m in members.items() if len(m) > 1 and numbers.count(component[h]) == 1]
+    return sorted(groups, key=lambda each: -calls[each[0]] * len(each))
 
 
 def remarks(learnt: Learnt, calls: Mapping[Signature, int]) -> Iterator[str]:
     """Yield the lines of a report about a walk, given the calls of each cell in its batch."""
     wires = sum(map(len, learnt.wires.values()))
     times = "once" if learnt.version == 1 else f"{learnt.version} times"
-    known = f"{len(learnt.cells)} cells and {wires} wires are known"
-    yield f"linked {times}, as batches brought new cells or wires; {known}"
+    counts = f"{len(learnt.cells)} cells and {wires} wires are known"
+    yield f"linked {times}, as batches brought new cells or wires; {counts}"
     if learnt.decides:
         yield "calls that only decide run in rounds; the counts are of what results, losses and metrics need"
     for group in together(learnt, calls)[:GROUPS]:
         names = _listed([signature.title for signature in group])
-        each = f"{calls[group[0]]:,} calls each"
-        yield f"{names} always ran together, {each}: they could be one function with @fb.cell"
+        calls_of_each = f"{calls[group[0]]:,} calls each"
+        yield f"{names} always ran together, {calls_of_each}: they could be one function with @fb.cell"
 
 
 def _listed(names: Sequence[str]) -> str:
     shown = list(names[:SHOWN])
-    more = [f"{len(names) - SHOWN} more"] if len(names) > SHOWN else [shown.pop()]
-    return f"{', '.join(shown)} and {more[0]}"
+    last = [f"{len(names) - SHOWN} more"] if len(names) > SHOWN else [shown.pop()]
+    return f"{', '.join(shown)} and {last[0]}"

@@ -1,4 +1,4 @@
-"""What a walk has noted, as arrays: which values each call reads, and which output each value is."""
+"""The notes of a walk as arrays: the values that each call reads, and the output that each value is."""
 
 from __future__ import annotations
 

@@ -84,9 +84,9 @@ class Notes:
 class Forced(BaseException):
     """A walk asks for the numbers of a value in a run that computes nothing."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what  # who asks, as `float`
+    def __init__(self, reader: str) -> None:
+        super().__init__(reader)
+        self.what = reader  # who asks, as `float`
 
 
 class State:
@@ -198,10 +198,10 @@ def bind(signature: Signature) -> Lists:
     notes = State.notes
     if notes is None or not running():
         elsewhere(signature.name)
-    made = signature.spare or lists_of(signature)
+    empty = signature.spare or lists_of(signature)
     if signature.coded is not None:
         signature.coded.unbind()
-    signature.spare, notes.lists[signature], lists = None, made, made  # in one line: not interrupted
+    signature.spare, notes.lists[signature], lists = None, empty, empty  # in one line: not interrupted
     GLOBALS.update(lists.bound)
     if signature.coded is not None and not State.careful:
         signature.coded.bind(lists.all)
@@ -229,12 +229,12 @@ def appending(lists: Lists, kind: str, number: int = 0) -> Callable[[Any], None]
     return (lists.feeds if kind == "F" else lists.labels)[number].append
 
 
-def held(part: Any, made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def held(part: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the names that a part of the walk keeps for the present run, made at the first request."""
     notes = State.notes
     assert notes is not None, "only a walk that runs has parts"
     if part not in notes.held:
-        notes.held[part] = made()
+        notes.held[part] = make()
     return notes.held[part]
 
 
@@ -269,11 +269,14 @@ def example() -> int:
 def unbind(signature: Signature) -> None:
     """Let the next call of a signature ask for lists."""
     if signature.unbound is None:
-        rows, held = f"R{signature.number}", weakref.ref(signature)  # globals must not keep its cell alive
+        rows, reference = (
+            f"R{signature.number}",
+            weakref.ref(signature),
+        )  # globals must not keep its cell alive
 
         def first(row: Sequence[int]) -> None:
             """Note the first call of a signature in a run: bind its lists, or accept it if it is silent."""
-            called = held()
+            called = reference()
             assert called is not None, "the code of a cell runs without its signature"
             if called.silent:
                 accept(called)
@@ -363,12 +366,12 @@ def take_back(signature: Signature, number: int | None = None) -> None:
     count = min([calls, *map(len, lists.feeds), *map(len, lists.labels)])
     lengths = [lists.rows[1 + len(signature.operands) + s :: width] for s in range(len(sizes))]
     parts = [*zip(lists.elements, lengths, sizes, strict=True)]
-    count -= any(sum(own[:count]) * size > len(flat) for flat, own, size in parts)
+    count -= any(sum(counts[:count]) * size > len(flat) for flat, counts, size in parts)
     del lists.rows[count * width :]
     for items in (*lists.feeds, *lists.labels):
         del items[count:]
-    for flat, own, size in parts:
-        del flat[sum(own[:count]) * size :]
+    for flat, counts, size in parts:
+        del flat[sum(counts[:count]) * size :]
 
 
 def _undo(of: int, number: int, name: str, read: Sequence[Any]) -> None:
@@ -401,14 +404,14 @@ def refuse_broken(notes: Notes, first: int) -> None:
     missing = COUNTERS[0] - first - taken
     if missing >= UNDER_WAY // 2:
         expected = "blocks that read data of the example"
-        found = "a value that one has read, or one broken off by a handler of signals"
+        actual = "a value that one has read, or one broken off by a handler of signals"
         fix = "declare what the function returns, as in Walk(function, 'float32[3]'); or read it in the walk"
-        raise WalkError(f"walk at example {State.example}", expected, found, fix)
+        raise WalkError(f"walk at example {State.example}", expected, actual, fix)
     if missing:
         expected = "one call of a cell after the other"
-        found = "some in the midst of others, or broken off by a handler of signals"
+        actual = "some in the midst of others, or broken off by a handler of signals"
         fix = "call cells in the thread of the walk, and let what handlers raise end the run"
-        raise WalkError(f"walk at example {State.example}", expected, found, fix)
+        raise WalkError(f"walk at example {State.example}", expected, actual, fix)
 
 
 @dataclass(slots=True)
@@ -456,7 +459,7 @@ class InTurn:
 def note(
     walk: Callable[[Any], Any],
     reading: Reading,
-    known: Sequence[Signature],
+    signatures: Sequence[Signature],
     max_calls: int,
     *,
     careful: bool = False,
@@ -477,7 +480,7 @@ def note(
         """Run the walk on each example in turn, and return the notes."""
         notes = Notes(COUNTERS[0])
         in_turn = InTurn(walk, notes, reading, max_calls)
-        with noting(notes, known, careful=careful, accept=accept):
+        with noting(notes, signatures, careful=careful, accept=accept):
             in_turn.go()
             if in_turn.coroutine is not None:
                 in_turn.coroutine.close()
@@ -546,11 +549,11 @@ def locals_of(walk: Any) -> list[threading.local]:
     function = getattr(walk, "__func__", walk)
     if not hasattr(function, "__globals__"):
         function = vars(type(walk)).get("__call__")
-    found = [*getattr(function, "__globals__", {}).values()]
+    values = [*getattr(function, "__globals__", {}).values()]
     for cell in getattr(function, "__closure__", None) or ():
         with suppress(ValueError):  # nothing is in it yet
-            found.append(cell.cell_contents)
-    return [each for each in {id(x): x for x in found}.values() if isinstance(each, threading.local)]
+            values.append(cell.cell_contents)
+    return [each for each in {id(x): x for x in values}.values() if isinstance(each, threading.local)]
 
 
 def may_go_deeper(error: Exception) -> bool:
@@ -566,14 +569,16 @@ def name_example(error: Exception, number: int) -> None:
     trace, seen = error.__traceback__, set[tuple[object, ...]]()
     while isinstance(error, RecursionError) and trace is not None and len(seen) < COMPARED_FRAMES:
         code, scope = trace.tb_frame.f_code, trace.tb_frame.f_locals
-        given = [scope.get(name) for name in code.co_varnames[: code.co_argcount]]
+        arguments = [scope.get(name) for name in code.co_varnames[: code.co_argcount]]
         trace = trace.tb_next
-        if not given or code.co_filename.startswith((PACKAGE, "<foldbatch")):
+        if not arguments or code.co_filename.startswith((PACKAGE, "<foldbatch")):
             continue
-        if (call := (code, *map(id, given))) in seen and not any(isinstance(x, Iterator) for x in given):
-            told = f"{code.co_qualname} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+        if (call := (code, *map(id, arguments))) in seen and not any(
+            isinstance(x, Iterator) for x in arguments
+        ):
+            place = f"{code.co_qualname} ({Path(code.co_filename).name}:{code.co_firstlineno})"
             error.add_note(
-                f"foldbatch: {told} is called again with what it was given: do data hold themselves?"
+                f"foldbatch: {place} is called again with what it was given: do data hold themselves?"
             )
             return
         seen.add(call)
@@ -624,11 +629,11 @@ class _Noting:
 
     __slots__ = ("_given",)
 
-    def __init__(self, *given: Any) -> None:
-        self._given = given
+    def __init__(self, *arguments: Any) -> None:
+        self._given = arguments
 
     def __enter__(self) -> None:
-        notes, known, read, fork, careful, accept = self._given
+        notes, signatures, read, fork, careful, accept = self._given
         try:
             _unbind_all()
             State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
@@ -636,8 +641,8 @@ class _Noting:
             if InForce.fresh:
                 InForce.fresh.clear()
             InForce.runs += 1
-            State.notes, Hooks.layer, Numbers.read = notes, _layer, read or _forced  # type: ignore[method-assign]
-            for signature in known:
+            State.notes, Hooks.layer, Numbers.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
+            for signature in signatures:
                 bind(signature)
         except BaseException:
             end_noting()
@@ -649,7 +654,7 @@ class _Noting:
 
 def noting(
     notes: Notes,
-    known: Sequence[Signature],
+    signatures: Sequence[Signature],
     read: Callable[[Value, str], Any] | None = None,
     fork: Callable[[Any], Any] | None = None,
     *,
@@ -659,9 +664,9 @@ def noting(
     """Return a context in which calls of cells are noted.
 
     `read` finds the numbers of values, and `fork` runs parts of a walk side by side; see `listen`. Signatures
-    other than those in `known` are looked at by `accept` when they are called first.
+    other than those in `signatures` are looked at by `accept` when they are called first.
     """
-    return _Noting(notes, known, read, fork, careful, accept)
+    return _Noting(notes, signatures, read, fork, careful, accept)
 
 
 def end_noting() -> None:
@@ -677,7 +682,7 @@ def end_noting() -> None:
 def listen(
     read: Callable[[Value, str], Any],
     fork: Callable[[Any], Any],
-    whose: Callable[[], int],
+    owner: Callable[[], int],
     may_take: Callable[[int], bool],
 ) -> None:
     """Let the present run go on in rounds.
@@ -685,10 +690,10 @@ def listen(
     Args:
         read: finds the numbers of values.
         fork: runs parts of a walk side by side.
-        whose: tells the number of the present example.
+        owner: tells the number of the present example.
         may_take: tells whether that may take a number which is beyond the last one of `COUNTERS`.
     """
-    State.fork, State.whose, State.may_take = fork, whose, may_take
+    State.fork, State.whose, State.may_take = fork, owner, may_take
     Numbers.read = read  # type: ignore[assignment,method-assign]
 
 
@@ -725,22 +730,22 @@ def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
     """Do a call whose structure is new."""
     if not running():
         elsewhere(cell.name)
-    known = len(cell.signatures)
+    count = len(cell.signatures)
     signature = cell.find(arguments)
-    if len(cell.signatures) == known and not fits(signature, arguments):
-        found = "lists whose elements are not alike, or change while the call is noted"
+    if len(cell.signatures) == count and not fits(signature, arguments):
+        actual = "lists whose elements are not alike, or change while the call is noted"
         fix = "give elements of one shape and dtype"
-        raise WalkError(cell.name, "arguments of one structure", found, fix)
-    if len(cell.signatures) == known:  # whose code would not be left by values that calls return
+        raise WalkError(cell.name, "arguments of one structure", actual, fix)
+    if len(cell.signatures) == count:  # whose code would not be left by values that calls return
         refuse_made(tuple(arguments.values()), cell.name)
     return cell.called(signature, arguments)
 
 
 def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
     """Whether a signature's own code takes arguments of its structure."""
-    given = {GIVEN + name: x for name, x in arguments.items()}
-    found = [g for name, spec in signature.specs.items() for g in guard(spec, GIVEN + name, name_of)]
-    return all(eval(one, GLOBALS, given) for one in found)  # noqa: S307 - the text is our own
+    namespace = {GIVEN + name: x for name, x in arguments.items()}
+    conditions = [g for name, spec in signature.specs.items() for g in guard(spec, GIVEN + name, name_of)]
+    return all(eval(one, GLOBALS, namespace) for one in conditions)  # noqa: S307 - the text is our own
 
 
 def too_many(number: int) -> None:
@@ -754,12 +759,12 @@ def too_many(number: int) -> None:
 unknown, outside = Numbers.read, Hooks.layer  # what asks for a number, and calls a layer, in no run
 
 
-def _forced(value: Value, what: str) -> Any:
+def _forced(value: Value, reader: str) -> Any:
     """Stop a run that computes nothing, where its walk asks for a number."""
     if running():
-        State.forced = what
-        raise Forced(what)
-    return unknown(value, what)
+        State.forced = reader
+        raise Forced(reader)
+    return unknown(value, reader)
 
 
 GLOBALS["STOP"], GLOBALS["UNDO"], GLOBALS["NOWHERE"] = too_many, _undo, elsewhere

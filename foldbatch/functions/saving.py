@@ -34,9 +34,9 @@ from foldbatch.functions.dependencies import (
     CODE,
     CONSTANT,
     covers,
+    dependencies_of,
     digest_of,
     python_version,
-    read_by,
     snapshot,
 )
 from foldbatch.functions.learnt import Learnt, Output, Slot
@@ -77,8 +77,8 @@ class WrittenWire(msgspec.Struct, forbid_unknown_fields=True):
     outputs: list[tuple[int, int]]
 
 
-class WrittenReading(msgspec.Struct, forbid_unknown_fields=True):
-    """A reading of a walk's functions, as it was when the file was written."""
+class WrittenDependency(msgspec.Struct, forbid_unknown_fields=True):
+    """A dependency of a walk's functions, as it was when the file was written."""
 
     kind: str  # of `functions.dependencies`
     digest: str
@@ -98,7 +98,7 @@ class WrittenWalk(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     decides: bool = False  # whether it has asked for a number
     fresh: bool = False  # whether parameters of cells to come are the program's own, too
     # by what leads there, what functions read besides their arguments, and these themselves
-    readings: dict[str, WrittenReading] = {}
+    dependencies: dict[str, WrittenDependency] = {}
     python: str = ""  # for which Python digests of functions are
     version: str = ""  # of foldbatch, for which digests of what cells compute are
 
@@ -145,7 +145,7 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     if sink.lost:
         raise _refused("the result", sink.lost[0])
     trained = [(name, parameter.trainable) for name, parameter in parameters.items()]
-    readings = _written_readings(
+    dependencies = _written_dependencies(
         learnt, _roots(walk_data, walk, [(x.found, s) for x, s in zip(cells, number, strict=True)])
     )
     flags = learnt.decides, learnt.replacements.fresh
@@ -157,7 +157,7 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
         result,
         trained,
         *flags,
-        readings=readings,
+        dependencies=dependencies,
         python=python_version(),
         version=_version(),
     )
@@ -192,15 +192,15 @@ def _named(data: Any) -> str:
     return str(content)
 
 
-def _written_readings(learnt: Learnt, roots: Iterable[tuple[str, Any]]) -> dict[str, WrittenReading]:
-    """Return the readings that a file keeps: data that stayed as they were since the compilation."""
-    readings = read_by(roots)
-    moved = set() if learnt.before is None else {*learnt.before.moved(readings)}
+def _written_dependencies(learnt: Learnt, roots: Iterable[tuple[str, Any]]) -> dict[str, WrittenDependency]:
+    """Return the dependencies that a file keeps: data that stayed as they were since the compilation."""
+    dependencies = dependencies_of(roots)
+    moved = set() if learnt.before is None else {*learnt.before.moved(dependencies)}
     kept = {}
-    for key, reading in reversed([*readings.found.items()]):
-        digest = digest_of(reading)
+    for key, dependency in reversed([*dependencies.entries.items()]):
+        digest = digest_of(dependency)
         if digest is not None and key not in moved:
-            kept[reading.where] = WrittenReading(reading.kind, digest, reading.shown)
+            kept[dependency.where] = WrittenDependency(dependency.kind, digest, dependency.shown)
     return kept
 
 
@@ -382,15 +382,15 @@ def from_written(
 
 
 def _changed(plain: WrittenWalk, walk: Any, learnt: Learnt, accepted: Sequence[str]) -> list[str]:
-    """Return the names of things that differ from a file's readings; errors are those of `from_written`."""
+    """Return the dependencies of a file that differ now, by name; errors are those of `from_written`."""
     roots = [
         *_roots(plain.walk, walk, [(x.found, s) for x, s in zip(plain.cells, learnt.cells, strict=True)])
     ]
     learnt.before = snapshot(roots)
-    now = learnt.before.readings.by_name()
+    now = learnt.before.dependencies.by_name()
     changed = {
         name: kept
-        for name, kept in plain.readings.items()
+        for name, kept in plain.dependencies.items()
         if (name not in now or digest_of(now[name]) != kept.digest)
         and (kept.kind != CODE or plain.python == python_version())
         and not covers(accepted, name)

@@ -107,7 +107,7 @@ class FunctionTracer:
         self.learnt = Learnt() if learnt is None else learnt
         if self.learnt.before is None:
             self.learnt.before = snapshot([(self.name, walk)])
-            holders = self.learnt.before.readings.holders
+            holders = self.learnt.before.dependencies.holders
             if any([drop_replaced_methods(holder) for holder in holders]):  # noqa: C419 - of all
                 self.learnt.before = snapshot([(self.name, walk)])
         self.learnt.readings.walk = walk
@@ -232,35 +232,35 @@ class FunctionTracer:
     ) -> list[Trace] | Any:
         """Return the traces of examples; where `careful`, a datum is checked at the call that it is for."""
         runs: list[Notes] = []
-        done, numbers = 0, reading.numbers
+        traced, numbers = 0, reading.numbers
         learnt, linked_before, decided, before = self.learnt, self._linked, self.learnt.decides, None
         try:
-            while done < len(numbers):
+            while traced < len(numbers):
                 with no_garbage():
-                    runs.append(self._note(reading.rest(done), decide, careful=careful))
-                done += len(runs[-1].ends)
+                    runs.append(self._note(reading.rest(traced), decide, careful=careful))
+                traced += len(runs[-1].ends)
             if at_once is not None and len(runs) == 1 and not self.decides and runs[0].noted is None:
-                made = at_once(runs[0], numbers)
-                if made is not None:
-                    return made
+                direct_results = at_once(runs[0], numbers)
+                if direct_results is not None:
+                    return direct_results
             ends = accumulate([len(notes.ends) for notes in runs], initial=0)
-            left = [numbers[end:] for end, _ in zip(ends, runs, strict=False)]
+            remaining = [numbers[end:] for end, _ in zip(ends, runs, strict=False)]
             linked = self.linked()
-            found = [self._at_once(linked, *run) for run in zip(runs, left, strict=True)]
-            if not all(found):
+            columns = [self._at_once(linked, *run) for run in zip(runs, remaining, strict=True)]
+            if not all(columns):
                 before = learnt.copy()
                 # of all runs: no example is walked twice because a later one brings a cell
                 noted = [notes.noted or noted_of(notes.lists, notes.start) for notes in runs]
-                results = [self._learn(*run) for run in zip(runs, noted, left, strict=True)]
+                results = [self._learn(*run) for run in zip(runs, noted, remaining, strict=True)]
                 linked = self.linked()
-                found = [
+                columns = [
                     (*self._columns(linked, notes, own), held)
                     for notes, own, held in zip(runs, noted, results, strict=True)
                 ]
             records = [
-                self._recorded(linked, notes, own, *one, look)
-                for notes, own, one in zip(runs, left, found, strict=True)
-                if one
+                self._recorded(linked, notes, own, *part, look)
+                for notes, own, part in zip(runs, remaining, columns, strict=True)
+                if part
             ]
         except BaseException:  # nothing is learnt of these examples
             if before is not None:
@@ -293,9 +293,9 @@ class FunctionTracer:
             return notes
         learnt = self.learnt
         learnt.install()
-        known, accept = [*learnt.cells], learnt.accept
+        signatures, accept = [*learnt.cells], learnt.accept
         try:
-            return note(self.walk, reading, known, self.max_calls, careful=careful, accept=accept)
+            return note(self.walk, reading, signatures, self.max_calls, careful=careful, accept=accept)
         except Forced as forced:
             expected = "a walk that reads no numbers, where examples are traced and nothing is computed"
             fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
@@ -367,9 +367,9 @@ class FunctionTracer:
                 seen.add(n)  # as below, in a third of the time
                 kept.append([value])
                 continue
-            held: list[Any] = []
-            result = joined_result(result, value, start, held, seen, number)
-            kept.append(held)
+            values: list[Any] = []
+            result = joined_result(result, value, start, values, seen, number)
+            kept.append(values)
         if seen and max(seen) >= notes.ends[-1]:
             raise by_hand("walk")
         return kept, seen, result
@@ -420,8 +420,8 @@ class FunctionTracer:
         ]
         find = partial(levels, self.policy, model.signatures, arithmetic=self.arithmetic)
         parts = integers.calls, integers.elements, (), tuple(feeds), tuple(labels), int(offsets[-1])
-        whole = batch_trace(linked.form, find, *parts)
-        return Together(whole, integers.counts, integers.lengths, offsets, held)
+        trace = batch_trace(linked.form, find, *parts)
+        return Together(trace, integers.counts, integers.lengths, offsets, held)
 
     def _refused(self, notes: Notes, numbers: Sequence[int], error: BadDataError) -> Exception:
         """Return the error for the first datum that its cell does not read, given that of a column."""
@@ -445,7 +445,7 @@ class FunctionTracer:
             return link_learnt(self.learnt, self.asides, self._known)
 
 
-def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> Linked:
+def link_learnt(learnt: Learnt, asides: frozenset[str], staged: StagedBefore) -> Linked:
     """Link the cells in an order that does not depend on the order in which they were learnt."""
     cells = sorted(learnt.cells, key=lambda signature: signature.key)
     number = {signature: k for k, signature in enumerate(cells)}
@@ -487,6 +487,6 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
     kept = needed(drafts, results)
     left = [each.draft for each in kept.values()]
     result = VOID if learnt.result is None else learnt.result  # a tuple or a dict of nothing has length 0
-    model = link(left, result, results, list(learnt.parameters), known, learnt.replacements)
-    own = tuple((cells[old], each) for old, each in kept.items())
-    return Linked(learnt.version, model, own, model.form, model.bounds, learnt)
+    model = link(left, result, results, list(learnt.parameters), staged, learnt.replacements)
+    cells_of_model = tuple((cells[old], each) for old, each in kept.items())
+    return Linked(learnt.version, model, cells_of_model, model.form, model.bounds, learnt)

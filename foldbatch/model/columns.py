@@ -1,4 +1,4 @@
-"""What blocks read of examples, as columns: one array for all visits of a block, checked as a whole."""
+"""The data that blocks read, as columns: one array for all visits of a block, checked as a whole."""
 
 import reprlib
 from collections import deque

@@ -1,4 +1,4 @@
-"""What a program tells of its runs: times of what host, threads and device do, and warnings, once each."""
+"""Reports of a program on its runs: times of host, threads and device, and warnings, once each."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""What a schema says of each place of the data: the kinds of values that stand there, found from all of them.
+"""The kinds of values that stand at each place of the data, found from all of them.
 
 Sources: the schemas of JsonGrinder.jl (Mandlik, Racinsky, Lisy, Pevny 2022); mean and deviation in one pass
 are Welford's (1962).

@@ -1,1 +1,1 @@
-"""What is computed, compiled once: graphs of tensor ops, their derivatives, cells and kernels."""
+"""The computation, compiled once: graphs of tensor ops, their derivatives, cells and kernels."""

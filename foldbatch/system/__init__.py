@@ -1,1 +1,1 @@
-"""What knows nothing of models: files, caches, locks, processes, terminals."""
+"""Helpers that know nothing of models: files, caches, locks, processes, terminals."""

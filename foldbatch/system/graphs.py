@@ -1,4 +1,4 @@
-"""What `torch.compile` leaves out of its graphs, said without an import of PyTorch."""
+"""Marks on functions that `torch.compile` leaves out of its graphs, set without an import of PyTorch."""
 
 from __future__ import annotations
 

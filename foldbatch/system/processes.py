@@ -1,4 +1,4 @@
-"""What Python lets a process do: forks, calls deeper than its limit, pauses of its garbage collector.
+"""The limits of a process of Python: forks, calls deeper than its limit, pauses of its garbage collector.
 
 A forked process has a copy of all memory, but only one of the threads. A lock that another thread held stays
 locked for ever there, and a pool of threads waits for threads that do not exist.
@@ -136,15 +136,20 @@ def in_place(run: Callable[[], Result], limit: int) -> Result:
     >>> in_place(lambda: deep(2_000), 10_000)
     2000
     """
+    _raise_limit(limit)
+    try:
+        return run()
+    finally:
+        _give_back_limit()
+
+
+def _raise_limit(limit: int) -> None:
+    """Raise Python's limit of recursion for a run; `_give_back_limit` ends that."""
     with _Raised.lock:
         if not _Raised.runs:
             _Raised.before = sys.getrecursionlimit()
         _Raised.runs += 1
         sys.setrecursionlimit(max(sys.getrecursionlimit(), limit))
-    try:
-        return run()
-    finally:
-        _give_back_limit()
 
 
 def _give_back_limit() -> None:
@@ -171,11 +176,7 @@ def in_depth(run: Callable[[], Result], limit: int, locals_: Sequence[threading.
     50000
     """
     apart = _Apart(run, locals_)
-    with _Raised.lock:
-        if not _Raised.runs:
-            _Raised.before = sys.getrecursionlimit()
-        _Raised.runs += 1
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), limit))
+    _raise_limit(limit)
     try:
         with _Raised.lock:
             size = threading.stack_size(STACK)

@@ -1,4 +1,4 @@
-"""What was made of an object is remembered while the object lives; of a text, until there are many others."""
+"""Results that are kept: those of an object while it lives, those of a text until there are many others."""
 
 from collections.abc import Callable
 from functools import lru_cache, wraps

@@ -1,4 +1,4 @@
-"""What examples are given as: rows of a table, such as a DataFrame or Arrow data, or any objects."""
+"""The forms of a collection of examples: rows of a table, such as a DataFrame, or any objects."""
 
 from __future__ import annotations
 

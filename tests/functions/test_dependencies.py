@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import BlockTypeError, ChangedModelWarning, ReadError, UnknownNameError, WalkError
-from foldbatch.functions.dependencies import digest, read_by
+from foldbatch.functions.dependencies import dependencies_of, digest
 from foldbatch.system import files
 from tests.backends import lacking
 
@@ -449,7 +449,7 @@ def test_files_of_before_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     expected = bits(program, [["a"]])
     program.save(path)
     arrays, header = files.read(path, "model", "")
-    for key in ("readings", "python", "version"):
+    for key in ("dependencies", "python", "version"):
         del header["walk"][key]
     for cell in header["walk"]["cells"]:
         del cell["computed"]
@@ -509,7 +509,7 @@ def test_a_loaded_walk_computes_the_same_bits_of_gradients(
 
 def test_names_lead_to_what_functions_read() -> None:
     model = new_model()
-    found = {reading.where: reading.kind for reading in read_by([("net", model["net"])]).found.values()}
+    found = {entry.where: entry.kind for entry in dependencies_of([("net", model["net"])]).entries.values()}
     assert (
         found.items()
         >= {

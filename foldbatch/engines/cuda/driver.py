@@ -1,4 +1,4 @@
-"""What the CUDA engine asks of a GPU, in few calls: memory, copies, launches, products, graphs, events.
+"""The few calls by which the CUDA engine drives a GPU: memory, copies, launches, products, graphs, events.
 
 `cupy_driver` does it on a GPU. Everything is enqueued on a stream and done later, in that stream's order;
 only `Driver.synchronize` waits. An address is a whole number; 0 is none.

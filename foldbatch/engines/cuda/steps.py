@@ -129,7 +129,7 @@ def pack(
     ids: Ids,  # by cell and number of its sums, the rows of the table that are added to
     rooms: Rooms | None = None,  # a class whose `full` the schedule is: zeros stand where its batches differ
 ) -> PackedBatch:
-    """Return all whole numbers of a batch as one table, and where each launch finds its own."""
+    """Return the integers of a batch as one table, and the offset of each launch's integers in it."""
     wide, runs = _IntegerRuns("int64"), _IntegerRuns("int32")
     head = np.zeros(HEADER + len(bound.types) + SUMMED * len(ids), np.int64)
     wide.add(head)

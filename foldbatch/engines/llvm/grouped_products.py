@@ -87,7 +87,7 @@ def linear_text(kind: str, cut: Blocks | None) -> str:
     at = "a_rows[first + r] * a_row", "a_rows[first + r] * c_row"
     body = f"""\
 a0, b0, c0 = moved(x_all, turn * x_outer), moved(t_all, id * t_matrix), moved(y_all, turn * y_outer)
-m, k, n, more, start = upper - lower, u8(statics[0]), u8(statics[1]), u8(0), u8(0)
+m, k, n, accumulates, start = upper - lower, u8(statics[0]), u8(statics[1]), u8(0), u8(0)
 a_row, a_column, b_row, b_column, c_row = x_row, x_column, t_row, t_column, y_row
 {empty_product_lines(kind, "m", "a_rows[i] * c_row", 0)}
 """
@@ -115,7 +115,7 @@ def sums_text(kind: str, cut: Blocks | None) -> str:
 """
     body = f"""\
 a0, b0, c0 = moved(x_all, turn * x_outer), moved(y_all, turn * y_outer), moved(t_all, id * t_matrix)
-m, k, n, more, start = u8(statics[0]), upper - lower, u8(statics[1]), u8(1), u8(0)
+m, k, n, accumulates, start = u8(statics[0]), upper - lower, u8(statics[1]), u8(1), u8(0)
 a_row, b_row, c_row, b_rows = x_row, y_row, t_row, a_rows
 {empty_product_lines(kind, "m", "i * c_row", 0)}
 """

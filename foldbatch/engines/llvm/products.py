@@ -111,7 +111,7 @@ def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, statics):
     k, n, a_row, b_row, b_column = (
         u8(statics[0]), u8(statics[1]), u8(statics[2]), u8(statics[3]), u8(statics[4])
     )
-    a_column, c_row, more = u8(1), u8(statics[5]), u8((statics[6] != 0) | (fields[{STORES}] == 0))
+    a_column, c_row, accumulates = u8(1), u8(statics[5]), u8((statics[6] != 0) | (fields[{STORES}] == 0))
     a_at, c_at, o = starts(), starts(), u8(0)
     while o < n_rows:
         m = n_rows if (fields[{FIRST}] >= 0) | (statics[6] != 0) else u8(1)
@@ -135,7 +135,7 @@ def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, statics):
     m, k, n, a_row, b_row, c_row = (
         u8(statics[0]), n_rows, u8(statics[1]), u8(statics[2]), u8(statics[3]), u8(statics[4])
     )
-    a_at, c_at, more = starts(), starts(), u8(fields[{STORES}] == 0)
+    a_at, c_at, accumulates = starts(), starts(), u8(fields[{STORES}] == 0)
     start = u8(0)
 {empty_product_lines(kind, "m", "i * c_row", 4)}
 {outer_lines(cut, cut.bits // BITS[kind], "(first + r) * c_row")}"""
@@ -145,7 +145,7 @@ def empty_product_lines(kind: str, rows: str, at: str, spaces: int) -> str:
     """Return the lines for a product without terms, which is zero, or adds nothing."""
     lines = f"""\
 if k == u8(0):
-    for i in range({rows} if more == u8(0) else u8(0)):
+    for i in range({rows} if accumulates == u8(0) else u8(0)):
         for j in range(n):
             c0[{at} + j] = {kind}(0)"""
     return indent(lines, " " * spaces)
@@ -196,7 +196,7 @@ def loop(n_rows, a_all, b_all, c_all, statics):
 {outer}    a_at, c_at = starts(), starts()
     for o in range(outer):
         {turn}
-        more = u8(0) if (statics[13] == 0) | ((statics[13] == 1) & (o == u8(0))) else u8(1)
+        accumulates = u8(0) if (statics[13] == 0) | ((statics[13] == 1) & (o == u8(0))) else u8(1)
         start = u8(0)
 {empty_product_lines(kind, "m", "i * c_row", 8)}
 {body}
@@ -222,10 +222,10 @@ def loop(n_rows, a_all, b_all, c_all, statics):
     for o in range(u8(statics[0])):
         a0, b0 = moved(a_all, o * u8(statics[10])), moved(b_all, o * u8(statics[11]))
         out, adds, start = moved(c_all, o * u8(statics[12])), u8((statics[13] == 2) | (o > u8(0))), u8(0)
-        c0, c_row, more = out, u8(statics[9]), adds
+        c0, c_row, accumulates = out, u8(statics[9]), adds
         if few:
             {swap}
-            c0, c_row, more = swapped(), n, u8(0)
+            c0, c_row, accumulates = swapped(), n, u8(0)
 {empty_product_lines(kind, "m", "i * c_row", 8)}
 {indent(lines, "    ")}
         if few:
@@ -375,18 +375,18 @@ def _row_of(factor: str, cut: Blocks, row_of: str, spaces: int) -> str:
     places = "start + u8(2) * s", "min(start + u8(2) * s + u8(1), k - u8(1))"
     row, second = (row_of.format(place, factor=factor) for place in places)
     lines = f"""\
-both = numbers - u8(2) * s - u8(1)
+has_second = numbers - u8(2) * s - u8(1)
 row = {row} * {factor}_row
-other = {second} * {factor}_row"""
+second_row = {second} * {factor}_row"""
     return indent(lines, " " * spaces)
 
 
 def _copy(factor: str, cut: Blocks, first: str, to: str, count: str, spaces: int) -> str:
     """Return the lines that copy `count` numbers of a row, or words of two rows, from number `first` on."""
-    row, second = (f"moved({factor}0, {begin} + {first})" for begin in ("row", "other"))
+    row, second = (f"moved({factor}0, {begin} + {first})" for begin in ("row", "second_row"))
     lines = f"source, target = {row}, {to}\nfor i in range({count}):\n    target[i] = source[i]"
     return indent(
-        lines if cut.per_word == 1 else f"pair_rows({row}, {second}, {to}, {count}, both)", " " * spaces
+        lines if cut.per_word == 1 else f"pair_rows({row}, {second}, {to}, {count}, has_second)", " " * spaces
     )
 
 
@@ -430,15 +430,15 @@ def _word_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                         a_at[r] = r * depth
                 else:
                     for s in range(depth):
-                        both, to = numbers - u8(2) * s - u8(1), moved(left, s * rows)
+                        has_second, to = numbers - u8(2) * s - u8(1), moved(left, s * rows)
                         x = moved(a0, (start + u8(2) * s) * a_column)
-                        y = moved(x, a_column if both != u8(0) else u8(0))
+                        y = moved(x, a_column if has_second != u8(0) else u8(0))
                         if a_row == u8(1):  # of what is multiplied one after the other
-                            pair_rows(moved(x, a_at[u8(0)]), moved(y, a_at[u8(0)]), to, rows, both)
+                            pair_rows(moved(x, a_at[u8(0)]), moved(y, a_at[u8(0)]), to, rows, has_second)
                         else:
                             for r in range(rows):
                                 low[r], high[r] = x[a_at[r]], y[a_at[r]]
-                            pair_rows(low, high, to, rows, both)
+                            pair_rows(low, high, to, rows, has_second)
                     for r in range(rows):
                         a_at[r] = r
                 j = u8(0)
@@ -470,7 +470,7 @@ def _rows_of_dots(cut: Blocks, columns: int) -> str:
     """Return the lines that compute some columns of all rows of a block."""
     rows = "moved(a0, start)" if cut.per_word == 1 else "left"
     factors = f"{rows}, starts_a, moved(b0, j * b_column + start), b_column"
-    call = f"dots_{{}}_{columns}({factors}, moved(c0, j), starts_c, depth, start + more)"
+    call = f"dots_{{}}_{columns}({factors}, moved(c0, j), starts_c, depth, start + accumulates)"
     return rows_lines(cut.dot_rows, call, 20)
 
 
@@ -480,7 +480,7 @@ def _tiles(cut: Blocks, lanes: int, factors: str, indent: int, name: str = "tile
     for vectors in range(cut.vectors, 0, -1):
         covered = f"u8({(vectors - 1) * lanes})"
         lines.append(f"{' ' * indent}{'if' if vectors == cut.vectors else 'elif'} columns > {covered}:")
-        arguments = f"{factors}, moved(c0, j), starts_c, depth, columns - {covered}, start + more"
+        arguments = f"{factors}, moved(c0, j), starts_c, depth, columns - {covered}, start + accumulates"
         call = f"{name}_{{}}_{vectors}({arguments})"
         lines.append(rows_lines(cut.rows, call, indent + 4))
     return "\n".join(lines)
@@ -491,7 +491,8 @@ def _few_rows(cut: Blocks, lanes: int, factors: str, name: str = "tile") -> str:
     lines = []
     for rows, vectors in enumerate(cut.wide_vectors, 1):
         width = f"u8({vectors * lanes})"
-        call = f"{name}_{rows}_{vectors}({factors}, moved(c0, j), starts_c, depth, u8({lanes}), start + more)"
+        arguments = f"{factors}, moved(c0, j), starts_c, depth, u8({lanes}), start + accumulates"
+        call = f"{name}_{rows}_{vectors}({arguments})"
         lines += [
             f"{'if' if rows == 1 else 'elif'} last - first == u8({rows}) and not packs:",
             "    i = first",
