@@ -323,17 +323,39 @@ def is_view(node: Node) -> bool:
 
 
 def reachable(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
-    """Return the nodes that `outputs` depend on, operands first, not looking behind `stop`."""
+    """Return the nodes that `outputs` depend on, operands first, not looking behind `stop`.
+
+    They stand in the order in which they were made. Nodes that depend on parameters and constants alone stand
+    before the first node that reads them: they are found again when a graph is built again, so their numbers
+    tell what else the process has built.
+    """
+    ends = list(outputs)
     stops = set(stop)
     nodes: set[Node] = set()
-    stack = list(outputs)
+    stack = list(ends)
     while stack:
         node = stack.pop()
         if node not in nodes:
             nodes.add(node)
             if node not in stops:
                 stack.extend(node.inputs)
-    return sorted(nodes, key=attrgetter("number"))
+    ordered = sorted(nodes, key=attrgetter("number"))
+    fixed: set[Node] = set()
+    for node in ordered:
+        if node not in stops and node.op is not INPUT and all([x in fixed for x in node.inputs]):
+            fixed.add(node)
+    if not fixed:
+        return ordered
+    placed: dict[Node, None] = {}
+    for node in [node for node in ordered if node not in fixed] + ends:
+        stack = [node]
+        while stack:  # fixed operands first, which may be deep
+            waiting = [x for x in reversed(stack[-1].inputs) if x in fixed and x not in placed]
+            if waiting and stack[-1] not in stops:
+                stack += waiting
+            else:
+                placed[stack.pop()] = None
+    return list(placed)
 
 
 def substitute(outputs: Iterable[Node], replacement: dict[Node, Node]) -> list[Node]:

@@ -321,3 +321,18 @@ def test_what_both_directions_need_of_parameters_alone_is_computed_before_either
         loss, gradients = program.value_and_grad([[1.0, 2.0], [3.0, 4.0]])
         assert loss == pytest.approx(72 * scale)
         assert gradients["p"] == pytest.approx([12.0, 12.0, 12.0])
+
+
+def test_the_order_of_a_graph_does_not_tell_what_was_built_before() -> None:
+    """A node that depends on parameters alone is found where another graph has it already."""
+
+    def order(*, before: bool) -> list[str]:
+        weight = parameter_node(Parameter([2, 2], name="w"))
+        kept = [ops.square(ops.transpose(weight))] if before else []
+        y = ops.tanh(input_node(TensorType((2,)), name="x"))
+        found = reachable([ops.square(ops.transpose(weight)), ops.exp(y) @ ops.square(ops.transpose(weight))])
+        assert len(kept) <= 1
+        return [node.op.name for node in found]
+
+    assert order(before=True) == order(before=False)
+    assert order(before=True)[-3:] == ["transpose", "square", "linear"]
