@@ -342,7 +342,7 @@ def reachable(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
     ordered = sorted(nodes, key=attrgetter("number"))
     fixed: set[Node] = set()
     for node in ordered:
-        if node not in stops and node.op is not INPUT and all([x in fixed for x in node.inputs]):
+        if node not in stops and node.op is not INPUT and fixed.issuperset(node.inputs):
             fixed.add(node)
     if not fixed:
         return ordered
