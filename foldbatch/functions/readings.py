@@ -17,9 +17,8 @@ from foldbatch.model.rereading import Obstacle, Snapshot, obstacle
 
 T = TypeVar("T")
 
-SNAPSHOT_BATCHES: Final = (
-    8  # batches of a walk of which snapshots are taken; later ones would be slower for them
-)
+# batches of a walk of which snapshots are taken; later ones would be slower for them
+SNAPSHOT_BATCHES: Final = 8
 CHECKED: Final = 8  # batches whose data are checked call by call after an error whose call is not known
 LATER: Final = "foldbatch: in the next runs data are checked call by call, so an error comes from its line"
 
