@@ -39,9 +39,8 @@ PART: Final = "part"  # layers, other blocks, parameters, modules and objects of
 _KINDS = CODE, CONSTANT, CONTENT, PART
 ITEMS: Final = 1_000_000  # things in a container; larger ones are not compared
 BYTES: Final = 256_000_000  # of an array; the same
-MAX_COMPARED_ITEMS: Final = (
-    10_000  # `ITEMS` where programs of one process are compared, and some 100 bytes each
-)
+# `ITEMS` where programs of one process are compared, and some 100 bytes each
+MAX_COMPARED_ITEMS: Final = 10_000
 _PLAIN = type(None), bool, int, float, complex, str, bytes, range, slice, type(Ellipsis)
 _CONSTANTS = (
     *_PLAIN,
