@@ -76,7 +76,7 @@ def blocked(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
         declaration = fb.ForwardDeclaration(TupleType((OBJECT, *types)), wanted, "given")  # type: ignore[arg-type]
         declaration.resolve_to(block)
         block = declaration()
-    called = exact.block(block)
+    called = exact.block(block, types)
     return Part(lambda x, *given: called(x, *given), recipe.data)
 
 

@@ -414,14 +414,15 @@ def ops() -> Any:
     return fb.ops if _Now.interpreter is None else EXACTLY
 
 
-def block(of: Any) -> Callable[..., Any]:
-    """Return a block as walks call it, with an object and values."""
+def block(of: Any, types: tuple[Any, ...] | None = None) -> Callable[..., Any]:
+    """Return a block as walks call it, with an object and values; an empty list is of the type in `types`."""
 
     def call(x: Any, *given: Any) -> Any:
         now = _Now.interpreter
         if now is None:
             return of(x, *given)
-        read = (Given(x), *map(_to_block, given)) if given else Given(x)
+        values = map(_to_block, given, types or [None] * len(given))
+        read = (Given(x), *values) if given else Given(x)
         outer, now.found.collected = now.found.collected, defaultdict(list)
         found = apply(of, read, now.found)
         now.found.collected = outer
