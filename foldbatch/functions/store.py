@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.functions.values import Value, by_hand
-from foldbatch.model.rounds import BYTES, CLASS, ROOM, USED, VALUES
+from foldbatch.model.rounds import ValueClass
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.lines import address_of, aligned
 
@@ -24,12 +24,12 @@ class Store:
         self.place: Index = np.zeros(1024, np.int64)  # ``[numbers] int64``: its row in the array of its class
         self.known = 0  # how many numbers have been told of
         self.classes: dict[type[Value], int] = {}  # the number of each class of values
-        self.table: Index = np.zeros((0, CLASS), np.int64)  # ``[classes, CLASS] int64``
+        self.table: Index = np.zeros((0, ValueClass.size), np.int64)  # a `ValueClass` each
         self._arrays: list[NDArray[Any]] = []
 
     def clear(self) -> None:
         self.known = 0
-        self.table[:, USED] = 0
+        self.table[:, ValueClass.used] = 0
 
     def number(self, kind: type[Value]) -> int:
         """Return the number of a class of values; a new class gets an empty array and a row of the table."""
@@ -77,21 +77,21 @@ class Store:
             larger[:used] = values[:used]
             entry = len(larger), address_of(larger)
             # not interrupted, either
-            self._arrays[class_], self.table[class_, [ROOM, VALUES]] = larger, entry
+            self._arrays[class_], self.table[class_, [ValueClass.room, ValueClass.values]] = larger, entry
 
     def add(self, class_: int, values: NDArray[Any], numbers: Index) -> None:
         """Keep values ``[n, *shape]`` of a class, of these numbers ``[n]``."""
         self.reserve(class_, len(values))
-        used = int(self.table[class_, USED])
+        used = int(self.table[class_, ValueClass.used])
         end = used + len(values)
         self._arrays[class_][used:end] = values
-        self.table[class_, USED] = end
+        self.table[class_, ValueClass.used] = end
         self.place[numbers] = np.arange(used, end)
         self.kind[numbers] = class_
 
     @property
     def nbytes(self) -> int:
-        return int((self.table[:, USED] * self.table[:, BYTES]).sum())
+        return int((self.table[:, ValueClass.used] * self.table[:, ValueClass.bytes]).sum())
 
     def take(self, class_: int, places: Index) -> NDArray[Any]:
         """Return values of a class by their places ``[n]``: ``[n, *shape]``."""

@@ -51,7 +51,7 @@ def assert_alike(rounds: Any, runner: Any, found: Any, used: np.ndarray) -> None
 
     store, (ready, _, counts, values, numbers, sizes) = rounds.store, found
     memory, *_, tables, bound, numbered, launches = runner._arrays
-    ahead, length = numbered[table_loops.FORWARD], bound[table_loops.LENGTH]
+    ahead, length = numbered[table_loops.Launches.forward], bound[table_loops.Routines.length]
     assert memory[: len(counts)].tolist() == counts
     schedule = ready.ready.batch.schedule
     keys, table = ready.ready.kernels.bound.keys, ready.ready.tables.forward
@@ -62,7 +62,7 @@ def assert_alike(rounds: Any, runner: Any, found: Any, used: np.ndarray) -> None
     assert rows.tolist() == table.launches[others].tolist()
     assert numbered[levels:][: table.bounds.size].tolist() == table.bounds.ravel().tolist()
     assert numbered[heights:levels].tolist() == table.heights.tolist()
-    assert tables[tables[table_loops.INDEX] :][: len(table.index)].tolist() == table.index.tolist()
+    assert tables[tables[table_loops.Tables.index] :][: len(table.index)].tolist() == table.index.tolist()
 
 
 def assert_close(found: Any, right: Any) -> None:

@@ -27,6 +27,7 @@ import numpy as np
 
 from foldbatch.engines.llvm import objects
 from foldbatch.errors import BackendError, install
+from foldbatch.loops.records import Record
 from foldbatch.system.cache import cache_directory, read_sealed, tidy_once, used, write_sealed
 from foldbatch.system.processes import start_in_each_process
 
@@ -98,11 +99,13 @@ def compiled_function(
 
 
 def _cache_key(function: Callable[..., Any], modules: Sequence[ModuleType]) -> str:
-    """Return the text that keys the compile cache: the sources and integer constants of the modules."""
+    """Return the text that keys the compile cache: the modules' sources, integer constants and records."""
     from foldbatch.engines.llvm import words  # noqa: PLC0415 - it needs llvmlite
 
     texts = [inspect.getsource(module) for module in (words, *modules)]
-    fixed = [(name, x) for module in modules for name, x in vars(module).items() if type(x) is int]
+    named = [item for module in modules for item in vars(module).items()]
+    fixed: list[tuple[str, Any]] = [(name, x) for name, x in named if type(x) is int]
+    fixed += [(name, x.fields) for name, x in named if isinstance(x, type) and issubclass(x, Record)]
     return "\n".join([function.__name__, repr(fixed), *texts])
 
 

@@ -17,7 +17,7 @@ from foldbatch.engines.bindings import Bound
 from foldbatch.engines.llvm import coder, table_loops, team, walker
 from foldbatch.engines.llvm import round_loops as calls
 from foldbatch.engines.llvm.compiling import compiled_function
-from foldbatch.engines.llvm.round_loops import BUFFER_OF_FEED, FIRST, IMPORTS, KIND_OF_FEED, SECTIONS
+from foldbatch.engines.llvm.round_loops import FeedRecord, Round, Runner
 from foldbatch.engines.llvm.tables import Flags, launch_inputs, planner_inputs
 from foldbatch.model.columns import limits
 from foldbatch.model.drafts import Feed
@@ -40,8 +40,8 @@ SHIFT, SIGNS = (0, 0) if sys.version_info < (3, 12) else (3, 3)
 @cache
 def readable() -> bool:
     """Return whether lists and numbers of CPython have the memory layout that compiled code reads."""
-    runner = [0] * calls.RUNNER
-    runner[calls.WHOLE_TYPE], runner[calls.SHIFT], runner[calls.SIGNS] = id(int), SHIFT, SIGNS
+    runner = Runner([0] * Runner.size)
+    runner.whole_type, runner.shift, runner.signs = id(int), SHIFT, SIGNS
     numbers = [0, 1, 2**30 - 1, 2**30, 2**31 + 5, 2**60 - 1, -1, -(2**40), 2**60]
     sample: list[Any] = [*numbers, 2.5]
     header = bytes_of(sample, list.__basicsize__).cast("Q")
@@ -60,11 +60,11 @@ def bytes_of(obj: Any, size: int) -> memoryview:
     return memoryview(string_at(id(obj), size))
 
 
-def _whole_number(number: int, runner: Sequence[int]) -> int:
+def _whole_number(number: int, runner: Runner) -> int:
     """Return an integer as `round_loops.whole_number` does, read from a copy of the object's own bytes."""
     copy = bytes_of(number, number.__sizeof__())
     head, halves = copy[: 8 * calls.DIGITS].cast("Q"), copy[8 * calls.DIGITS :].cast("I")
-    size = calls.digits_of(head[calls.TAG], runner) if head[calls.TYPE] == runner[calls.WHOLE_TYPE] else -1
+    size = calls.digits_of(head[calls.TAG], runner) if head[calls.TYPE] == runner.whole_type else -1
     if size > len(halves):
         return -1
     return size if size < 0 else sum([half << 30 * place for place, half in enumerate(halves[:size])])
@@ -90,7 +90,7 @@ class RoundRunner:
     def feed(
         self, items: Any, feed: Feed, bound: int | None, cell: int, number: int, *, is_list: bool = True
     ) -> list[int]:
-        """Return the record of a feed, see `round_loops.ITEMS_OF`.
+        """Return the record of a feed, see `round_loops.FeedRecord`.
 
         Args:
             items: the list to which walks append the data.
@@ -152,9 +152,9 @@ class RoundRunner:
         memory = self._memory
         codes = self._walker
         self._header = np.array(header, np.int64)
-        fed = [at for at in data if header[at + BUFFER_OF_FEED] >= 0]
-        self._array_feeds = [at for at in fed if header[at + KIND_OF_FEED] == calls.BROUGHT]
-        arrays_in_order: list[Any] = [  # as `round_loops.FLAT` and following
+        fed = [at for at in data if header[at + FeedRecord.buffer] >= 0]
+        self._array_feeds = [at for at in fed if header[at + FeedRecord.kind] == calls.BROUGHT]
+        arrays_in_order: list[Any] = [  # in the order of `Runner`
             self._flat,
             self._header,
             *learnt,
@@ -167,22 +167,22 @@ class RoundRunner:
         ]
         self._learnt = learnt  # kept alive: the table has their addresses only
         addresses = [array if isinstance(array, int) else address_of(array) for array in arrays_in_order]
-        table = np.zeros(calls.RUNNER, np.int64)
-        table[: calls.WORK_ROOM] = addresses
-        table[calls.WORK_ROOM] = codes.room
-        table[calls.MAX_NOTED] = MAX_NUMBERS
-        table[calls.WHOLE_TYPE] = id(int)
-        table[calls.REAL_TYPE] = id(float)
-        table[calls.SHIFT] = SHIFT
-        table[calls.SIGNS] = SIGNS
-        table[calls.READ_AT] = address_of(self.read)
-        table[calls.LARGE] = walker.MIN_LARGE
+        table = np.zeros(Runner.size, np.int64)
+        table[: Runner.work_room] = addresses
+        table[Runner.work_room] = codes.room
+        table[Runner.max_noted] = MAX_NUMBERS
+        table[Runner.whole_type] = id(int)
+        table[Runner.real_type] = id(float)
+        table[Runner.shift] = SHIFT
+        table[Runner.signs] = SIGNS
+        table[Runner.requested_values] = address_of(self.read)
+        table[Runner.large] = walker.MIN_LARGE
         self._table = table
         self._plan, self._compute = _compiled()
 
     def begin(self, owners: list[Any], ends: list[int], asked: list[int], start: int) -> None:
-        """Begin a batch: set its lists, see `round_loops.OWNERS`, and its first number; bring parameters."""
-        self._table[calls.OWNERS : calls.READ_AT] = id(owners), id(ends), id(asked), start
+        """Begin a batch: set its lists, see `Runner.owners`, and its first number; bring parameters."""
+        self._table[Runner.owners : Runner.requested_values] = id(owners), id(ends), id(asked), start
         for parameter, number in self._routines.brought["parameter"]:
             bring_value(self._memory, number, parameter)
 
@@ -198,7 +198,7 @@ class RoundRunner:
             if len(packed) > MAX_NUMBERS:
                 return False
             rows[: len(packed)] = packed
-        self._table[calls.PACKED] = packed is not None
+        self._table[Runner.packed] = packed is not None
         self.begin(batch.ends, batch.offsets, NO_REQUESTS, 0)
 
         def data(place: int) -> tuple[int, Array]:
@@ -210,7 +210,7 @@ class RoundRunner:
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return values of the small batch by their numbers, which count from the batch's first value."""
         tables = self._arrays[5]
-        row_of = tables[tables[table_loops.ROW_OF] :]
+        row_of = tables[tables[table_loops.Tables.row_of] :]
 
         def take(arena: int, values: Index) -> Array:
             arena_rows: Array = self._memory.arrays[self.buffers["values", arena]]
@@ -224,7 +224,7 @@ class RoundRunner:
         rows = self._arrays[2]
         cells = self._routines.model.signatures
         arenas = np.full(rows[0], -1, np.int64)
-        start = int(1 + self._header[SECTIONS])
+        start = int(1 + self._header[Round.sections])
         for count, cell in zip(rows[1 : 1 + len(cells)].tolist(), cells, strict=True):
             width = 1 + cell.arguments + len(cell.sequences)
             start, first_values = start + count * width, rows[start : start + count * width : width]
@@ -253,12 +253,12 @@ class RoundRunner:
             sections += id(items), width, width, 0
         self._allocate(header)
         self.bind(header, (), self._places, np.array(sections, np.int64), *[self._flat] * 3)
-        self._table[calls.TUPLE_TYPE] = id(tuple)
+        self._table[Runner.tuple_type] = id(tuple)
         self._lists = lists
 
     def set_store(self, *stored: Index) -> None:
         """Set the store's arrays: the example, class and place of each value, and the records of classes."""
-        self._table[calls.EXAMPLE : calls.MEMORY] = [address_of(array) for array in stored]
+        self._table[Runner.example : Runner.notes] = [address_of(array) for array in stored]
 
     def run(
         self, first: int, reserve: Callable[[Index], None], data: Callable[[int], tuple[int, Array] | None]
@@ -276,19 +276,19 @@ class RoundRunner:
         header = self._header
         table = self._table
         memory = self._memory
-        header[FIRST] = first
+        header[Round.first] = first
         small = self._plan(table)
         if small < 0:
             return FAILED
         if small:
             numbers = self._arrays[-2]
-            heights = numbers[numbers[table_loops.HEIGHTS] : numbers[table_loops.LEVELS]]
+            heights = numbers[numbers[table_loops.Launches.heights] : numbers[table_loops.Launches.levels]]
             memory.fit(heights)
             reserve(heights)
         for place in self._array_feeds:
             self._bring(place, data(place))
         while (place := self._launch()) > 0:
-            header[place + KIND_OF_FEED] = calls.BROUGHT
+            header[place + FeedRecord.kind] = calls.BROUGHT
             self._array_feeds.append(place)
             self._bring(place, data(place))
         return place if place == FAILED else MIXED - place
@@ -298,37 +298,38 @@ class RoundRunner:
         table = self._table
         helper = team.team()
         # as in `Walker.run`: the next round is like the one before
-        has_work = self._memory.helped and table[calls.LARGE] >= walker.MIN_LARGE
-        table[calls.TEAM] = helper.take() if has_work else 0
+        has_work = self._memory.helped and table[Runner.large] >= walker.MIN_LARGE
+        table[Runner.team] = helper.take() if has_work else 0
         try:
             return self._compute(table)
         finally:
-            if table[calls.TEAM]:
+            if table[Runner.team]:
                 helper.leave()
 
     def _bring(self, place: int, data: tuple[int, Array] | None) -> None:
         """Bring a feed's data as an array in rank order; `place` is the offset of its record."""
         if data is not None:
             (cell, column) = data
-            tables = self._arrays[5]
-            record = tables[table_loops.CELLS_AT] + cell * table_loops.CELL
-            ranks = tables[tables[table_loops.RANKS] + tables[record + table_loops.FIRST] :][: len(column)]
+            memory = self._arrays[5]
+            tables = table_loops.Tables(memory)
+            record = table_loops.Cell(memory, tables.cells_at + cell * table_loops.Cell.size)
+            ranks = memory[tables.ranks + record.first_rank :][: len(column)]
             array = np.ascontiguousarray(column.take(ranks, axis=0))
-            self._memory.bring(int(self._header[place + BUFFER_OF_FEED]), array)
+            self._memory.bring(int(self._header[place + FeedRecord.buffer]), array)
 
     def _allocate(self, header: Sequence[int], imports: Collection[int] = ()) -> list[Any]:
-        """Return the arrays of the runner's table from `round_loops.MEMORY` on, with room for any round."""
+        """Return the arrays of the runner's table from `Runner.notes` on, with room for any round."""
         if self._arrays:
             return self._arrays
         routines, fixed = self._routines, self._constants
-        head_size = header[IMPORTS] + header[SECTIONS] + 1
+        head_size = header[Round.imports] + header[Round.sections] + 1
         bound, size, width = launch_inputs(routines)
         for cell in imports:  # their values are copied from the store: no kernel runs
-            at = bound[table_loops.KERNELS_AT] + cell * table_loops.STAGES
+            at = bound[table_loops.Routines.kernels_at] + cell * table_loops.STAGES
             bound[at : at + table_loops.STAGES] = -1
         steps = (1 + routines.training) * (MAX_NUMBERS + table_loops.STAGES * len(routines.model.signatures))
         of_call = fixed.per_value + max(fixed.per_call) + fixed.per_element
-        size += int(fixed.table[table_loops.FACTS]) + 2 * steps
+        size += int(table_loops.Model(fixed.table).facts) + 2 * steps
         memory, tables = (
             np.empty(n, np.int64)
             for n in (head_size + 5 * MAX_NUMBERS, fixed.base + 2 * MAX_NUMBERS * of_call)

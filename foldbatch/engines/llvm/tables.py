@@ -77,16 +77,23 @@ def _model_constants(
     sequence, output = 0, 0
     for cell, flags in zip(cells, integers, strict=True):
         record = cell.arguments, len(cell.sequences), sequence, len(cell.outputs), output, len(cell.operands)
-        shapes += (*record, len(spans) // loops.SPAN, cell.recursive, sum(flags))
-        shapes += [0] * (loops.CELL - loops.GROUPS)
+        shapes += (*record, len(spans) // loops.Operand.size, cell.recursive, sum(flags))
+        shapes += [0] * (loops.Cell.size - loops.Cell.groups)
         for operand in cell.operands:
             ragged = -1 if operand.sequence is None else sequence + operand.sequence
             source = operand.arena, len(columns), len(operand.places), ragged, operand.member
-            spans += [*source, operand.differentiable, -1, 0, -1, *[0] * (loops.SPAN - loops.REPEATS)]
+            spans += [
+                *source,
+                operand.differentiable,
+                -1,
+                0,
+                -1,
+                *[0] * (loops.Operand.size - loops.Operand.repeats),
+            ]
             columns += operand.places.tolist()
         sequence += len(cell.sequences)
         output += len(cell.outputs)
-    lists = [number for width in widths for number in (width, *[0] * (loops.LIST - 1))]
+    lists = [number for width in widths for number in (width, *[0] * (loops.Sequence.size - 1))]
     phases, members = list[int](), list[int]()
     for group in of_phases:
         phases += (len(members), len(members) + len(group), is_recursion(cells, group))
@@ -103,13 +110,13 @@ def _model_constants(
         (kinds + len(widths) + 1, 0, 0),
     ]  # for the index, `per_call` has more
     tables = shapes, spans, lists, columns, outputs, list(priority(cells)), phases, members, [*chain(*sizes)]
-    _, _, _, *starts = accumulate(map(len, tables[:-1]), initial=loops.MODEL_HEADER)
-    counts = kinds, len(spans) // loops.SPAN, len(widths), arenas, facts, layout is by_consumer
+    _, _, _, *starts = accumulate(map(len, tables[:-1]), initial=loops.Model.size)
+    counts = kinds, len(spans) // loops.Operand.size, len(widths), arenas, facts, layout is by_consumer
     numbers = np.array([*counts, len(of_phases), *starts, *chain.from_iterable(tables)], np.int64)
     base, value, call = map(sum, zip(*sizes, strict=True))
     rooms = [sum([len(o.columns) for o in c.operands], 1 + len(c.outputs) + len(c.sequences)) for c in cells]
     ragged = sum(o.sequence is not None for c in cells for o in c.operands)
-    return ModelConstants(numbers, loops.MEMORY_HEADER + base, value, [call + room for room in rooms], ragged)
+    return ModelConstants(numbers, loops.Tables.size + base, value, [call + room for room in rooms], ragged)
 
 
 @lru_cache(256)
@@ -184,7 +191,7 @@ def build_schedule(
     turns = [
         number for members, turns in plan.phases if len(members) > 1 for turn in turns for number in turn
     ]
-    begin = loops.BATCH_HEADER + len(records)
+    begin = loops.Batch.size + len(records)
     integers = ((),) * len(cells)
     head = np.array([begin, begin + len(turns), end, *records, *turns], np.int64)
     fixed = _model_constants(cells, arenas, layout, tuple([members for members, _ in plan.phases]), integers)
@@ -217,7 +224,7 @@ def _level_inputs(
 ) -> tuple[ModelConstants, Index]:
     """Return the model constants and the batch header for `table_loops.levels`."""
     fixed = _model_constants(cells, 0, by_consumer, scopes, ((),) * len(cells))
-    return fixed, np.zeros(loops.BATCH_HEADER + loops.BATCH_FIELDS * len(cells), np.int64)
+    return fixed, np.zeros(loops.Batch.size + loops.BATCH_FIELDS * len(cells), np.int64)
 
 
 def _pack_sections(
@@ -258,11 +265,15 @@ def _schedule(
     `rows` is the packed trace, which ends in the ordered integer feeds; `data_columns` are all feeds.
     """
     trace = merged.trace
-    header = memory[: loops.MEMORY_HEADER].tolist()
+    header = memory[: loops.Tables.size].tolist()
     orders: list[Index] = []
     feeds: list[tuple[NDArray[Any], ...]] = []
-    first, end = header[loops.RANKS], header[loops.FEEDS_AT]
-    distinct = memory[header[loops.CELLS_AT] + loops.DISTINCT : header[loops.SPANS_AT] : loops.CELL].tolist()
+    first, end = header[loops.Tables.ranks], header[loops.Tables.feeds_at]
+    distinct = memory[
+        header[loops.Tables.cells_at] + loops.Cell.distinct : header[
+            loops.Tables.operands_at
+        ] : loops.Cell.size
+    ].tolist()
     for distinct_count, count, columns, flags in zip(
         distinct, trace.counts, data_columns, integers, strict=True
     ):
@@ -284,15 +295,18 @@ def _schedule_part(
     memory, header = flat.memory, flat.header
     match name:
         case "arena_rows":
-            return tuple(memory[header[loops.ZEROS] - arenas : header[loops.ZEROS]].tolist())
+            return tuple(memory[header[loops.Tables.zeros] - arenas : header[loops.Tables.zeros]].tolist())
         case "zero_rows":
-            zeros = pairwise([0, *memory[header[loops.ENDS] : header[loops.BASES] - 1].tolist()])
-            rows = memory[header[loops.ZEROS] :]
+            zeros = pairwise(
+                [0, *memory[header[loops.Tables.ends] : header[loops.Tables.bases] - 1].tolist()]
+            )
+            rows = memory[header[loops.Tables.zeros] :]
             return tuple([rows[first:last] for first, last in zeros])
         case "row_of":
-            return memory[header[loops.ROW_OF] : header[loops.RANKS]]
+            return memory[header[loops.Tables.row_of] : header[loops.Tables.ranks]]
         case "steps":
-            steps = memory[header[loops.STEPS_AT] :][: 4 * header[loops.STEPS]].reshape(-1, 4).tolist()
+            begin, fields = header[loops.Tables.steps_at], loops.StepRecord.size
+            steps = memory[begin : begin + fields * header[loops.Tables.steps]].reshape(-1, fields).tolist()
             return tuple([Step(k, NAMES[stage], start, stop) for k, stage, start, stop in steps])
         case _:
             return _cell_tables(cells, counts, flat)
@@ -301,18 +315,26 @@ def _schedule_part(
 def _cell_tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
     """Return the control table of each cell, read from that memory."""
     memory, header = flat.memory, flat.header
-    facts = iter(memory[header[loops.FACTS_AT] : header[loops.ZEROS]].tolist())
-    index = memory[header[loops.INDEX] :]
-    spans = iter(memory[header[loops.SPANS_AT] : header[loops.LISTS_AT]].reshape(-1, loops.SPAN).tolist())
-    shapes = memory[header[loops.CELLS_AT] : header[loops.SPANS_AT]].reshape(-1, loops.CELL).tolist()
+    facts = iter(memory[header[loops.Tables.facts_at] : header[loops.Tables.zeros]].tolist())
+    index = memory[header[loops.Tables.index] :]
+    spans = iter(
+        memory[header[loops.Tables.operands_at] : header[loops.Tables.sequences_at]]
+        .reshape(-1, loops.Operand.size)
+        .tolist()
+    )
+    shapes = (
+        memory[header[loops.Tables.cells_at] : header[loops.Tables.operands_at]]
+        .reshape(-1, loops.Cell.size)
+        .tolist()
+    )
     next(facts)
     tables = []
     for k, cell in enumerate(cells):
         ranks, _, copies = (next(facts) for _ in range(3))
-        running = shapes[k][loops.RUNNING]
+        running = shapes[k][loops.Cell.running]
         row_spans = []
         for operand in cell.operands:
-            start, size, place, repeats, first = next(spans)[loops.START : loops.SPAN_FACT]
+            start, size, place, repeats, first = next(spans)[loops.Operand.start : loops.Operand.fact]
             rows = None if place < 0 else index[place : place + size]
             span = operand.arena, len(operand.columns) or 1, operand.sequence, size
             row_spans.append(
@@ -345,11 +367,11 @@ def launch_inputs(bound: Bound) -> tuple[Index, int, int]:
     width = bound.places.shape[1]
     yielded = np.array(gradients, np.int64)
     tables = [stages, yielding, yielded, bound.uses.ravel(), bound.places.ravel(), bound.fixed]
-    starts = accumulate(map(len, tables[:-1]), initial=loops.ROUTINE_HEADER)
+    starts = accumulate(map(len, tables[:-1]), initial=loops.Routines.size)
     numbers, buffers = len(bound.fixed), len(bound.types)
     counts = len(stages) // (2 * loops.STAGES), len(parameters), bound.uses.shape[1], buffers, numbers, width
     fixed = np.concatenate([np.array([*counts, bound.training, *starts], np.int64), *tables])
-    return fixed, loops.LAUNCH_HEADER + numbers + 2 * len(parameters) + buffers, width
+    return fixed, loops.Launches.size + numbers + 2 * len(parameters) + buffers, width
 
 
 def launch_writer(functions: Functions, bound: Bound) -> Callable[[Schedule], Directions]:
@@ -363,14 +385,16 @@ def launch_writer(functions: Functions, bound: Bound) -> Callable[[Schedule], Di
             return launch_tables(bound, schedule)
         header = flat.header
         directions = 1 + bound.training
-        levels = header[loops.STEPS]
-        facts = header[loops.ZEROS] - header[loops.FACTS_AT]
+        levels = header[loops.Tables.steps]
+        facts = header[loops.Tables.zeros] - header[loops.Tables.facts_at]
         memory = np.empty(base_size + facts + 2 * levels * directions, np.int64)
         launches = np.empty(levels * directions * loops.STAGES * width, np.int64)  # an upper bound
         functions["write_launches"](fixed, flat.memory, memory, launches)
-        ahead, back, facts, yields, heights, bounds, mirror = memory[: loops.LAUNCH_HEADER].tolist()
+        ahead, back, facts, yields, heights, bounds, mirror = memory[: loops.Launches.size].tolist()
         rows = launches[: width * (ahead + back)].copy().reshape(-1, width)
-        index = flat.memory[header[loops.INDEX] : header[loops.INDEX] + header[loops.INDEX_END]]
+        index = flat.memory[
+            header[loops.Tables.index] : header[loops.Tables.index] + header[loops.Tables.index_end]
+        ]
         needed = memory[heights:bounds]
         backward = None
         forward = LaunchTable(rows[:ahead], memory[bounds:mirror].reshape(-1, 2), index, needed)

@@ -12,6 +12,10 @@ returns at its end is written in place; any other function is called, and its an
 result: ``int``, ``bool`` or ``None``. Sums and products of floats may be contracted to one instruction; else
 each operation rounds.
 
+A variable may be a record (`foldbatch.loops.records`): ``cell = Cell(memory, offset)`` keeps the offset, and
+``cell.rows`` is an element of ``memory``, which is not assigned afterwards. An argument whose annotation is a
+class of records takes one.
+
 A text is called in one of two ways: with pointers to numbers (`translate`), or with NumPy's arrays, whose
 type and layout are checked first (`translate_function`). Importing this needs llvmlite.
 """
@@ -49,6 +53,7 @@ from foldbatch.engines.llvm.numbers import (
     further,
     negative,
 )
+from foldbatch.loops.records import Header, Record
 
 
 def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
@@ -207,6 +212,15 @@ def _function(
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A record that is a variable: its class, the name of its array, and that of its offset."""
+
+    record: type[Record]
+    memory: str
+    offset: str  # empty for a header, which begins at 0
+
+
+@dataclass(frozen=True, slots=True)
 class Array:
     """An array without gaps: the pointer to its first number, and its extents."""
 
@@ -246,15 +260,37 @@ class _FunctionBody:
         self.returned = returned
         self.variables: dict[str, Typed] = {}  # by name: pointers to the stack
         self.arrays: dict[str, Array] = {}
+        self.views: dict[str, View] = {}
         self.ends: list[Any] = []  # of the loops around: the blocks behind them
 
     def begin(self, definition: ast.FunctionDef, operands: Sequence[Operand | Array]) -> None:
-        """Bind the names of arguments."""
-        for argument, value in zip(definition.args.args, operands, strict=True):
+        """Bind the names of arguments; a record takes two operands, and a header one."""
+        remaining = iter(operands)
+        for argument in definition.args.args:
+            record = self.record_class(argument.annotation)
+            name = argument.arg if record is None else f"{argument.arg}.memory"
+            value = next(remaining)
             if isinstance(value, Array):
-                self.arrays[argument.arg] = value
+                self.arrays[name] = value
             else:
-                self.set(argument.arg, value)
+                self.set(name, value)
+            if record is not None:
+                is_header = issubclass(record, Header)
+                self.views[argument.arg] = View(record, name, "" if is_header else argument.arg)
+                if not is_header:
+                    offset = next(remaining)
+                    assert not isinstance(offset, Array), name
+                    self.set(argument.arg, offset)
+        if next(remaining, None) is not None:
+            raise TypeError(f"expected fewer arguments for {definition.name}")
+
+    def record_class(self, node: ast.expr | None) -> type[Record] | None:
+        """Return the class of records that an expression names; None if it names none."""
+        match node:
+            case ast.Name(id=name) if name not in self.variables and name not in self.arrays:
+                found = self.scope.get(name)
+                return found if isinstance(found, type) and issubclass(found, Record) else None
+        return None
 
     # -- statements
 
@@ -291,33 +327,65 @@ class _FunctionBody:
     def assign(self, target: ast.expr, value: ast.expr) -> None:
         """Write an assignment; all values of a tuple are computed before the first one is stored."""
         match target, value:
+            case ast.Name(id=name), ast.Call(func=function, args=[memory, *offsets]) if (
+                record := self.record_class(function)
+            ):
+                self.view(name, record, self.array_name(memory), offsets)
             case ast.Tuple(elts=targets), ast.Tuple(elts=values):
                 for part, operand in zip(targets, [self.value(part) for part in values], strict=True):
                     self.put(part, operand)
             case _:
                 self.put(target, self.value(value))
 
+    def view(self, name: str, record: type[Record], memory: str, offsets: Sequence[ast.expr]) -> None:
+        """Bind a name to a record: its offset becomes a variable of that name, unless it is a header."""
+        is_header = issubclass(record, Header)
+        view = View(record, memory, "" if is_header else name)
+        if self.views.get(name, view) != view or (name in self.variables and name not in self.views):
+            raise TypeError(f"expected one class and one array for {name}")
+        if not is_header:
+            (offset,) = offsets
+            self.set(name, self.value(offset))
+        self.views[name] = view
+
     def add_to(self, target: ast.expr, sign: ast.operator, value: ast.expr) -> None:
         """Write an assignment such as ``target += value``."""
         match target:
-            case ast.Subscript():
+            case ast.Subscript() | ast.Attribute():
                 place = self.place(target)
                 self.store(place, arithmetic(self.builder, sign, self.load(place), self.value(value)))
             case ast.Name(id=name):
+                self.check_free(name)
                 self.set(name, arithmetic(self.builder, sign, self.get(name), self.value(value)))
 
     def put(self, target: ast.expr, value: Operand) -> None:
         """Write the store of a value to a variable or an element."""
         match target:
             case ast.Name(id=name):
+                self.check_free(name)
                 self.set(name, value)
-            case ast.Subscript():
+            case ast.Subscript() | ast.Attribute():
                 self.store(self.place(target), value)
             case _:
                 raise TypeError(f"expected a variable or an element, found {ast.unparse(target)}")
 
+    def array_name(self, node: ast.expr) -> str:
+        """Return the name of the variable of an array: the name itself, or that of a record's array."""
+        match node:
+            case ast.Name(id=name) if name in self.variables or name in self.arrays:
+                return name
+            case ast.Attribute(value=ast.Name(id=name), attr="memory") if name in self.views:
+                return self.views[name].memory
+        raise TypeError(f"expected the name of an array, found {ast.unparse(node)}")
+
+    def check_free(self, name: str) -> None:
+        """Refuse to assign a number or an array to a variable that is a record, or the array of one."""
+        if any(name in (variable, view.memory) for variable, view in self.views.items()):
+            raise TypeError(f"expected {name} to stay the record, or the array of records, that it is")
+
     def repeat(self, name: str, bounds: Sequence[Operand], inside: Sequence[ast.stmt]) -> None:
         """Write a ``for`` loop over a range."""
+        self.check_free(name)
         build = self.builder
         *bounds, step = bounds if len(bounds) == 3 else (*bounds, 1)
         if step not in (1, -1):
@@ -398,9 +466,9 @@ class _FunctionBody:
         number: Operand = self.scope[name]
         return number
 
-    def place(self, target: ast.Subscript) -> Typed:
-        """Return the pointer to an element."""
-        base, number = self.value(target.value), self.index(target)
+    def place(self, target: ast.Subscript | ast.Attribute) -> Typed:
+        """Return the pointer to an element, or to a field of a record."""
+        base, number = self.element(target)
         if not isinstance(base, Typed) or not base.kind.startswith("*"):
             raise TypeError(f"expected a pointer, found {ast.unparse(target.value)}")
         if not isinstance(number, Typed):
@@ -408,6 +476,22 @@ class _FunctionBody:
         if number.kind not in ("u8", "i8", "i4"):
             raise TypeError(f"expected the number of an element, found {number.kind}")
         return Typed(base.kind, self.builder.gep(base.at, [number.at]))
+
+    def element(self, target: ast.Subscript | ast.Attribute) -> tuple[Operand, Operand]:
+        """Return the pointer to an array, and the number of the element or field in it."""
+        match target:
+            case ast.Subscript():
+                return self.value(target.value), self.index(target)
+            case ast.Attribute(value=ast.Name(id=name), attr=field) if name in self.views:
+                view = self.views[name]
+                if field not in view.record.fields:
+                    raise TypeError(f"expected a field of {view.record.__name__}, found {field}")
+                memory = self.get(view.memory)
+                number = getattr(view.record, field)
+                if not view.offset:
+                    return memory, number
+                return memory, arithmetic(self.builder, ast.Add(), self.get(view.offset), number)
+        raise TypeError(f"expected an element or a field, found {ast.unparse(target)}")
 
     def index(self, target: ast.Subscript) -> Operand:
         """Return the number of an element; of an array of two axes, in the order of memory."""
@@ -446,6 +530,16 @@ class _FunctionBody:
                 slice=ast.Constant(value=int() as axis),
             ):
                 return self.arrays[name].extents[axis]
+            case ast.Attribute(value=ast.Name(id=name) as owner, attr=part):
+                record = self.record_class(owner)
+                if record is not None and (part == "size" or part in record.fields):
+                    place: int = getattr(record, part)
+                    return place
+                if name in self.views and part == "memory":
+                    return self.get(self.views[name].memory)
+                if name in self.views and part == "offset":
+                    return self.get(name) if self.views[name].offset else 0
+                return self.load(self.place(node))
             case ast.Subscript() as element:
                 return self.load(self.place(element))
             case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)]):
@@ -481,7 +575,7 @@ class _FunctionBody:
         """Return one of two values; only this one is computed if they read memory or call functions."""
         build = self.builder
         condition = self.truth(test)
-        if not any(isinstance(part, ast.Subscript | ast.Call) for part in _parts(body, otherwise)):
+        if not any(map(self.reads_memory, _parts(body, otherwise))):
             a, b = _of_one_kind(build, self.value(body), self.value(otherwise))
             return Typed(a.kind, build.select(condition, a.at, b.at))
         yes, no, after = (build.append_basic_block() for _ in range(3))
@@ -498,12 +592,34 @@ class _FunctionBody:
             phi.add_incoming(value.at, block)
         return Typed(a.kind, phi)
 
+    def reads_memory(self, node: ast.AST) -> bool:
+        """Return whether a node reads memory or calls a function: an element, a field of a record, a call."""
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=part):
+                return name in self.views and part in self.views[name].record.fields
+        return isinstance(node, ast.Subscript | ast.Call)
+
+    def arguments(self, node: ast.Call) -> list[Operand]:
+        """Return the operands of a call; a record is two, its array and its offset, and a header is one."""
+        operands = list[Operand]()
+        for argument in node.args:
+            match argument:
+                case ast.Name(id=name) if name in self.views:
+                    operands.append(self.get(self.views[name].memory))
+                    if self.views[name].offset:
+                        operands.append(self.get(name))
+                case ast.Call(func=function, args=parts) if self.record_class(function) is not None:
+                    operands += map(self.value, parts)
+                case _:
+                    operands.append(self.value(argument))
+        return operands
+
     def call(self, node: ast.Call) -> Typed | None:
         """Return the result of a call: of an instruction, or of a function, written in place or called."""
         if not isinstance(node.func, ast.Name):
             raise TypeError(f"expected the name of a function, found {ast.unparse(node.func)}")
         name = node.func.id
-        arguments = [self.value(argument) for argument in node.args]
+        arguments = self.arguments(node)
         function = BUILT_IN.get(name) or self.scope[name]
         if isinstance(function, Mapping):  # by the kind of what it takes
             function = function[_kind(arguments[0])]

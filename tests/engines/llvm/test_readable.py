@@ -15,12 +15,8 @@ pytest.importorskip("llvmlite")
 
 from foldbatch.engines.llvm import round_loops, rounds, walks  # noqa: E402 - they need llvmlite
 
-RUNNER = [0] * round_loops.RUNNER
-RUNNER[round_loops.WHOLE_TYPE], RUNNER[round_loops.SHIFT], RUNNER[round_loops.SIGNS] = (
-    id(int),
-    rounds.SHIFT,
-    rounds.SIGNS,
-)
+RUNNER = round_loops.Runner([0] * round_loops.Runner.size)
+RUNNER.whole_type, RUNNER.shift, RUNNER.signs = id(int), rounds.SHIFT, rounds.SIGNS
 
 
 @given(st.one_of(st.integers(-(2**130), 2**130), st.integers(0, 2**62), st.integers(-(2**31), 2**31)))
