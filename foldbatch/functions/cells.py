@@ -26,8 +26,8 @@ import numpy as np
 from foldbatch.errors import FoldbatchError, WalkError
 from foldbatch.functions.modules import MethodCell
 from foldbatch.functions.specs import (
+    ARGUMENT,
     DEEPEST,
-    GIVEN,
     DataSpec,
     ListSpec,
     NestSpec,
@@ -353,7 +353,7 @@ class Signature:
         """
 
         def code(path: str) -> str:
-            return names.get(path, GIVEN + path)
+            return names.get(path, ARGUMENT + path)
 
         k = self.number
         if self.silent:
@@ -361,9 +361,9 @@ class Signature:
             return
         for i, (path, _, members) in enumerate(self.sequences):
             inner = [f"x{member}.n" for member, _ in members]
-            element_code = f"{inner[0]} for x in {GIVEN}{path}"
+            element_code = f"{inner[0]} for x in {ARGUMENT}{path}"
             if len(inner) > 1:
-                element_code = f"n for x in {GIVEN}{path} for n in ({', '.join(inner)})"
+                element_code = f"n for x in {ARGUMENT}{path} for n in ({', '.join(inner)})"
             yield from (f"try: e{i} = [{element_code}]", f"except Exception: {otherwise}")
         argument_leaves = [(name + path, x) for name, spec in self.specs.items() for path, x in leaves(spec)]
         changing = {path for path, x in argument_leaves if isinstance(x, DataSpec) and x.changing}
@@ -377,7 +377,7 @@ class Signature:
         row = [
             "v",
             *(f"{code(path)}.n" for path, _ in self.operands),
-            *(f"len({GIVEN}{path})" for path, _, _ in self.sequences),
+            *(f"len({ARGUMENT}{path})" for path, _, _ in self.sequences),
         ]
         yield f"if THREAD() != COUNTERS[2]: NOWHERE({self.name!r})"
         yield "v = COUNTERS[0]"
@@ -461,7 +461,7 @@ def _looked_up(
     of: Signature, table: FormTable, passed: Sequence[str], names: dict[str, str]
 ) -> Iterator[str]:
     """Yield the code of a call that a table does, where it knows the forms of what stands where arrays do."""
-    forms = [f"{name_of(form_of)}({names.get(path, GIVEN + path)})" for path in forms_in(of.specs)]
+    forms = [f"{name_of(form_of)}({names.get(path, ARGUMENT + path)})" for path in forms_in(of.specs)]
     yield f"variant = {table.name}(({', '.join(forms)},))"
     yield f"if variant is not None: return variant({', '.join(passed)})"
 
@@ -484,7 +484,7 @@ class CellFunction:
         self.function, self.name = function, name
         self.order = ("", next(numbers)) if order is None else order
         self.signatures: list[Signature] = []  # those that were found
-        self._known: dict[tuple[Spec, ...], Signature] = {}  # these by structure
+        self._by_structure: dict[tuple[Spec, ...], Signature] = {}  # these by structure
         self._codes: dict[bool, CodeType] = {}  # of `call`, fast and not
         # by static arguments, where there are any: signatures, and what `call` leaves their calls to
         self._groups: dict[Any, list[Signature]] = {}
@@ -586,7 +586,7 @@ class CellFunction:
 
     def has(self, signature: Signature) -> bool:
         """Whether calls of a signature's structure are of it, and not of a later or earlier one."""
-        return self._known.get(signature.structure) is signature
+        return self._by_structure.get(signature.structure) is signature
 
     def reinstate(self, signatures: Sequence[Signature]) -> None:
         """Let calls be of signatures that have given way to others of the same structures."""
@@ -599,7 +599,7 @@ class CellFunction:
         """Keep some signatures, and write all code anew."""
         for collection in (
             self.signatures,
-            self._known,
+            self._by_structure,
             self._codes,
             self._groups,
             self._variants,
@@ -624,7 +624,7 @@ class CellFunction:
             group = [*self._groups.get(static, ()), signature]
             self._variants[static] = self._called_by(self._written(group, among=True), group)
             self._groups[static] = group
-        self._known[signature.structure] = signature  # last: until then it is made anew
+        self._by_structure[signature.structure] = signature  # last: until then it is made anew
 
     def _static(self, signature: Signature) -> Any:
         values = [signature.specs[name].value for name in self.static]  # type: ignore[union-attr]
@@ -676,7 +676,7 @@ class CellFunction:
         function = self._called_by(code, self.signatures)
         if isinstance(function, FunctionType):
             return code
-        GLOBALS[self.fast], names = function, ", ".join([GIVEN + n for n in self.parameters])
+        GLOBALS[self.fast], names = function, ", ".join([ARGUMENT + n for n in self.parameters])
         return self._named(_code(f"def f({names}): return {self.fast}({names})"))
 
     def _called_by(self, code: CodeType, signatures: Sequence[Signature]) -> Callable[..., Any]:
@@ -689,7 +689,7 @@ class CellFunction:
 
     def _named(self, code: CodeType) -> CodeType:
         """Return code with the cell's name, and the names of arguments that the user gave."""
-        names = [name.removeprefix(GIVEN) for name in code.co_varnames[: len(self.parameters)]]
+        names = [name.removeprefix(ARGUMENT) for name in code.co_varnames[: len(self.parameters)]]
         names += code.co_varnames[len(names) :]
         return code.replace(co_name=self.name, co_qualname=self.name, co_varnames=tuple(names))
 
@@ -700,10 +700,12 @@ class CellFunction:
 
         Where it is to `find` it, it leaves a call to the variant with its static arguments.
         """
-        places = [GIVEN + n for n in self.parameters if n not in self.static]
-        static = [GIVEN + n for n in self.static]
+        places = [ARGUMENT + n for n in self.parameters if n not in self.static]
+        static = [ARGUMENT + n for n in self.static]
         header = ", ".join([*places, *(["*"] if static and not among else []), *static])
-        passed = ", ".join([f"{n}={GIVEN}{n}" if n in self.static else GIVEN + n for n in self.parameters])
+        passed = ", ".join(
+            [f"{n}={ARGUMENT}{n}" if n in self.static else ARGUMENT + n for n in self.parameters]
+        )
         lines, otherwise = list[str](), f"return {self.slow}({passed})"
         for alike in self._by_outline(signatures):
             if len(alike) <= FEW_FORMS:
@@ -748,12 +750,12 @@ class CellFunction:
     def of(self, specs: dict[str, Spec]) -> Signature:
         """Return the signature of a structure of arguments, made if it is new; errors are those of `find`."""
         key = tuple(specs.values())
-        if key not in self._known:
-            signature = _made(self, specs)
+        if key not in self._by_structure:
+            signature = _new_signature(self, specs)
             signature.cell = self
-            Slow.made(signature)  # before there is code that notes its calls
+            Slow.register(signature)  # before there is code that notes its calls
             self._admit(signature)
-        return self._known[key]
+        return self._by_structure[key]
 
     def present(self, specs: dict[str, Spec]) -> Signature:
         """Return the signature of a structure as the model is now; errors are those of `find`."""
@@ -769,7 +771,7 @@ class Slow:
     """Whether every call of a cell goes the slow way, and what that is, given cell and arguments."""
 
     on: bool = False
-    made: Callable[[Signature], None]  # is told of a new signature
+    register: Callable[[Signature], None]  # called once with each new signature
     call: Callable[[CellFunction, dict[str, Any]], Any]
     value: Callable[[Parameter], Any]  # of a parameter, in a walk
     rows: Callable[[Any, TensorType, str], list[Any]]  # the values of an array's rows, in a walk
@@ -825,7 +827,7 @@ def _slow(cell_ref: weakref.ref[CellFunction], *args: Any, **options: Any) -> An
     return Slow.call(self, bound.arguments)
 
 
-def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
+def _new_signature(self: CellFunction, specs: dict[str, Spec]) -> Signature:
     """Run a cell's function on symbolic tensors, and return what comes of it."""
     symbols = _symbols(self, specs)
     return _signature(self, specs, symbols, _outcome(self, specs, symbols))

@@ -55,7 +55,7 @@ class Real(Value, gc=False, eq=False):
 
 @cache
 def _real_class(type_: TensorType) -> Any:
-    return typed_class(f"Real[{type_}]", (Real, value_class(type_)), {"several": True})
+    return typed_class(f"Real[{type_}]", (Real, value_class(type_)), {"is_array": True})
 
 
 @dataclass(slots=True)
@@ -201,7 +201,7 @@ class _Block(Slots):
             s.number: signature_lists for s, signature_lists in zip(part.signatures, self.lists, strict=True)
         }
         bindings = part.bindings(lambda kind, n, i=0: notes.appending(lists[n], kind, i))
-        results = part.run(self, bindings, self.slots(part.given, x, ""))
+        results = part.run(self, bindings, self.slots(part.input_type, x, ""))
         self.compute()
         return self.values(part.yields, iter(results))
 
@@ -225,11 +225,11 @@ class _Block(Slots):
             for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
                 del items[:]
         for number, signature, (reads, feed_values, labels, marks) in sorted(pending, key=itemgetter(0)):
-            inputs = {node: self._held(numbers) for node, numbers in reads.items()} | feed_values
+            inputs = {node: self._arrays_of(numbers) for node, numbers in reads.items()} | feed_values
             for j, array in enumerate(_computed(signature, inputs, labels, number, marks)):
                 self.arrays[number + j] = array
 
-    def _held(self, numbers: Any) -> Any:
+    def _arrays_of(self, numbers: Any) -> Any:
         return [self.arrays[n] for n in numbers] if not isinstance(numbers, int) else self.arrays[numbers]
 
     def _inputs(

@@ -118,13 +118,13 @@ class Called:
     """A function that a tracing program calls, with the types of what it is given and yields."""
 
     function: Callable[..., Any]
-    given: Type
+    input_type: Type
     yields: Type
 
     def result(self, converter: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
         """Call it with what variables of the program hold; return what the program goes on with."""
-        x = converter.values(self.given, iter(slots))
-        result = self.function(*x) if isinstance(self.given, TupleType) else self.function(x)
+        x = converter.values(self.input_type, iter(slots))
+        result = self.function(*x) if isinstance(self.input_type, TupleType) else self.function(x)
         where = f"Walk({function_name(self.function)})"
         if isinstance(result, CoroutineType):
             result.close()
@@ -212,14 +212,14 @@ class BlockInWalk:
     """A block as a walk calls it, for one type of what it is given."""
 
     block: AnyBlock
-    given: Type  # the type
+    input_type: Type  # the type
     yields: Type = field(init=False)  # that of the result
     signatures: list[Signature] = field(init=False)  # its cells
     width: int = field(init=False)  # how many numbers a call of one takes
     calls: dict[str, Called] = field(init=False)  # the functions that its program calls, by name
 
     def __post_init__(self) -> None:
-        built_block = self._built = built(self.block, input_type=self.given, path=shown(self.block))
+        built_block = self._built = built(self.block, input_type=self.input_type, path=shown(self.block))
         self._compared = -1  # in which run it was compared with what the block is now
         self.yields, self._functions = built_block.type, built_block.functions
         if _repeats(built_block.type):
@@ -236,10 +236,10 @@ class BlockInWalk:
         self._scope[DEEPER] = Descent(
             built_block.functions, self._scope, SHALLOW
         )  # Python's own limit is the walk's
-        self._own = [*built_block.collections], [*built_block.memos]
+        self._variables = [*built_block.collections], [*built_block.memos]
         self.calls = {name: value for name, value in built_block.globals.items() if isinstance(value, Called)}
         self.signatures = [
-            _signature(draft, BlockCell(self.block, self.given, k, self))
+            _signature(draft, BlockCell(self.block, self.input_type, k, self))
             for k, draft in enumerate(built_block.drafts)
         ]
         self.width = max([1, *(len(signature.outputs) for signature in self.signatures)])
@@ -252,7 +252,7 @@ class BlockInWalk:
         """Return whether the block would be built to the same now: its functions read what they read then."""
         if self._compared != InForce.runs or notes.State.notes is None:  # once in a run
             try:
-                again = built(self.block, input_type=self.given, path=shown(self.block))
+                again = built(self.block, input_type=self.input_type, path=shown(self.block))
             except Exception:  # noqa: BLE001 - it is told of by the call that builds it anew
                 return False
             if not alike(self._built, again):
@@ -262,8 +262,8 @@ class BlockInWalk:
 
     def note(self, x: Any) -> Any:
         """Note what the block does with what it is given; return its values."""
-        lists, slots = notes.held(self, self._bound), Slots()
-        return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.given, x, self))))
+        lists, slots = notes.block_globals(self, self._bound), Slots()
+        return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.input_type, x, self))))
 
     def _bound(self) -> dict[str, Any]:
         """Return the names that the program needs among its globals in the present run, with their values."""
@@ -296,7 +296,7 @@ class BlockInWalk:
         globals.
         """
         scope, run = self._scope, _Run(lists, slots)
-        run.own = {name: [] for name in self._own[0]} | {name: {} for name in self._own[1]}
+        run.variables = {name: [] for name in self._variables[0]} | {name: {} for name in self._variables[1]}
         self._enter(run)
         try:
             results: tuple[Any, ...] = scope[self._functions[0].name](*operands, SHALLOW)
@@ -323,7 +323,7 @@ class BlockInWalk:
         scope, run.first = self._scope, COUNTERS[0]
         if scope.get("lists") is not run.lists:
             scope |= run.lists
-        scope |= run.own
+        scope |= run.variables
         scope["lists"], scope["run"] = run.lists, run
         numbers = range(run.first, COUNTERS[1] + 1, self.width)
         further = _further(run.first + len(numbers) * self.width, self.width)
@@ -364,7 +364,7 @@ class BlockInWalk:
 class _Run:
     lists: dict[str, Any]  # what it notes in
     slots: Slots  # makes values
-    own: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
+    variables: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
     outside: bool = False  # whether a function of the user's runs
     first: int = 0  # the number from which the program counts
 
@@ -374,7 +374,7 @@ class BlockCell:
     """The owner of a block's signature, in the place of a `CellFunction`: it knows the block."""
 
     block: AnyBlock
-    given: Type  # the type of what it is called with
+    input_type: Type  # the type of what it is called with
     place: int  # which of its cells
     part: BlockInWalk = field(compare=False, repr=False)  # the block as a walk calls it
 
@@ -407,18 +407,18 @@ class BlockCell:
     def retire(self, _: Signature) -> None:
         """Let the next call build the block anew; programs that know it go on with what it was."""
         InForce.changes += 1
-        parts = _parts_of(self.block).made
-        if parts.get(self.given) is self.part:
-            del parts[self.given]
+        parts = _parts_of(self.block).by_type
+        if parts.get(self.input_type) is self.part:
+            del parts[self.input_type]
 
     def has(self, _: Signature) -> bool:
         """Whether calls of the block are of this part of a walk, and not of a later or earlier one."""
-        return _parts_of(self.block).made.get(self.given) is self.part
+        return _parts_of(self.block).by_type.get(self.input_type) is self.part
 
     def reinstate(self, _: Sequence[Signature]) -> None:
         """Let calls of the block be of this part again."""
         InForce.changes += 1
-        _parts_of(self.block).made[self.given] = self.part
+        _parts_of(self.block).by_type[self.input_type] = self.part
 
 
 def _further(first: int, width: int) -> Iterator[range]:
@@ -469,7 +469,7 @@ class _Parts:
     """The parts of walks that a block has become: the type that it reads, if declared, and parts by type."""
 
     reads: Type | None
-    made: dict[Type, BlockInWalk] = field(default_factory=dict)
+    by_type: dict[Type, BlockInWalk] = field(default_factory=dict)
 
 
 def _parts_of(block: AnyBlock) -> _Parts:
@@ -481,7 +481,7 @@ def _parts_of(block: AnyBlock) -> _Parts:
 
 def part_of(block: AnyBlock, type_: Type) -> BlockInWalk:
     """Return a block as a walk calls it, for a type of what it is given; made once."""
-    parts = _parts_of(block).made
+    parts = _parts_of(block).by_type
     if type_ not in parts:
         parts[type_] = BlockInWalk(block, type_)
     return parts[type_]
@@ -489,9 +489,9 @@ def part_of(block: AnyBlock, type_: Type) -> BlockInWalk:
 
 def present_part(block: AnyBlock, type_: Type) -> BlockInWalk:
     """Return a block as a walk calls it, with all that it reads as that is now."""
-    previous = _parts_of(block).made.get(type_)
+    previous = _parts_of(block).by_type.get(type_)
     if previous is not None and not previous.is_current():
-        del _parts_of(block).made[type_]
+        del _parts_of(block).by_type[type_]
         InForce.changes += 1
     return part_of(block, type_)
 

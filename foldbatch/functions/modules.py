@@ -44,7 +44,7 @@ class Module:
     def parts(self) -> Iterator[tuple[str, Any]]:
         """Yield the layers, parameters and modules that it holds, by attribute, those in lists by number."""
         for name, value in vars(self).items():
-            yield from _held(name, value)
+            yield from _members(name, value)
 
     def parameters(self) -> Iterator[Parameter]:
         """Yield the parameters that its layers have made so far, and those of its parts."""
@@ -78,17 +78,17 @@ def refuse_no_walk(walk: Any) -> None:
         raise WalkError("fb.compile", "a function that returns", f"{shown}, which yields", "return a list")
 
 
-def _held(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _members(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the layers, parameters and modules in a value, its lists and dicts, with dotted names."""
     match value:
         case Layer() | Parameter() | Module():
             yield name, value
         case list() | tuple():
             for number, item in enumerate(value):
-                yield from _held(f"{name}.{number}", item)
+                yield from _members(f"{name}.{number}", item)
         case dict():
             for key, item in value.items():
-                yield from _held(f"{name}.{key}", item)
+                yield from _members(f"{name}.{key}", item)
 
 
 class _Home:
@@ -111,7 +111,7 @@ class _Home:
 
 def _name(owner: Module, value: Any, path: str) -> None:
     """Name what has no name yet by its path, and put the path before names that came from inner modules."""
-    for name, part in _held(path, value):
+    for name, part in _members(path, value):
         match part:
             case Layer(name=None, owner=holder) | (Parameter(owner=None) as holder) if not holder.given:
                 holder.name, holder.given, holder.placed = name, True, _Home(owner)

@@ -27,7 +27,7 @@ from foldbatch.scheduler.trace import Ints
 from foldbatch.types import OBJECT, VOID, NestType, SequenceType, TensorType, TupleType, Type, describe_value
 
 Index = NDArray[np.int64]
-Left = tuple[Signature, PrunedDraft]  # a cell of a model, and what is left of it
+PrunedCell = tuple[Signature, PrunedDraft]  # a cell, and its operands, feeds and outputs that a model has
 _NONE: Index = np.zeros(0, np.int64)
 _NO_WIRES: frozenset[Output] = frozenset()
 
@@ -208,7 +208,7 @@ def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
 # -- as a model's columns
 
 
-def integers_of(cells: Sequence[Left], noted: Mapping[Signature, Noted], ends: Index) -> Integers:
+def integers_of(cells: Sequence[PrunedCell], noted: Mapping[Signature, Noted], ends: Index) -> Integers:
     """Return the noted calls as columns of integers, as far as a model reads them, for each of its cells.
 
     `ends` are where examples begin and end, by noted numbers.
@@ -239,7 +239,7 @@ def _narrow(numbers: Index) -> Ints:
     return numbers.astype(np.int32, order="C")
 
 
-def _renumbering(cells: Sequence[Left], noted: Mapping[Signature, Noted], total: int) -> Index | None:
+def _renumbering(cells: Sequence[PrunedCell], noted: Mapping[Signature, Noted], total: int) -> Index | None:
     """Return the new number of each value, and of what comes after the last one; None where none moves.
 
     Calls and outputs that the model has not take no numbers.
@@ -263,7 +263,7 @@ def _renumbering(cells: Sequence[Left], noted: Mapping[Signature, Noted], total:
     return numbers
 
 
-def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
+def noting_of(learnt: Learnt, cells: Sequence[PrunedCell]) -> Noting | None:
     """Return the description of a walk and a model for a compiled function; None for visits of metrics.
 
     Arguments are those of `integers_of`, but for what is known of the walk.
@@ -297,9 +297,11 @@ def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
     return Noting(called, [number[signature] for signature, _ in cells], results)
 
 
-ATOMS = {bool, float, int, str, type(None)}  # of lists whose items are not looked at one by one
-_HOLDING = AbstractSet, ValuesView, deque  # which are no result where they hold values
-OBJECTS, NOTHING = SequenceType(OBJECT), SequenceType(VOID)  # these lists, and empty ones
+# classes of items that are no values; a list of these alone is not looked at item by item
+ATOMS = {bool, float, int, str, type(None)}
+_HOLDING = AbstractSet, ValuesView, deque  # containers that are refused as results where they hold values
+OBJECTS = SequenceType(OBJECT)  # the type of a list of `ATOMS`
+EMPTY = SequenceType(VOID)  # the type of an empty list
 
 
 # -- results: what walks return, as a type that all examples share, and terminals that traces hold
@@ -313,7 +315,7 @@ class _ListOfValues:
 
 
 @dataclass(frozen=True, slots=True)
-class _Several:
+class _ListOfParts:
     items: list[Any]
 
 
@@ -326,7 +328,7 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
         numbers = np.array(part.numbers, np.int64) - start
         counted: list[int] = ((numbers if new is None else new[numbers]) - begin).tolist()
         return counted
-    if isinstance(part, _Several):
+    if isinstance(part, _ListOfParts):
         return [relative(item, begin, start, new) for item in part.items]
     if type(part) is tuple:
         return tuple([relative(item, begin, start, new) for item in part])
@@ -375,8 +377,8 @@ def _taken(
         case tuple() if type(x) is tuple or not is_named(x):
             return TupleType(tuple([_taken(item, start, terminals, seen, example, levels - 1) for item in x]))
         case list() if {*map(type, x)} <= ATOMS:
-            terminals.append(_Several(x))
-            return OBJECTS if x else NOTHING
+            terminals.append(_ListOfParts(x))
+            return OBJECTS if x else EMPTY
         case list():
             kinds = {item.__class__ for item in x}
             if len(kinds) == 1 and issubclass(kind := kinds.pop(), Value):
@@ -396,7 +398,7 @@ def _taken(
                     raise WalkError(where, f"a list of {element}", f"a {type_} in it", "return a tuple")
                 element = joined
                 items.append(parts[0] if len(parts) == 1 else tuple(parts))
-            terminals.append(_Several(items))
+            terminals.append(_ListOfParts(items))
             return SequenceType(VOID if element is None else element)
     if is_named(x):
         keys, field_values = opened(x, f"walk at example {example}")

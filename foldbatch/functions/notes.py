@@ -27,7 +27,7 @@ from foldbatch.blocks.writer import shown
 from foldbatch.errors import PACKAGE, WALKED, ExampleError, WalkError
 from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, InForce, Signature, Slow, name_of
 from foldbatch.functions.readings import Reading, Readings
-from foldbatch.functions.specs import GIVEN, guard
+from foldbatch.functions.specs import ARGUMENT, guard
 from foldbatch.functions.values import Reading as Numbers
 from foldbatch.functions.values import Value, refuse_made
 from foldbatch.model.columns import BadDataError, column
@@ -78,7 +78,7 @@ class Notes:
     lists: dict[Signature, Lists] = field(default_factory=dict)
     noted: dict[Signature, Any] | None = None  # after rounds, in the place of these: see `noted.Noted`
     # what programs of blocks that the walk calls find among their globals
-    held: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    block_globals: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
 
 class Forced(BaseException):
@@ -86,7 +86,7 @@ class Forced(BaseException):
 
     def __init__(self, reader: str) -> None:
         super().__init__(reader)
-        self.what = reader  # who asks, as `float`
+        self.reader = reader  # what asks for it, as `float`
 
 
 class State:
@@ -102,7 +102,7 @@ class State:
     bound: Notes | None = None  # whose lists signatures have: the same, or of a run that was interrupted
     deep: bool = False  # whether walks go as deep as they may
     example: int = 0  # the number of the present example in its batch,
-    whose: Callable[[], int] | None = None  # unless this tells it
+    owner: Callable[[], int] | None = None  # unless this tells it
     may_take: Callable[[int], bool] | None = None  # whether the example may take a number beyond `M`
     # looks at a signature when the program of the run calls it for the first time; `Learnt.accept` is one
     accept: Callable[[Signature], None] | None = None
@@ -229,13 +229,13 @@ def appending(lists: Lists, kind: str, number: int = 0) -> Callable[[Any], None]
     return (lists.feeds if kind == "F" else lists.labels)[number].append
 
 
-def held(part: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def block_globals(part: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the names that a part of the walk keeps for the present run, made at the first request."""
     notes = State.notes
     assert notes is not None, "only a walk that runs has parts"
-    if part not in notes.held:
-        notes.held[part] = make()
-    return notes.held[part]
+    if part not in notes.block_globals:
+        notes.block_globals[part] = make()
+    return notes.block_globals[part]
 
 
 def ensure(signature: Signature) -> None:
@@ -263,7 +263,7 @@ def accept(signature: Signature) -> None:
 
 
 def example() -> int:
-    return State.example if State.whose is None else State.whose()
+    return State.example if State.owner is None else State.owner()
 
 
 def unbind(signature: Signature) -> None:
@@ -312,7 +312,7 @@ def note_rows(signature: Signature, rows: Sequence[Any]) -> range | None:
     are checked one by one. An example that takes too many numbers is refused at the call that reads the rows.
     """
     first, count = COUNTERS[0], len(rows)
-    one_by_one = State.careful or State.whose is not None or State.may_take is not None
+    one_by_one = State.careful or State.owner is not None or State.may_take is not None
     if not running() or one_by_one:
         return None
     ensure(signature)
@@ -553,7 +553,8 @@ def locals_of(walk: Any) -> list[threading.local]:
     for cell in getattr(function, "__closure__", None) or ():
         with suppress(ValueError):  # nothing is in it yet
             values.append(cell.cell_contents)
-    return [each for each in {id(x): x for x in values}.values() if isinstance(each, threading.local)]
+    local_objects = {id(value): value for value in values if isinstance(value, threading.local)}
+    return [*local_objects.values()]
 
 
 def may_go_deeper(error: Exception) -> bool:
@@ -627,13 +628,13 @@ def line_of(
 class _Noting:
     """The context of a run, in which calls of cells and of layers are noted."""
 
-    __slots__ = ("_given",)
+    __slots__ = ("_arguments",)
 
     def __init__(self, *arguments: Any) -> None:
-        self._given = arguments
+        self._arguments = arguments
 
     def __enter__(self) -> None:
-        notes, signatures, read, fork, careful, accept = self._given
+        notes, signatures, read, fork, careful, accept = self._arguments
         try:
             _unbind_all()
             State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
@@ -641,7 +642,7 @@ class _Noting:
             if InForce.fresh:
                 InForce.fresh.clear()
             InForce.runs += 1
-            State.notes, Hooks.layer, Numbers.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
+            State.notes, Hooks.layer, Numbers.read = notes, _layer, read or _forced  # type: ignore[method-assign]
             for signature in signatures:
                 bind(signature)
         except BaseException:
@@ -673,7 +674,7 @@ def end_noting() -> None:
     """Let calls of cells be noted no more; a second time does nothing."""
     # in one line, which nothing interrupts
     Hooks.layer, Numbers.read, State.notes, COUNTERS[2] = outside, unknown, None, 0  # type: ignore[method-assign]
-    State.fork = State.whose = State.may_take = State.accept = None
+    State.fork = State.owner = State.may_take = State.accept = None
     _unbind_all()
     if InForce.fresh:
         InForce.fresh.clear()
@@ -693,7 +694,7 @@ def listen(
         owner: tells the number of the present example.
         may_take: tells whether that may take a number which is beyond the last one of `COUNTERS`.
     """
-    State.fork, State.whose, State.may_take = fork, owner, may_take
+    State.fork, State.owner, State.may_take = fork, owner, may_take
     Numbers.read = read  # type: ignore[assignment,method-assign]
 
 
@@ -743,9 +744,9 @@ def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
 
 def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
     """Whether a signature's own code takes arguments of its structure."""
-    namespace = {GIVEN + name: x for name, x in arguments.items()}
-    conditions = [g for name, spec in signature.specs.items() for g in guard(spec, GIVEN + name, name_of)]
-    return all(eval(one, GLOBALS, namespace) for one in conditions)  # noqa: S307 - the text is our own
+    namespace = {ARGUMENT + name: x for name, x in arguments.items()}
+    conditions = [g for name, spec in signature.specs.items() for g in guard(spec, ARGUMENT + name, name_of)]
+    return all(eval(condition, GLOBALS, namespace) for condition in conditions)  # noqa: S307 - the text is our own
 
 
 def too_many(number: int) -> None:
@@ -768,4 +769,4 @@ def _forced(value: Value, reader: str) -> Any:
 
 
 GLOBALS["STOP"], GLOBALS["UNDO"], GLOBALS["NOWHERE"] = too_many, _undo, elsewhere
-Slow.call, Slow.made = _first_call, begun
+Slow.call, Slow.register = _first_call, begun

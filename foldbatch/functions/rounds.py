@@ -93,11 +93,11 @@ _EARLIER: dict[type[Value], Signature] = {}
 def earlier(kind: type[Value]) -> Signature:
     """Return the import cell of a class of values."""
     if kind not in _EARLIER:
-        _EARLIER[kind] = CellFunction(_same, "earlier").of({"x": DataSpec(kind.type)})
+        _EARLIER[kind] = CellFunction(_identity, "earlier").of({"x": DataSpec(kind.type)})
     return _EARLIER[kind]
 
 
-def _same(x: Any) -> Any:
+def _identity(x: Any) -> Any:
     return x
 
 
@@ -123,13 +123,13 @@ class _Table(NamedTuple):
     by: Index  # the places of the calls that read them
     kinds: bytes  # the numbers of the classes
     counts: list[int]  # how many there are of each class
-    made: Index  # the numbers of its values in the model, arena by arena
+    value_numbers: Index  # the numbers of its values in the model, arena by arena
     sizes: list[int]  # how many each has
 
 
 # a round made ready, where the values of import cells lie, and how many each has; the numbers of values that
 # are kept, as the model counts and as the run does, and how many each arena has
-_Found = tuple[RoundSchedule, Index, list[int], Index, Index, list[int]]
+_Prepared = tuple[RoundSchedule, Index, list[int], Index, Index, list[int]]
 
 
 class _Bound(NamedTuple):
@@ -153,7 +153,7 @@ class Pending:
 
     computing: Computing  # what computes
     notes: Notes
-    whose: list[int]  # of each stretch of numbers whose it is,
+    owners: list[int]  # of each stretch of numbers whose it is,
     ends: list[int]  # and the number after its last one
     asked: list[int]  # what is waited for, by number
     numbers: Sequence[int]  # the examples' numbers in the batch
@@ -179,7 +179,7 @@ class Rounds:
         self.store = Store()  # the values of the batch that is under way
         self._learnt = Learnt()
         self._linked: Linked | None = None
-        self._known = StagedBefore()
+        self._staged = StagedBefore()
         self._readers: dict[Signature, _Reader] = {}
         self._slots: dict[Slot, int] = {}
         self._outputs: list[Output] = []
@@ -189,11 +189,11 @@ class Rounds:
         self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
         self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: the place of its class in these, or -1
         self._arenas: Index = self._kinds  # ``[outputs + 1]``: the arena of each output, -1 if it has none
-        self._made: list[tuple[int, type[Value]]] = []  # arenas of outputs, and their classes
+        self._value_arenas: list[tuple[int, type[Value]]] = []  # arenas of outputs, and their classes
         self._none: list[tuple[NDArray[Any], ...]] = []  # data of cells without calls
         self._bounds: list[list[int | None]] = []
         self._tables: dict[Any, _Table] = {}
-        self._own: _Bound | None = None
+        self._bound_runner: _Bound | None = None
 
     @property
     def linked(self) -> Linked | None:
@@ -222,10 +222,10 @@ class Rounds:
 
     def _at_once(self, pending: Pending) -> list[Any] | None:
         """Compute a round at once; None where that was not done: where anything is new or wrong."""
-        bound, store, notes = self._own, self.store, pending.notes
+        bound, store, notes = self._bound_runner, self.store, pending.notes
         is_bound = bound is not None and bound.notes is notes and bound.linked is self._linked
         if bound is None or not is_bound or len(bound.lists) != len(notes.lists):
-            bound = self._own = self._bound(pending)
+            bound = self._bound_runner = self._bound(pending)
         last = COUNTERS[0] - notes.start
         taken = State.drawn + sum([len(rows) // width * numbers for rows, width, numbers in bound.taken])
         has_fresh = any([lists.rows for lists in bound.fresh])  # noqa: C419 - in half the time
@@ -239,10 +239,10 @@ class Rounds:
             return self._data(pending, reader, number, notes.lists[reader.signature])
 
         def reserve(heights: Index) -> None:
-            for arena, kind in self._made:
+            for arena, kind in self._value_arenas:
                 store.reserve(store.number(kind), int(heights[bound.runner.buffers["values", arena]]))
 
-        store.known = last  # whose these are is told in the run, which may ask for keys of their calls
+        store.total = last  # whose these are is told in the run, which may ask for keys of their calls
         kind = bound.runner.run(pending.first, reserve, data)
         if kind == FAILED:
             return None
@@ -251,13 +251,13 @@ class Rounds:
 
     def _bound(self, pending: Pending) -> _Bound:
         """Return a runner for rounds of a batch, bound to the addresses of its lists and the store."""
-        linked, notes, store, bound = self._linked, pending.notes, self.store, self._own
+        linked, notes, store, bound = self._linked, pending.notes, self.store, self._bound_runner
         runner: Any = None if linked is None else pending.computing.runner(linked.model)
         lists = [*notes.lists.values()]
         alike = bound is not None and bound.linked is linked and bound.runner is runner
         if bound is None or not alike or [*map(id, bound.lists)] != [*map(id, lists)]:
-            self._own = None  # what a runner that is interrupted was told is told again
-            data = {} if linked is None or runner is None else self._told(linked, runner, notes)
+            self._bound_runner = None  # what a runner that is interrupted was told is told again
+            data = {} if linked is None or runner is None else self._bind(linked, runner, notes)
             fresh = [
                 signature_lists
                 for signature, signature_lists in notes.lists.items()
@@ -267,25 +267,34 @@ class Rounds:
                 (signature_lists.rows, signature.arguments, taken_by(signature))
                 for signature, signature_lists in notes.lists.items()
             ]
-            plain = [kind for _, kind in self._made if runner is not None and not kind.several]
+            plain = [kind for _, kind in self._value_arenas if runner is not None and not kind.is_array]
             read = {store.number(kind): runner.read.view(kind.type.dtype) for kind in plain}
             bound = _Bound(notes, linked, lists, runner, fresh, taken, data, read)
         if runner is not None:
-            runner.begin(pending.whose, pending.ends, pending.asked, notes.start)
+            runner.begin(pending.owners, pending.ends, pending.asked, notes.start)
             runner.set_store(store.example, store.kind, store.place, store.table)
         return bound._replace(notes=notes)
 
-    def _told(self, linked: Linked, runner: Any, notes: Notes) -> dict[int, tuple[_Reader, int]]:
+    def _bind(self, linked: Linked, runner: Any, notes: Notes) -> dict[int, tuple[_Reader, int]]:
         """Bind a runner to lists, wires and arenas; return data by their place among the words for it."""
         store, data = self.store, dict[int, tuple[_Reader, int]]()
         readers = [self._readers[signature] for signature in notes.lists if signature in self._readers]
         widths, patterns = [len(cell.sequences) for cell in linked.model.signatures], list[int]()
         *sections, every = accumulate(widths, initial=len(widths))
-        words = [0, 0, len(self._outputs), len(readers), len(self._imports), len(self._made), 0, every]
+        words = [
+            0,
+            0,
+            len(self._outputs),
+            len(readers),
+            len(self._imports),
+            len(self._value_arenas),
+            0,
+            every,
+        ]
         for kind, k in self._imports.items():
             (arena,) = linked.model.signatures[k].outputs
             words += (k, store.number(kind), runner.buffers["values", arena])
-        for arena, kind in self._made:
+        for arena, kind in self._value_arenas:
             words += (arena, store.number(kind), runner.buffers["values", arena])
         for reader in readers:
             signature, columns, (row, *members) = reader.signature, reader.columns, reader.slots
@@ -328,16 +337,19 @@ class Rounds:
 
         take = pending.computing.run(ready, feeds, example_of)
         end = 0
-        for (arena, kind), count in zip(self._made, sizes, strict=True):
+        for (arena, kind), count in zip(self._value_arenas, sizes, strict=True):
             if count:
                 start, end = end, end + count
                 store.add(store.number(kind), take(arena, kept[start:end]), kept_numbers[start:end])
 
-    def _scheduled(self, pending: Pending) -> tuple[_Round, _Found | None]:
+    def _scheduled(self, pending: Pending) -> tuple[_Round, _Prepared | None]:
         """Return a round as arrays, and made ready; None where nothing is computed."""
         store, start = self.store, pending.notes.start
         called = {signature: lists for signature, lists in pending.notes.lists.items() if lists.rows}
-        noted, sizes = noted_of(called, start), store.own(pending.first, pending.whose, pending.ends, start)
+        noted, sizes = (
+            noted_of(called, start),
+            store.set_owners(pending.first, pending.owners, pending.ends, start),
+        )
         for signature in noted:
             if signature not in self._first:
                 self._admit(signature)
@@ -349,7 +361,7 @@ class Rounds:
             if not parts or (prepared := self._alike(round_, model)) is not None:
                 return round_, prepared if parts else None
 
-    def _alike(self, round_: _Round, model: Model) -> _Found | None:
+    def _alike(self, round_: _Round, model: Model) -> _Prepared | None:
         """Return a round as others of its form; None where it has wires that are new."""
         (pending, parts, flat, sizes), store = round_, self.store
         # what makes rounds alike: their integers, but for which values of earlier rounds they read
@@ -375,8 +387,15 @@ class Rounds:
             or store.kind.take(imported).tobytes() != table.kinds
         ):
             self._refuse(round_)
-        numbers = table.made + (pending.first - len(imported))
-        return table.ready, store.place.take(imported), table.counts, table.made, numbers, table.sizes
+        numbers = table.value_numbers + (pending.first - len(imported))
+        return (
+            table.ready,
+            store.place.take(imported),
+            table.counts,
+            table.value_numbers,
+            numbers,
+            table.sizes,
+        )
 
     def _admit(self, signature: Signature) -> None:
         """Take over a new cell: number its outputs and slots, and drop the model, to be linked again."""
@@ -399,7 +418,7 @@ class Rounds:
         """Link, keep and return a model of the cells and wires so far, with its readers and arenas."""
         for signature in [cell for cell in self._learnt.cells if cell not in self._first]:
             self._admit(signature)
-        linked = link_learnt(self._learnt, frozenset(), self._known)
+        linked = link_learnt(self._learnt, frozenset(), self._staged)
         numbers = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
         self._imports = {kind: numbers.pop(earlier(kind))[0] for kind in self._imports}
         model = linked.model
@@ -411,7 +430,7 @@ class Rounds:
             begin, arenas = self._first[signature], model.signatures[reader.number].outputs
             self._arenas[begin : begin + len(arenas)] = arenas
         kinds = {arena: value_class(model.arenas[arena]) for arena in {*self._arenas.tolist()} - {-1}}
-        self._made = [*kinds.items()]
+        self._value_arenas = [*kinds.items()]
         feeds, self._bounds = model.feeds, linked.bounds
         self._none = [
             tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in cell_feeds]) for cell_feeds in feeds
@@ -456,13 +475,13 @@ class Rounds:
             rows, *lists = cut
             calls[reader.number] = rows.take(reader.columns, axis=1)
             elements[reader.number] = tuple(lists)
-        total = count + self.store.known - round_.pending.first
+        total = count + self.store.total - round_.pending.first
         ready = round_.pending.computing.ready(model, calls, elements, total)
         begins = zip(self._imports.values(), accumulate(counts, initial=0), strict=False)
         order = np.concatenate([by[:0], *[begin + ready.order(k) for k, begin in begins]])
         imported, by = imported.take(order), by.take(order)
         arenas = self._arenas.take(makers)
-        value_rows = [(arenas == arena).nonzero()[0] + count for arena, _ in self._made]
+        value_rows = [(arenas == arena).nonzero()[0] + count for arena, _ in self._value_arenas]
         classes = np.array([*map(self.store.number, self._imports)], np.int64)
         kinds, sizes = classes.repeat(counts).tobytes(), [*map(len, value_rows)]
         return _Table(ready, imported, by, kinds, counts, np.concatenate(value_rows or [by[:0]]), sizes)
@@ -474,7 +493,7 @@ class Rounds:
         do that read them, how many there are of each class, and which output makes each number, or -1.
         """
         parts, flat, store, first = round_.parts, round_.flat, self.store, round_.pending.first
-        total = store.known - first
+        total = store.total - first
         slot, caller, end = np.empty_like(flat), np.empty_like(flat), 0
         maker = np.full(total, -1)
         for reader, noted in parts:
@@ -544,7 +563,7 @@ class Rounds:
         """Return the error for the first datum of a round that its cell does not read, given a column's."""
         called = {signature: lists for signature, lists in pending.notes.lists.items() if lists.rows}
         store, start = self.store, pending.notes.start
-        store.own(pending.first, pending.whose, pending.ends, start)
+        store.set_owners(pending.first, pending.owners, pending.ends, start)
 
         def number(base: int) -> int:
             return pending.numbers[int(store.example[base])]

@@ -61,7 +61,8 @@ _NESTS |= {f"collections:{kind.__name__}": kind for kind in (OrderedDict, defaul
 class WrittenCell(msgspec.Struct, forbid_unknown_fields=True):
     """A cell for one structure of arguments."""
 
-    found: Any  # where its function is, as data
+    # where its function is, as data; `found` in files
+    place: Any = msgspec.field(name="found")
     arguments: list[tuple[str, Any]]  # name and structure of each
     # of each that it reads, in order, what its layer calls it, and its name in the program
     parameters: list[tuple[str, str]]
@@ -146,7 +147,7 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
         raise _refused("the result", sink.lost[0])
     trained = [(name, parameter.trainable) for name, parameter in parameters.items()]
     dependencies = _written_dependencies(
-        learnt, _roots(walk_data, walk, [(x.found, s) for x, s in zip(cells, number, strict=True)])
+        learnt, _roots(walk_data, walk, [(x.place, s) for x, s in zip(cells, number, strict=True)])
     )
     flags = learnt.decides, learnt.replacements.fresh
     plain = WrittenWalk(
@@ -223,7 +224,7 @@ def _walk_data(walk: Any, places: _Places, sink: Sink) -> Any:
 def _cell_data(cell: CellFunction | BlockCell, places: _Places, sink: Sink) -> Any:
     """Return a cell as data for a file: its kind, with the path or the parts by which it is found again."""
     if isinstance(cell, BlockCell):
-        return {"block": [places.of(cell.block, "a block"), to_data(cell.given, sink), cell.place]}
+        return {"block": [places.of(cell.block, "a block"), to_data(cell.input_type, sink), cell.place]}
     where = f"the cell {cell.name}"
     match cell.origin:
         case None:
@@ -289,8 +290,8 @@ def _spec_data(spec: Spec, signature: Signature, sink: Sink) -> Any:
     return {"nest": [kind, keys, [_spec_data(item, signature, sink) for item in spec.items]]}
 
 
-_THINGS = Block, Module, Parameter
-_PARTS = *_THINGS, list, tuple, dict  # and what holds them
+_TARGETS = Block, Module, Parameter
+_PARTS = *_TARGETS, list, tuple, dict  # and what holds them
 
 
 class _Places:
@@ -298,7 +299,7 @@ class _Places:
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._paths: dict[int, tuple[Any, Any]] = {}  # that of what holds it, and the key there
-        self.things: list[Any] = []  # these layers and modules
+        self.targets: list[Any] = []  # these layers and modules
         for name in modules:
             for variable, value in list(vars(sys.modules[name]).items()):
                 self._add(value, (None, f"{called(name)}:{variable}"))
@@ -310,8 +311,8 @@ class _Places:
             value, path = waiting.pop()
             if isinstance(value, _PARTS) and id(value) not in self._paths:
                 self._paths[id(value)] = path
-                if isinstance(value, _THINGS):
-                    self.things.append(value)
+                if isinstance(value, _TARGETS):
+                    self.targets.append(value)
                 inside = [(part, (path, key)) for key, part in _inside(value) if isinstance(part, _PARTS)]
                 waiting += reversed(inside)
 
@@ -384,7 +385,7 @@ def from_written(
 def _changed(plain: WrittenWalk, walk: Any, learnt: Learnt, accepted: Sequence[str]) -> list[str]:
     """Return the dependencies of a file that differ now, by name; errors are those of `from_written`."""
     roots = [
-        *_roots(plain.walk, walk, [(x.found, s) for x, s in zip(plain.cells, learnt.cells, strict=True)])
+        *_roots(plain.walk, walk, [(x.place, s) for x, s in zip(plain.cells, learnt.cells, strict=True)])
     ]
     learnt.before = snapshot(roots)
     now = learnt.before.dependencies.by_name()
@@ -412,7 +413,7 @@ def _changed(plain: WrittenWalk, walk: Any, learnt: Learnt, accepted: Sequence[s
 @contextmanager
 def _undone(plain: WrittenWalk) -> Iterator[None]:
     """Leave cells and layers as they were where what is read is refused: layers have made parameters."""
-    named = {path.partition(":")[0] for path in _paths([plain.walk, *(cell.found for cell in plain.cells)])}
+    named = {path.partition(":")[0] for path in _paths([plain.walk, *(cell.place for cell in plain.cells)])}
     signatures, parameters = {cell: len(cell.signatures) for cell in all_cells()}, _parameters(named)
     try:
         yield
@@ -436,7 +437,7 @@ def _paths(data: Any) -> Iterator[str]:
 def _parameters(named: set[str]) -> dict[Layer[Any, Any], dict[str, Parameter]]:
     """Return the parameters of layers in variables of modules, as far as they are made, by layer."""
     present = [name for name in sys.modules if called(name) in named]
-    return {x: dict(x.parameters) for x in _Places(present).things if isinstance(x, Layer)}
+    return {x: dict(x.parameters) for x in _Places(present).targets if isinstance(x, Layer)}
 
 
 def _walk_of(data: Any, source: Source) -> Any:
@@ -607,14 +608,14 @@ def _read_cell(
 
 def _signature_of(plain: WrittenCell, source: Source) -> Signature:
     """Return the signature of a written cell, made anew from the cell and structures of arguments."""
-    match plain.found:
+    match plain.place:
         case {"block": [path, type_data, int(place)]}:
             block = _variable(path, source)
             signatures = present_part(block, _type_of(from_data(type_data, source))).signatures
             if not 0 <= place < len(signatures):
                 raise ModelError(shown(block), f"{place + 1} cells or more", str(len(signatures)), CHANGED)
             return signatures[place]
-    cell = _cell_of(plain.found, source)
+    cell = _cell_of(plain.place, source)
     names = [name for name, _ in plain.arguments]
     if names != cell.parameters:
         where, actual = f"the cell {cell.name}", f"those of {cell.name}{cell.signature}"

@@ -48,13 +48,13 @@ class DataSpec:
     """Data of the example: a number or an array."""
 
     type: TensorType  # what it is read as
-    found: Any = None  # the class that it has, or, where an annotation says how it is read, None
+    kind: Any = None  # the class that it has, or, where an annotation says how it is read, None
     form: tuple[tuple[int, ...], str] | None = None  # of an array, its own shape and dtype
 
     @property
     def changing(self) -> bool:
         """Whether they may be an array or a list, which the walk may write to later."""
-        return self.found not in FIXED
+        return self.kind not in FIXED
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,13 @@ class NestSpec:
     items: tuple[Spec, ...]  # the structures of its items
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, NestSpec) and self._whole == other._whole
+        return isinstance(other, NestSpec) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self._whole)
+        return hash(self._key)
 
     @property
-    def _whole(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[Any, ...]:
         return self.kind, typed(self.keys), self.items
 
     def item(self, number: int) -> str:
@@ -161,7 +161,7 @@ class ObjectSpec:
 
 Spec: TypeAlias = ValueSpec | DataSpec | ListSpec | NestSpec | StaticSpec | ObjectSpec
 Path: TypeAlias = str  # of a part of an argument, as code behind the argument's name
-GIVEN: Final = "given_"  # stands before the names of arguments, in code that has other names besides
+ARGUMENT: Final = "given_"  # stands before the names of arguments, in code that has other names besides
 
 
 def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
@@ -188,7 +188,7 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
             if issubclass(kind, tuple):
                 yield f"len({code}) == {len(items)}"
             elif issubclass(kind, dict):
-                yield same(keys, f"tuple({code})", name)
+                yield equality(keys, f"tuple({code})", name)
             for number, item in enumerate(items):
                 yield from guard(item, code + spec.item(number), name)
         case StaticSpec(None):
@@ -200,12 +200,12 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
                 for number, item in enumerate(value):
                     yield from guard(StaticSpec(item), f"{code}[{number}]", name)
             else:
-                yield same(value, code, name)
+                yield equality(value, code, name)
         case ObjectSpec():
             yield f"{name(is_object)}({code})"
 
 
-def same(value: Any, code: str, name: Name) -> str:
+def equality(value: Any, code: str, name: Name) -> str:
     """Return a condition, as text: that a value of the same type is this one, see `typed`."""
     if type(value) in EXACT or (type(value) is tuple and {*map(type, value)} <= {str}):
         return f"{code} == {name(value)}"
@@ -221,16 +221,16 @@ def guarded(specs: Mapping[str, Spec], name: Name) -> tuple[list[str], list[str]
     """
     outer, opening, inner, named = list[str](), list[str](), list[str](), dict[Path, str]()
     for argument, spec in specs.items():
-        conditions = [*guard(spec, GIVEN + argument, name)]
+        conditions = [*guard(spec, ARGUMENT + argument, name)]
         if isinstance(spec, NestSpec):
             conditions = conditions[: 1 + issubclass(spec.kind, dict)]  # its class, and its keys
             paths = [argument + spec.item(i) for i in range(len(spec.items))]
             names = [f"item_{argument}_{i}" for i in range(len(paths))]
             named |= zip(paths, names, strict=True)
             if issubclass(spec.kind, tuple):
-                opening.append(f"[{', '.join(names)}] = {GIVEN}{argument}")
+                opening.append(f"[{', '.join(names)}] = {ARGUMENT}{argument}")
             else:
-                opening += [f"{x} = {GIVEN}{path}" for x, path in zip(names, paths, strict=True)]
+                opening += [f"{x} = {ARGUMENT}{path}" for x, path in zip(names, paths, strict=True)]
             inner += [
                 x for item, code in zip(spec.items, names, strict=True) for x in guard(item, code, name)
             ]

@@ -22,13 +22,13 @@ class Store:
         self.example: Index = np.zeros(1024, np.int64)
         self.kind: Index = np.zeros(1024, np.int64)  # ``[numbers] int64``: the number of its class
         self.place: Index = np.zeros(1024, np.int64)  # ``[numbers] int64``: its row in the array of its class
-        self.known = 0  # how many numbers have been told of
+        self.total = 0  # how many numbers have been told of
         self.classes: dict[type[Value], int] = {}  # the number of each class of values
         self.table: Index = np.zeros((0, CLASS), np.int64)  # ``[classes, CLASS] int64``
         self._arrays: list[NDArray[Any]] = []
 
     def clear(self) -> None:
-        self.known = 0
+        self.total = 0
         self.table[:, USED] = 0
 
     def number(self, kind: type[Value]) -> int:
@@ -49,18 +49,18 @@ class Store:
             setattr(self, name, np.append(getattr(self, name), extra))
         return True
 
-    def own(self, first: int, places: Sequence[int], ends: Sequence[int], start: int) -> Index:
+    def set_owners(self, first: int, places: Sequence[int], ends: Sequence[int], start: int) -> Index:
         """Set the owners of numbers from the first on up to each end, counted from a start; return sizes."""
         sizes = np.diff(np.array(ends, np.int64) - start, prepend=first)
         owners = np.repeat(np.array(places, np.int64), sizes)
-        self.known = first + len(owners)
-        self.reach(self.known)
-        self.example[first : self.known] = owners
+        self.total = first + len(owners)
+        self.reach(self.total)
+        self.example[first : self.total] = owners
         return sizes
 
     def counted(self, first: int) -> Index:
         """Return of the numbers from the first one on how many of the same example come before each."""
-        owners, before = self.example[first : self.known], np.bincount(self.example[:first])
+        owners, before = self.example[first : self.total], np.bincount(self.example[:first])
         counts = np.bincount(owners, minlength=len(before))
         narrow = owners.astype(np.min_scalar_type(len(counts)))  # by radix, if there are few
         order = np.argsort(narrow, kind="stable")
@@ -99,7 +99,7 @@ class Store:
 
     def read(self, numbers: Sequence[int], start: int) -> list[Any]:
         """Return values by their numbers, counted from a start; those without axes as numbers of Python."""
-        if max(numbers, default=0) >= start + self.known:
+        if max(numbers, default=0) >= start + self.total:
             raise by_hand("walk")
         indices = np.fromiter(numbers, np.int64, len(numbers)) - start
         classes = {*self.kind.take(indices).tolist()}
