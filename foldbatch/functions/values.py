@@ -15,7 +15,7 @@ from foldbatch.operators import FUNCTIONS, Deferred
 from foldbatch.system.closed import from_outside
 from foldbatch.types import TensorType
 
-FOREVER: Final = 1 << 62  # no run counts so far
+FOREVER: Final = 1 << 62  # larger than the number of any value
 INTEGERS: Final = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"])
 
 
@@ -37,7 +37,7 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
     unknown: ValueOfAWalk = ValueOfAWalk()  # stands for its numbers
     # its shape and dtype
     type: ClassVar[TensorType]  # type: ignore[misc]  # each type has a class of its own
-    is_array: ClassVar[bool]  # whether it has axes, or numbers of its own
+    is_array: ClassVar[bool]  # whether its numbers are read as an array; else as a number of Python
 
     def __repr__(self) -> str:
         return f"<value {self.type}, known when the batch runs>"
@@ -149,14 +149,14 @@ def refuse_made(argument: Any, where: str = "walk") -> None:
 
 
 class Reading:
-    """How the numbers of a value are found: given the value and who asks; each run of a walk sets it.
+    """The function that reads the numbers of a value, given the reader's name, too; each run sets it.
 
     It returns a number of Python, or an array that must not be changed.
     """
 
     @staticmethod
     def read(value: Value, reader: str) -> Any:
-        """Refuse: no walk runs, or it is run by somebody who computes nothing."""
+        """Refuse to read: no walk runs, or a run that computes nothing."""
         fix = "program.debug(example) shows it; to compute with it, use foldbatch.ops (ops.where chooses)"
         raise WalkError(reader, "a number that is known in the walk", repr(value), fix)
 
@@ -165,7 +165,7 @@ class Reading:
 def value_class(type_: TensorType) -> type[Value]:
     """Return the class of values of a type."""
     namespace: dict[str, Any] = {"type": type_, "is_array": bool(type_.shape)}
-    if not type_.shape:  # what most walks wait in, without a look at what the value is
+    if not type_.shape:  # most walks wait in this method, so it does not ask for the type
         kind = "int" if type_.dtype in INTEGERS else "float" if type_.is_float else "bool"
         namespace[f"__{kind}__"] = lambda value: Reading.read(value, kind)
         # so `word in {1, 2}` looks for the number, as `word in [1, 2]` does
@@ -212,7 +212,7 @@ GivenObject.__name__ = "object of an example"  # as errors say
 
 
 class LabelObject:
-    """A label of any kind, as an object that no tensor is made of."""
+    """A wrapper of a label: cells take it for an object, whatever the label is."""
 
     __slots__ = ("label",)
 
