@@ -76,7 +76,7 @@ COUNTERS: Final = array("q", (0, 0, 0))
 GLOBALS: Final[dict[str, Any]] = {"COUNTERS": COUNTERS, "THREAD": get_ident}
 _names: dict[Any, str] = {}
 numbers = itertools.count()
-# Arguments that differ in shapes of arrays alone: of so many, code asks one by one, of others in a table
+# the most signatures which differ in forms of arrays alone that code checks one by one; more are in a table
 FEW_FORMS: Final = 8
 
 
@@ -106,7 +106,7 @@ _bodies: list[Body] = []
 
 
 def body() -> Body | None:
-    """Return that of the cell whose function runs now."""
+    """Return the body of the cell's function that runs now, if any."""
     return _bodies[-1] if _bodies else None
 
 
@@ -118,7 +118,7 @@ GLOBALS["STALE"] = Stale
 
 
 class InForce:
-    """Which signatures calls of cells are of: where a model is changed, later ones stand for earlier ones."""
+    """The signatures that calls are of: after changes of a model, new ones stand in the place of old ones."""
 
     changes: int = 0  # how often signatures have given way to others of the same structures
     runs: int = 0  # how many runs there were
@@ -134,9 +134,9 @@ class Symbols:
     # lists: path, axis, and per member its path in an element, and input
     sequences: list[tuple[str, Any, list[tuple[str, Node]]]]
     feeds: list[tuple[str, Node, Feed]]  # data: path, input and description
-    objects: list[str]  # paths of what can be a label
+    objects: list[str]  # paths of the arguments that can be labels
     data: dict[Node, GivenObject]  # numbers that it is given, which can be labels, too
-    parts: dict[str, list[Any]]  # by argument, what stands at its leaves
+    parts: dict[str, list[Any]]  # by argument, the symbols at its leaves
 
     @property
     def inputs(self) -> list[Node]:
@@ -177,7 +177,7 @@ class Outcome:
 
 @dataclass(eq=False)
 class Signature:
-    """A cell for one structure of arguments: its graph, and what a call of it notes."""
+    """A cell for one structure of arguments: its graph, and the row, elements, data and labels of a call."""
 
     name: str  # of the cell
     order: tuple[str, int]  # sorts cells that are alike in all that a model shows of them
@@ -193,12 +193,12 @@ class Signature:
     result: Spec  # the structure of the result; per leaf the number of an output, or the path of an operand
     leaves: list[int | str]
     draft: Draft  # the cell as it goes to the linker, without wires
-    cell: Any = None  # the `CellFunction` whose function it is, or what says which block's it is
+    cell: Any = None  # the `CellFunction` that it belongs to, or a block's `BlockCell`
     spare: Any = None  # lists for its calls that no run has; `notes` makes them
-    coded: Any = None  # what compiled code is told of it, where that does its calls: `coded` makes it
-    # what its code finds where no run has called it yet, by name
+    coded: Any = None  # its description for compiled code, where that does its calls: `coded` makes it
+    # the functions that its code finds before its first call in a run, by name
     unbound: dict[str, Callable[[Any], None]] | None = None
-    # what its function was run on, what came of it, and what annotations said then
+    # the arguments of the run of its function, the outcome, and the types of annotations then
     symbols: Symbols | None = None
     outcome: Outcome | None = None
     hints: dict[str, Any] | None = None
@@ -255,7 +255,7 @@ class Signature:
 
     @cached_property
     def computed(self) -> str:
-        """A short text that tells what it computes from anything else, for files."""
+        """A digest of its computation, for files."""
         form = graph_form(Graph(tuple(self.inputs), tuple(numbered_sites(self.ends))))
         names = [name for name, _ in (*self.draft.losses, *self.draft.metrics)]
         text = repr((form, self.leaves, names, self.draft.labels))
@@ -460,7 +460,7 @@ def where_fits(specs: Mapping[str, Spec], body: Callable[[dict[str, str]], Itera
 def _looked_up(
     of: Signature, table: FormTable, passed: Sequence[str], names: dict[str, str]
 ) -> Iterator[str]:
-    """Yield the code of a call that a table does, where it knows the forms of what stands where arrays do."""
+    """Yield the code of a call that a table does, where it has the forms of the arrays of arguments."""
     forms = [f"{name_of(form_of)}({names.get(path, ARGUMENT + path)})" for path in forms_in(of.specs)]
     yield f"variant = {table.name}(({', '.join(forms)},))"
     yield f"if variant is not None: return variant({', '.join(passed)})"
@@ -486,13 +486,14 @@ class CellFunction:
         self.signatures: list[Signature] = []  # those that were found
         self._by_structure: dict[tuple[Spec, ...], Signature] = {}  # these by structure
         self._codes: dict[bool, CodeType] = {}  # of `call`, fast and not
-        # by static arguments, where there are any: signatures, and what `call` leaves their calls to
+        # by static arguments, where there are any: signatures, and the functions that do their calls
         self._groups: dict[Any, list[Signature]] = {}
         self._variants: dict[Any, Callable[..., Any]] = {}
         # of signatures that differ in forms of arrays alone, where there are many: by what they have in
         # common
         self._tables: dict[Any, FormTable] = {}
-        # of what no function of the user's is decorated for, what it was made of
+        # of a method, and of a cell that the user has not decorated: the kind, and the parts that it was
+        # made of
         self.origin: tuple[Any, ...] | None = None
         self.signature = arguments_of(function)
         kinds = {parameter.kind for parameter in self.signature.parameters.values()}
@@ -554,9 +555,9 @@ class CellFunction:
     def is_current(self, signature: Signature) -> bool:
         """Whether the cell's function would make the same signature now.
 
-        It is run again, on the symbols of then; equal expressions are the same nodes. One that does not do
-        the same twice draws its numbers or makes its layers itself, once for each structure. Of it the ops
-        are compared alone.
+        It is run again on the earlier symbols, on which equal expressions are the same nodes. A function with
+        two outcomes in a row draws numbers or makes layers itself, once for each structure: of its outcomes
+        the ops alone are compared.
         """
         if self.is_pure:
             return True
@@ -571,7 +572,7 @@ class CellFunction:
                 return True
             if now.equals(_outcome(self, signature.specs, symbols)):
                 return False
-        except Exception:  # noqa: BLE001 - it is told of by the call that makes a new signature
+        except Exception:  # noqa: BLE001 - raised again by the call that makes a new signature
             return False
         ops_now, ops_before = (
             graph_form(Graph(tuple(symbols.inputs), tuple(outcome.ends)), values=False)
@@ -612,7 +613,7 @@ class CellFunction:
 
     def _admit(self, signature: Signature) -> None:
         """Write a new signature into the code that does calls, or into a table of forms of arrays."""
-        self.signatures.append(signature)  # whose code may find it whatever interrupts this
+        self.signatures.append(signature)  # first: code that is written below may run after an interrupt
         table = self._tables.get(self._common(signature))
         if table is not None:
             self._enter(table, signature)
@@ -652,7 +653,7 @@ class CellFunction:
         return self._tables[key]
 
     def called(self, signature: Signature, arguments: dict[str, Any]) -> Any:
-        """Do a call whose signature is known."""
+        """Note a call of a known signature, and return its result."""
         positional = [arguments[n] for n in self.parameters if n not in self.static]
         static = {n: arguments[n] for n in self.static}
         if static and not Slow.on:  # a NaN is not found by value
@@ -672,7 +673,7 @@ class CellFunction:
         self.call.__code__ = self._codes[fast]
 
     def _short(self, code: CodeType) -> CodeType:
-        """Return code that leaves calls to a compiled function, which leaves others to this; or this."""
+        """Return code that calls a compiled function, which leaves other calls to this code; or this code."""
         function = self._called_by(code, self.signatures)
         if isinstance(function, FunctionType):
             return code
@@ -716,7 +717,7 @@ class CellFunction:
         if static and find:
             key = ", ".join(static)
             lines += [f"try: variant = {self.variants}({key if len(static) == 1 else f'({key})'})"]
-            lines += ["except TypeError: variant = None"]  # what cannot be hashed is told of below
+            lines += ["except TypeError: variant = None"]  # the slow way refuses what cannot be hashed
             lines += [f"if variant is not None: return variant({', '.join([*places, *static])})"]
         lines.append(otherwise)
         return self._named(_code(f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines)))
@@ -768,14 +769,14 @@ class CellFunction:
 
 
 class Slow:
-    """Whether every call of a cell goes the slow way, and what that is, given cell and arguments."""
+    """The slow way of calls, whether every call goes it, and the functions that other modules set for it."""
 
     on: bool = False
     register: Callable[[Signature], None]  # called once with each new signature
     call: Callable[[CellFunction, dict[str, Any]], Any]
     value: Callable[[Parameter], Any]  # of a parameter, in a walk
     rows: Callable[[Any, TensorType, str], list[Any]]  # the values of an array's rows, in a walk
-    # makes what does calls fast of a cell's function and signatures, once `coded` can
+    # returns a function that does calls fast, given one that does them, and signatures; set by `go_fast`
     fast: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]] | None = None
 
 
@@ -787,7 +788,7 @@ def all_cells() -> list[CellFunction]:
 
 
 def go_fast(make: Callable[..., Any]) -> None:
-    """Let calls of cells be done by what is made so from now on."""
+    """Let calls of cells be done by the functions that `make` returns, from now on."""
     Slow.fast = make
     for cell in all_cells():
         cell.renew([*cell.signatures])
@@ -828,7 +829,7 @@ def _slow(cell_ref: weakref.ref[CellFunction], *args: Any, **options: Any) -> An
 
 
 def _new_signature(self: CellFunction, specs: dict[str, Spec]) -> Signature:
-    """Run a cell's function on symbolic tensors, and return what comes of it."""
+    """Run a cell's function on symbolic tensors, and return the signature of these structures."""
     symbols = _symbols(self, specs)
     return _signature(self, specs, symbols, _outcome(self, specs, symbols))
 
@@ -921,7 +922,7 @@ def _run(self: CellFunction, specs: dict[str, Spec], arguments: dict[str, Any], 
 def _taken(
     self: CellFunction, result: Any, path_of: Mapping[Node, str]
 ) -> tuple[list[Node], list[int | str], Spec]:
-    """Return the outputs of a result, what stands at each of its leaves, and its structure."""
+    """Return the outputs of a result, the number of an output or a path for each leaf, and its structure."""
     outputs: list[Node] = []
     result_leaves: list[int | str] = []
 

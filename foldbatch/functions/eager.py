@@ -77,7 +77,7 @@ class _Eager:
     seen: Seen
     dtype: str | None = None
     key: int = 0
-    visits: list[tuple[int, str, tuple[Any, Any]]]  # of metrics: when, name, and what is collected
+    visits: list[tuple[int, str, tuple[Any, Any]]]  # of metrics: number, name, and the value with its label
     begin: Callable[[Parameter], None]
     replacements: Replacements
 
@@ -167,7 +167,7 @@ def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
 def _computed(
     signature: Signature, inputs: dict[Any, Any], labels: list[Any], number: int, marks: Sequence[int] = ()
 ) -> list[Any]:
-    """Compute a call, given what its inputs are, and return its outputs; marks are numbers of visits."""
+    """Compute a call, given its inputs by node, and return its outputs; `marks` are numbers of visits."""
     draft = signature.draft
     for parameter in signature.parameters:
         _Eager.begin(_Eager.replacements.of(parameter))
@@ -187,7 +187,7 @@ def _computed(
 
 
 class _Block(Slots):
-    """A block that a walk calls: its calls are noted, and computed as soon as somebody looks at a value."""
+    """A block that a walk calls: its calls are noted, and computed as soon as a value is read."""
 
     def __init__(self, part: BlockInWalk) -> None:
         self.part = part

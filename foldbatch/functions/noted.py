@@ -113,7 +113,7 @@ def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, No
 
 
 def late_error(noted: Mapping[Signature, Noted], number: Callable[[int], int]) -> ExampleError | None:
-    """Return the error for the first datum that its cell does not read; None where each is read by itself.
+    """Return the error for the first datum that its cell does not read; None where each can be read.
 
     Args:
         noted: the calls of cells.
@@ -138,7 +138,7 @@ def late_error(noted: Mapping[Signature, Noted], number: Callable[[int], int]) -
 
 
 class Owners:
-    """Which output of which cell each number stands for, of so many."""
+    """The outputs of cells that the numbers of a run stand for."""
 
     def __init__(self, total: int) -> None:
         # ``[total]``: the place in `outputs`, -1 of a number that stands for none
@@ -146,7 +146,7 @@ class Owners:
         self.outputs: list[Output] = []
 
     def add(self, signature: Signature, bases: Index) -> None:
-        """Take in calls, by their numbers ``[n]``."""
+        """Set the outputs of the numbers that calls have taken, given the first number of each ``[n]``."""
         for j in range(len(signature.outputs)):
             self.of[bases + j] = len(self.outputs)
             self.outputs.append((signature, j))
@@ -156,7 +156,7 @@ class Owners:
         return {self.outputs[o] for o in np.flatnonzero(np.bincount(self.of[numbers])).tolist()}
 
     def learn(self, learnt: Learnt, reads: Reads) -> bool:
-        """Take over the wires to slots, given what is read there; return whether one is new."""
+        """Add wires to what is learnt, given the numbers that slots read; return whether one is new."""
         width = len(self.outputs)
         present = np.zeros(len(reads.slots) * width, bool)
         present[reads.slot * width + self.of.take(reads.numbers)] = True
@@ -194,7 +194,7 @@ def kept_result(example: int) -> WalkError:
 def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
     """Refuse a call that reads a value of another example or run.
 
-    `example` tells whose each value is, by place in the batch; `numbers`, the examples' numbers.
+    `example` has the example of each value, by place in the batch; `numbers` has the examples' numbers.
     """
     read, by = reads.numbers, reads.by
     wrong = (read < 0) | (read >= by)
@@ -240,7 +240,7 @@ def _narrow(numbers: Index) -> Ints:
 
 
 def _renumbering(cells: Sequence[PrunedCell], noted: Mapping[Signature, Noted], total: int) -> Index | None:
-    """Return the new number of each value, and of what comes after the last one; None where none moves.
+    """Return the new number of each value, and that after the last one; None where none moves.
 
     Calls and outputs that the model has not take no numbers.
     """
@@ -316,6 +316,8 @@ class _ListOfValues:
 
 @dataclass(frozen=True, slots=True)
 class _ListOfParts:
+    """A list of parts of a result that are no plain values."""
+
     items: list[Any]
 
 
@@ -338,10 +340,10 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
 def joined_result(
     previous: Type | None, value: Any, start: int, terminals: list[Any], seen: set[int], example: int
 ) -> Type:
-    """Return the type of results, joined with one more, whose terminals are put into `terminals`.
+    """Return the type of results so far, joined with that of one more; append its terminals to `terminals`.
 
     Raises:
-        WalkError: when it is of another structure, or holds what no result is.
+        WalkError: when it is of another structure, or holds an object that no result may hold.
     """
     try:
         type_ = _taken(value, start, terminals, seen, example)
@@ -383,7 +385,7 @@ def _taken(
             kinds = {item.__class__ for item in x}
             if len(kinds) == 1 and issubclass(kind := kinds.pop(), Value):
                 numbers = [item.n for item in x]
-                if min(numbers) >= start:  # else the first that is not is told of below
+                if min(numbers) >= start:  # else the loop below refuses the first older one
                     seen.update(numbers)
                     terminals.append(_ListOfValues(numbers))
                     return SequenceType(kind.type)
@@ -410,7 +412,7 @@ def _taken(
 
 
 def _refuse_no_result(x: Any, where: str) -> None:
-    """Refuse what would come back with values that have no numbers, and parameters."""
+    """Refuse objects in which values would be returned without numbers, and parameters."""
     if isinstance(x, np.ndarray):
         items: Any = x.flat if x.dtype == object else ()
     else:
@@ -433,7 +435,7 @@ def _refuse_no_result(x: Any, where: str) -> None:
 
 
 def _joined(a: Type | None, b: Type) -> Type | None:
-    """Return the type of both of two results; an empty list is one of any elements. None if there is none."""
+    """Return the type that two results share, if any; an empty list is one of any elements."""
     if a is b or a is None or a == b:
         return b
     match a, b:

@@ -347,7 +347,7 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
         except BadDataError as error:
             if State.reading is not None:
                 State.reading.history.refused += 1
-            if not isinstance(signature.cell, CellFunction):  # the program of a block tells
+            if not isinstance(signature.cell, CellFunction):  # the error of a block's program names it
                 raise
             where = f"{feed.where} at example {example()}"
             raise error.kind(where, error.expected, error.found, error.fix) from None

@@ -1,9 +1,9 @@
-"""Walks as plain data, and back: where its functions and layers are found, and what was learnt of it.
+"""Walks as plain data, and back: import paths of functions and layers, and the structures that were learnt.
 
 A walk and its cells are written by import path, a layer by the variable that leads to it: ``model:encoder``,
-and from there attributes of modules, numbers in lists, keys of dicts. What was learnt, the structures of
-arguments, the wires, the results and the names of parameters, is written besides, so that who reads the file
-need not learn it again. `foldbatch.blocks.paths` says what a file may name; nothing else is looked up.
+and from there attributes of modules, numbers in lists, keys of dicts. The structures of arguments, the wires,
+the results and the names of parameters are written besides, so that a program which reads the file need not
+learn them again. `foldbatch.blocks.paths` decides which names a file may hold; nothing else is looked up.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class WrittenCell(msgspec.Struct, forbid_unknown_fields=True):
     # where its function is, as data; `found` in files
     place: Any = msgspec.field(name="found")
     arguments: list[tuple[str, Any]]  # name and structure of each
-    # of each that it reads, in order, what its layer calls it, and its name in the program
+    # of each that it reads, in order, its name in its layer, and its name in the program
     parameters: list[tuple[str, str]]
-    computed: str = ""  # what it computes, as a digest; older files have none
+    computed: str = ""  # a digest of its computation; older files have none
 
 
 class WrittenWire(msgspec.Struct, forbid_unknown_fields=True):
@@ -98,10 +98,10 @@ class WrittenWalk(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     parameters: list[tuple[str, bool]]
     decides: bool = False  # whether it has asked for a number
     fresh: bool = False  # whether parameters of cells to come are the program's own, too
-    # by what leads there, what functions read besides their arguments, and these themselves
+    # functions, and what they read besides arguments, by the names that lead there
     dependencies: dict[str, WrittenDependency] = {}
-    python: str = ""  # for which Python digests of functions are
-    version: str = ""  # of foldbatch, for which digests of what cells compute are
+    python: str = ""  # the version of Python that digests of functions are of
+    version: str = ""  # the version of foldbatch that digests of cells are of
 
 
 # -- writing
@@ -174,12 +174,12 @@ def _roots(data: Any, walk: Any, cells: Sequence[tuple[Any, Signature]]) -> Iter
 
 
 def _version() -> str:
-    """Return the version of foldbatch: what cells compute is written otherwise by others."""
+    """Return the version of foldbatch, as another version may have other digests of cells."""
     return str(sys.modules[PACKAGE].__version__)
 
 
 def _named(data: Any) -> str:
-    """Return the name of what plain data lead to: ``mymodel:net.step``."""
+    """Return the name of the object that plain data lead to: ``mymodel:net.step``."""
     ((kind, content),) = data.items()
     match kind, content:
         case "variable", path:
@@ -291,15 +291,15 @@ def _spec_data(spec: Spec, signature: Signature, sink: Sink) -> Any:
 
 
 _TARGETS = Block, Module, Parameter
-_PARTS = *_TARGETS, list, tuple, dict  # and what holds them
+_PARTS = *_TARGETS, list, tuple, dict  # and their containers
 
 
 class _Places:
-    """The variables of modules, and how they lead to layers and modules."""
+    """The paths from variables of modules to layers, parameters and modules."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        self._paths: dict[int, tuple[Any, Any]] = {}  # that of what holds it, and the key there
-        self.targets: list[Any] = []  # these layers and modules
+        self._paths: dict[int, tuple[Any, Any]] = {}  # by id: the path of its container, and the key there
+        self.targets: list[Any] = []  # these layers, parameters and modules
         for name in modules:
             for variable, value in list(vars(sys.modules[name]).items()):
                 self._add(value, (None, f"{called(name)}:{variable}"))
@@ -348,10 +348,11 @@ def from_written(
 ) -> tuple[Any, Learnt, dict[str, Parameter], list[str]]:
     """Return the walk that plain data stand for, what was learnt of it, and its parameters by name.
 
-    Besides, what leads to functions, or to lists, dicts and arrays that they read, which are others now.
+    The last item has the names that lead to functions, or to lists, dicts and arrays that they read, and that
+    have changed.
 
     The parameters are the reader's own, with the numbers of the file: layers that the walk calls keep theirs.
-    What the names in `accepted` lead to may be another than when the file was written.
+    Names in `accepted` may lead to other objects than when the file was written.
 
     Raises:
         ModelError: when a function or a layer is not found or not trusted, or is another one than when the
@@ -412,7 +413,7 @@ def _changed(plain: WrittenWalk, walk: Any, learnt: Learnt, accepted: Sequence[s
 
 @contextmanager
 def _undone(plain: WrittenWalk) -> Iterator[None]:
-    """Leave cells and layers as they were where what is read is refused: layers have made parameters."""
+    """Restore cells and layers where reading within the context fails: layers have made parameters."""
     named = {path.partition(":")[0] for path in _paths([plain.walk, *(cell.place for cell in plain.cells)])}
     signatures, parameters = {cell: len(cell.signatures) for cell in all_cells()}, _parameters(named)
     try:
