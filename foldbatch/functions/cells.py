@@ -26,8 +26,8 @@ import numpy as np
 from foldbatch.errors import FoldbatchError, WalkError
 from foldbatch.functions.modules import MethodCell
 from foldbatch.functions.specs import (
+    ARGUMENT,
     DEEPEST,
-    GIVEN,
     DataSpec,
     ListSpec,
     NestSpec,
@@ -76,7 +76,7 @@ COUNTERS: Final = array("q", (0, 0, 0))
 GLOBALS: Final[dict[str, Any]] = {"COUNTERS": COUNTERS, "THREAD": get_ident}
 _names: dict[Any, str] = {}
 numbers = itertools.count()
-# Arguments that differ in shapes of arrays alone: of so many, code asks one by one, of others in a table
+# the most signatures which differ in forms of arrays alone that code checks one by one; more are in a table
 FEW_FORMS: Final = 8
 
 
@@ -106,7 +106,7 @@ _bodies: list[Body] = []
 
 
 def body() -> Body | None:
-    """Return that of the cell whose function runs now."""
+    """Return the body of the cell's function that runs now, if any."""
     return _bodies[-1] if _bodies else None
 
 
@@ -118,7 +118,7 @@ GLOBALS["STALE"] = Stale
 
 
 class InForce:
-    """Which signatures calls of cells are of: where a model is changed, later ones stand for earlier ones."""
+    """The signatures that calls are of: after changes of a model, new ones stand in the place of old ones."""
 
     changes: int = 0  # how often signatures have given way to others of the same structures
     runs: int = 0  # how many runs there were
@@ -134,9 +134,9 @@ class Symbols:
     # lists: path, axis, and per member its path in an element, and input
     sequences: list[tuple[str, Any, list[tuple[str, Node]]]]
     feeds: list[tuple[str, Node, Feed]]  # data: path, input and description
-    objects: list[str]  # paths of what can be a label
+    objects: list[str]  # paths of the arguments that can be labels
     data: dict[Node, GivenObject]  # numbers that it is given, which can be labels, too
-    parts: dict[str, list[Any]]  # by argument, what stands at its leaves
+    parts: dict[str, list[Any]]  # by argument, the symbols at its leaves
 
     @property
     def inputs(self) -> list[Node]:
@@ -177,7 +177,7 @@ class Outcome:
 
 @dataclass(eq=False)
 class Signature:
-    """A cell for one structure of arguments: its graph, and what a call of it notes."""
+    """A cell for one structure of arguments: its graph, and the row, elements, data and labels of a call."""
 
     name: str  # of the cell
     order: tuple[str, int]  # sorts cells that are alike in all that a model shows of them
@@ -193,12 +193,12 @@ class Signature:
     result: Spec  # the structure of the result; per leaf the number of an output, or the path of an operand
     leaves: list[int | str]
     draft: Draft  # the cell as it goes to the linker, without wires
-    cell: Any = None  # the `CellFunction` whose function it is, or what says which block's it is
+    cell: Any = None  # the `CellFunction` that it belongs to, or a block's `BlockCell`
     spare: Any = None  # lists for its calls that no run has; `notes` makes them
-    coded: Any = None  # what compiled code is told of it, where that does its calls: `coded` makes it
-    # what its code finds where no run has called it yet, by name
+    coded: Any = None  # its description for compiled code, where that does its calls: `coded` makes it
+    # the functions that its code finds before its first call in a run, by name
     unbound: dict[str, Callable[[Any], None]] | None = None
-    # what its function was run on, what came of it, and what annotations said then
+    # the arguments of the run of its function, the outcome, and the types of annotations then
     symbols: Symbols | None = None
     outcome: Outcome | None = None
     hints: dict[str, Any] | None = None
@@ -255,7 +255,7 @@ class Signature:
 
     @cached_property
     def computed(self) -> str:
-        """A short text that tells what it computes from anything else, for files."""
+        """A digest of its computation, for files."""
         form = graph_form(Graph(tuple(self.inputs), tuple(numbered_sites(self.ends))))
         names = [name for name, _ in (*self.draft.losses, *self.draft.metrics)]
         text = repr((form, self.leaves, names, self.draft.labels))
@@ -353,7 +353,7 @@ class Signature:
         """
 
         def code(path: str) -> str:
-            return names.get(path, GIVEN + path)
+            return names.get(path, ARGUMENT + path)
 
         k = self.number
         if self.silent:
@@ -361,9 +361,9 @@ class Signature:
             return
         for i, (path, _, members) in enumerate(self.sequences):
             inner = [f"x{member}.n" for member, _ in members]
-            element_code = f"{inner[0]} for x in {GIVEN}{path}"
+            element_code = f"{inner[0]} for x in {ARGUMENT}{path}"
             if len(inner) > 1:
-                element_code = f"n for x in {GIVEN}{path} for n in ({', '.join(inner)})"
+                element_code = f"n for x in {ARGUMENT}{path} for n in ({', '.join(inner)})"
             yield from (f"try: e{i} = [{element_code}]", f"except Exception: {otherwise}")
         argument_leaves = [(name + path, x) for name, spec in self.specs.items() for path, x in leaves(spec)]
         changing = {path for path, x in argument_leaves if isinstance(x, DataSpec) and x.changing}
@@ -377,7 +377,7 @@ class Signature:
         row = [
             "v",
             *(f"{code(path)}.n" for path, _ in self.operands),
-            *(f"len({GIVEN}{path})" for path, _, _ in self.sequences),
+            *(f"len({ARGUMENT}{path})" for path, _, _ in self.sequences),
         ]
         yield f"if THREAD() != COUNTERS[2]: NOWHERE({self.name!r})"
         yield "v = COUNTERS[0]"
@@ -460,8 +460,8 @@ def where_fits(specs: Mapping[str, Spec], body: Callable[[dict[str, str]], Itera
 def _looked_up(
     of: Signature, table: FormTable, passed: Sequence[str], names: dict[str, str]
 ) -> Iterator[str]:
-    """Yield the code of a call that a table does, where it knows the forms of what stands where arrays do."""
-    forms = [f"{name_of(form_of)}({names.get(path, GIVEN + path)})" for path in forms_in(of.specs)]
+    """Yield the code of a call that a table does, where it has the forms of the arrays of arguments."""
+    forms = [f"{name_of(form_of)}({names.get(path, ARGUMENT + path)})" for path in forms_in(of.specs)]
     yield f"variant = {table.name}(({', '.join(forms)},))"
     yield f"if variant is not None: return variant({', '.join(passed)})"
 
@@ -484,15 +484,16 @@ class CellFunction:
         self.function, self.name = function, name
         self.order = ("", next(numbers)) if order is None else order
         self.signatures: list[Signature] = []  # those that were found
-        self._known: dict[tuple[Spec, ...], Signature] = {}  # these by structure
+        self._by_structure: dict[tuple[Spec, ...], Signature] = {}  # these by structure
         self._codes: dict[bool, CodeType] = {}  # of `call`, fast and not
-        # by static arguments, where there are any: signatures, and what `call` leaves their calls to
+        # by static arguments, where there are any: signatures, and the functions that do their calls
         self._groups: dict[Any, list[Signature]] = {}
         self._variants: dict[Any, Callable[..., Any]] = {}
         # of signatures that differ in forms of arrays alone, where there are many: by what they have in
         # common
         self._tables: dict[Any, FormTable] = {}
-        # of what no function of the user's is decorated for, what it was made of
+        # of a method, and of a cell that the user has not decorated: the kind, and the parts that it was
+        # made of
         self.origin: tuple[Any, ...] | None = None
         self.signature = arguments_of(function)
         kinds = {parameter.kind for parameter in self.signature.parameters.values()}
@@ -554,9 +555,9 @@ class CellFunction:
     def is_current(self, signature: Signature) -> bool:
         """Whether the cell's function would make the same signature now.
 
-        It is run again, on the symbols of then; equal expressions are the same nodes. One that does not do
-        the same twice draws its numbers or makes its layers itself, once for each structure. Of it the ops
-        are compared alone.
+        It is run again on the earlier symbols, on which equal expressions are the same nodes. A function with
+        two outcomes in a row draws numbers or makes layers itself, once for each structure: of its outcomes
+        the ops alone are compared.
         """
         if self.is_pure:
             return True
@@ -571,7 +572,7 @@ class CellFunction:
                 return True
             if now.equals(_outcome(self, signature.specs, symbols)):
                 return False
-        except Exception:  # noqa: BLE001 - it is told of by the call that makes a new signature
+        except Exception:  # noqa: BLE001 - raised again by the call that makes a new signature
             return False
         ops_now, ops_before = (
             graph_form(Graph(tuple(symbols.inputs), tuple(outcome.ends)), values=False)
@@ -586,7 +587,7 @@ class CellFunction:
 
     def has(self, signature: Signature) -> bool:
         """Whether calls of a signature's structure are of it, and not of a later or earlier one."""
-        return self._known.get(signature.structure) is signature
+        return self._by_structure.get(signature.structure) is signature
 
     def reinstate(self, signatures: Sequence[Signature]) -> None:
         """Let calls be of signatures that have given way to others of the same structures."""
@@ -599,7 +600,7 @@ class CellFunction:
         """Keep some signatures, and write all code anew."""
         for collection in (
             self.signatures,
-            self._known,
+            self._by_structure,
             self._codes,
             self._groups,
             self._variants,
@@ -612,7 +613,7 @@ class CellFunction:
 
     def _admit(self, signature: Signature) -> None:
         """Write a new signature into the code that does calls, or into a table of forms of arrays."""
-        self.signatures.append(signature)  # whose code may find it whatever interrupts this
+        self.signatures.append(signature)  # first: code that is written below may run after an interrupt
         table = self._tables.get(self._common(signature))
         if table is not None:
             self._enter(table, signature)
@@ -624,7 +625,7 @@ class CellFunction:
             group = [*self._groups.get(static, ()), signature]
             self._variants[static] = self._called_by(self._written(group, among=True), group)
             self._groups[static] = group
-        self._known[signature.structure] = signature  # last: until then it is made anew
+        self._by_structure[signature.structure] = signature  # last: until then it is made anew
 
     def _static(self, signature: Signature) -> Any:
         values = [signature.specs[name].value for name in self.static]  # type: ignore[union-attr]
@@ -652,7 +653,7 @@ class CellFunction:
         return self._tables[key]
 
     def called(self, signature: Signature, arguments: dict[str, Any]) -> Any:
-        """Do a call whose signature is known."""
+        """Note a call of a known signature, and return its result."""
         positional = [arguments[n] for n in self.parameters if n not in self.static]
         static = {n: arguments[n] for n in self.static}
         if static and not Slow.on:  # a NaN is not found by value
@@ -672,11 +673,11 @@ class CellFunction:
         self.call.__code__ = self._codes[fast]
 
     def _short(self, code: CodeType) -> CodeType:
-        """Return code that leaves calls to a compiled function, which leaves others to this; or this."""
+        """Return code that calls a compiled function, which leaves other calls to this code; or this code."""
         function = self._called_by(code, self.signatures)
         if isinstance(function, FunctionType):
             return code
-        GLOBALS[self.fast], names = function, ", ".join([GIVEN + n for n in self.parameters])
+        GLOBALS[self.fast], names = function, ", ".join([ARGUMENT + n for n in self.parameters])
         return self._named(_code(f"def f({names}): return {self.fast}({names})"))
 
     def _called_by(self, code: CodeType, signatures: Sequence[Signature]) -> Callable[..., Any]:
@@ -689,7 +690,7 @@ class CellFunction:
 
     def _named(self, code: CodeType) -> CodeType:
         """Return code with the cell's name, and the names of arguments that the user gave."""
-        names = [name.removeprefix(GIVEN) for name in code.co_varnames[: len(self.parameters)]]
+        names = [name.removeprefix(ARGUMENT) for name in code.co_varnames[: len(self.parameters)]]
         names += code.co_varnames[len(names) :]
         return code.replace(co_name=self.name, co_qualname=self.name, co_varnames=tuple(names))
 
@@ -700,10 +701,12 @@ class CellFunction:
 
         Where it is to `find` it, it leaves a call to the variant with its static arguments.
         """
-        places = [GIVEN + n for n in self.parameters if n not in self.static]
-        static = [GIVEN + n for n in self.static]
+        places = [ARGUMENT + n for n in self.parameters if n not in self.static]
+        static = [ARGUMENT + n for n in self.static]
         header = ", ".join([*places, *(["*"] if static and not among else []), *static])
-        passed = ", ".join([f"{n}={GIVEN}{n}" if n in self.static else GIVEN + n for n in self.parameters])
+        passed = ", ".join(
+            [f"{n}={ARGUMENT}{n}" if n in self.static else ARGUMENT + n for n in self.parameters]
+        )
         lines, otherwise = list[str](), f"return {self.slow}({passed})"
         for alike in self._by_outline(signatures):
             if len(alike) <= FEW_FORMS:
@@ -714,7 +717,7 @@ class CellFunction:
         if static and find:
             key = ", ".join(static)
             lines += [f"try: variant = {self.variants}({key if len(static) == 1 else f'({key})'})"]
-            lines += ["except TypeError: variant = None"]  # what cannot be hashed is told of below
+            lines += ["except TypeError: variant = None"]  # the slow way refuses what cannot be hashed
             lines += [f"if variant is not None: return variant({', '.join([*places, *static])})"]
         lines.append(otherwise)
         return self._named(_code(f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines)))
@@ -748,12 +751,12 @@ class CellFunction:
     def of(self, specs: dict[str, Spec]) -> Signature:
         """Return the signature of a structure of arguments, made if it is new; errors are those of `find`."""
         key = tuple(specs.values())
-        if key not in self._known:
-            signature = _made(self, specs)
+        if key not in self._by_structure:
+            signature = _new_signature(self, specs)
             signature.cell = self
-            Slow.made(signature)  # before there is code that notes its calls
+            Slow.register(signature)  # before there is code that notes its calls
             self._admit(signature)
-        return self._known[key]
+        return self._by_structure[key]
 
     def present(self, specs: dict[str, Spec]) -> Signature:
         """Return the signature of a structure as the model is now; errors are those of `find`."""
@@ -766,14 +769,14 @@ class CellFunction:
 
 
 class Slow:
-    """Whether every call of a cell goes the slow way, and what that is, given cell and arguments."""
+    """The slow way of calls, whether every call goes it, and the functions that other modules set for it."""
 
     on: bool = False
-    made: Callable[[Signature], None]  # is told of a new signature
+    register: Callable[[Signature], None]  # called once with each new signature
     call: Callable[[CellFunction, dict[str, Any]], Any]
     value: Callable[[Parameter], Any]  # of a parameter, in a walk
     rows: Callable[[Any, TensorType, str], list[Any]]  # the values of an array's rows, in a walk
-    # makes what does calls fast of a cell's function and signatures, once `coded` can
+    # returns a function that does calls fast, given one that does them, and signatures; set by `go_fast`
     fast: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]] | None = None
 
 
@@ -785,7 +788,7 @@ def all_cells() -> list[CellFunction]:
 
 
 def go_fast(make: Callable[..., Any]) -> None:
-    """Let calls of cells be done by what is made so from now on."""
+    """Let calls of cells be done by the functions that `make` returns, from now on."""
     Slow.fast = make
     for cell in all_cells():
         cell.renew([*cell.signatures])
@@ -825,8 +828,8 @@ def _slow(cell_ref: weakref.ref[CellFunction], *args: Any, **options: Any) -> An
     return Slow.call(self, bound.arguments)
 
 
-def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
-    """Run a cell's function on symbolic tensors, and return what comes of it."""
+def _new_signature(self: CellFunction, specs: dict[str, Spec]) -> Signature:
+    """Run a cell's function on symbolic tensors, and return the signature of these structures."""
     symbols = _symbols(self, specs)
     return _signature(self, specs, symbols, _outcome(self, specs, symbols))
 
@@ -919,7 +922,7 @@ def _run(self: CellFunction, specs: dict[str, Spec], arguments: dict[str, Any], 
 def _taken(
     self: CellFunction, result: Any, path_of: Mapping[Node, str]
 ) -> tuple[list[Node], list[int | str], Spec]:
-    """Return the outputs of a result, what stands at each of its leaves, and its structure."""
+    """Return the outputs of a result, the number of an output or a path for each leaf, and its structure."""
     outputs: list[Node] = []
     result_leaves: list[int | str] = []
 

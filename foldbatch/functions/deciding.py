@@ -72,7 +72,7 @@ def decide(
     try:
         return session(partial(_in_turn, rounds, computing, tracer, reading, careful), reading)
     except Forced as forced:
-        raise _no_greenlets(forced.what) from None
+        raise _no_greenlets(forced.reader) from None
 
 
 def _in_rounds(
@@ -549,9 +549,9 @@ class UnderWay:
         """Return the notes of the batch, example by example, as if each had run alone."""
         refuse_broken(self.notes, self._first)
         store = self.store
-        store.own(self._first - self._start, self._whose, self._ends, self._start)
+        store.set_owners(self._first - self._start, self._whose, self._ends, self._start)
         self._next()
-        whose = store.example[: store.known]
+        whose = store.example[: store.total]
         totals = np.bincount(whose, minlength=len(self.walked))
         ends = np.cumsum(totals)
         moved = (ends - totals).take(whose) + store.counted(0)
@@ -614,7 +614,7 @@ def _shown(
     def array(value: Value) -> NDArray[Any]:
         refuse_made(value)
         n = value.n - start
-        if not 0 <= n < store.known or store.example[n] != place:
+        if not 0 <= n < store.total or store.example[n] != place:
             raise kept_result(number)
         return np.array(store.row(n), value.type.dtype)
 

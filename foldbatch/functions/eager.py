@@ -55,7 +55,7 @@ class Real(Value, gc=False, eq=False):
 
 @cache
 def _real_class(type_: TensorType) -> Any:
-    return typed_class(f"Real[{type_}]", (Real, value_class(type_)), {"several": True})
+    return typed_class(f"Real[{type_}]", (Real, value_class(type_)), {"is_array": True})
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class _Eager:
     seen: Seen
     dtype: str | None = None
     key: int = 0
-    visits: list[tuple[int, str, tuple[Any, Any]]]  # of metrics: when, name, and what is collected
+    visits: list[tuple[int, str, tuple[Any, Any]]]  # of metrics: number, name, and the value with its label
     begin: Callable[[Parameter], None]
     replacements: Replacements
 
@@ -167,7 +167,7 @@ def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
 def _computed(
     signature: Signature, inputs: dict[Any, Any], labels: list[Any], number: int, marks: Sequence[int] = ()
 ) -> list[Any]:
-    """Compute a call, given what its inputs are, and return its outputs; marks are numbers of visits."""
+    """Compute a call, given its inputs by node, and return its outputs; `marks` are numbers of visits."""
     draft = signature.draft
     for parameter in signature.parameters:
         _Eager.begin(_Eager.replacements.of(parameter))
@@ -187,7 +187,7 @@ def _computed(
 
 
 class _Block(Slots):
-    """A block that a walk calls: its calls are noted, and computed as soon as somebody looks at a value."""
+    """A block that a walk calls: its calls are noted, and computed as soon as a value is read."""
 
     def __init__(self, part: BlockInWalk) -> None:
         self.part = part
@@ -201,7 +201,7 @@ class _Block(Slots):
             s.number: signature_lists for s, signature_lists in zip(part.signatures, self.lists, strict=True)
         }
         bindings = part.bindings(lambda kind, n, i=0: notes.appending(lists[n], kind, i))
-        results = part.run(self, bindings, self.slots(part.given, x, ""))
+        results = part.run(self, bindings, self.slots(part.input_type, x, ""))
         self.compute()
         return self.values(part.yields, iter(results))
 
@@ -225,11 +225,11 @@ class _Block(Slots):
             for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
                 del items[:]
         for number, signature, (reads, feed_values, labels, marks) in sorted(pending, key=itemgetter(0)):
-            inputs = {node: self._held(numbers) for node, numbers in reads.items()} | feed_values
+            inputs = {node: self._arrays_of(numbers) for node, numbers in reads.items()} | feed_values
             for j, array in enumerate(_computed(signature, inputs, labels, number, marks)):
                 self.arrays[number + j] = array
 
-    def _held(self, numbers: Any) -> Any:
+    def _arrays_of(self, numbers: Any) -> Any:
         return [self.arrays[n] for n in numbers] if not isinstance(numbers, int) else self.arrays[numbers]
 
     def _inputs(

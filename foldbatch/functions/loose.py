@@ -18,7 +18,7 @@ from foldbatch.functions import mixed, notes
 from foldbatch.functions.cells import CellFunction, Slow, body
 from foldbatch.functions.notes import note_rows, running
 from foldbatch.functions.specs import EXACT, FIXED, read_as, typed
-from foldbatch.functions.values import GivenObject, Held, Value, value_class
+from foldbatch.functions.values import GivenObject, LabelObject, Value, value_class
 from foldbatch.model.columns import kept
 from foldbatch.operators import Hooks, called_as_it_is
 from foldbatch.params.parameters import Parameter
@@ -408,7 +408,9 @@ def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
         raise WalkError(f"fb.{kind}", "a call in a cell or in a walk", "one elsewhere", notes.OUTSIDE)
     if not isinstance(value, Value):
         value = tensor(value)
-    aside_cell(kind, name, float(weight) + 0.0).call(value, None if label is None else Held(kept(label)))
+    aside_cell(kind, name, float(weight) + 0.0).call(
+        value, None if label is None else LabelObject(kept(label))
+    )
 
 
 def aside_cell(kind: str, name: str, weight: float) -> CellFunction:

@@ -1,9 +1,9 @@
 """Both doors in one program: blocks called in walks, and walks that stand for blocks.
 
-A block that a walk calls is built for what it is given: its drafts are cells like any others, and its tracing
-program notes calls of them where the walk does. `Walk` is the block that calls a
-plain function, whose values are numbers to the program around it. What wires lead in and out is learnt, as of
-all cells of walks, so a block in which a `Walk` stands is itself compiled as a walk.
+A block that a walk calls is built for the type of its argument: its drafts are cells like any others, and
+its tracing program notes calls of them where the walk does. `Walk` is the block that calls a plain function;
+the values of this are numbers to the program around it. The wires that lead in and out are learnt, as those
+of all cells of walks, so a block in which a `Walk` stands is itself compiled as a walk.
 """
 
 from __future__ import annotations
@@ -115,16 +115,16 @@ class Walk(Block[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A function that a tracing program calls, with the types of what it is given and yields."""
+    """A function that a tracing program calls, with the types of its argument and of its result."""
 
     function: Callable[..., Any]
-    given: Type
+    input_type: Type
     yields: Type
 
     def result(self, converter: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Call it with what variables of the program hold; return what the program goes on with."""
-        x = converter.values(self.given, iter(slots))
-        result = self.function(*x) if isinstance(self.given, TupleType) else self.function(x)
+        """Call the function on the contents of variables of the program; return those for its result."""
+        x = converter.values(self.input_type, iter(slots))
+        result = self.function(*x) if isinstance(self.input_type, TupleType) else self.function(x)
         where = f"Walk({function_name(self.function)})"
         if isinstance(result, CoroutineType):
             result.close()
@@ -137,11 +137,11 @@ def _repeats(type_: Type) -> bool:
     return any(isinstance(part, BroadcastType) for part in types_in(type_))
 
 
-# -- what variables of a program hold, and what walks have
+# -- contents of variables of a program, and values of walks
 
 
 class Slots:
-    """Makes values of what variables of a tracing program hold, and the other way round."""
+    """Converts contents of variables of a tracing program to values of walks, and back."""
 
     def value(self, type_: TensorType, number: int) -> Value:
         return value_class(type_)(number)
@@ -150,7 +150,7 @@ class Slots:
         return value.n
 
     def values(self, type_: Type, contents: Iterator[Any]) -> Any:
-        """Return a value of a type, given what the variables of its terminals hold."""
+        """Return a value of a type, given the contents of the variables of its terminals."""
         match type_:
             case TensorType():
                 return self.value(type_, next(contents))
@@ -185,7 +185,7 @@ class Slots:
 
 
 def given_type(x: Any, levels: int = 3) -> Type:
-    """Return the type of what a block is called with: what has no values in it is one object.
+    """Return the type of a block's argument; a part of it that has no values in it is one object.
 
     Values are looked for in tuples inside each other on so many levels, and in the first items of lists. So
     an empty list is an object: a block that takes lists of values declares what it reads.
@@ -209,18 +209,18 @@ def given_type(x: Any, levels: int = 3) -> Type:
 
 @dataclass(eq=False)
 class BlockInWalk:
-    """A block as a walk calls it, for one type of what it is given."""
+    """A block as a walk calls it, for one type of argument."""
 
     block: AnyBlock
-    given: Type  # the type
-    yields: Type = field(init=False)  # that of the result
+    input_type: Type  # the type of the argument
+    yields: Type = field(init=False)  # the type of the result
     signatures: list[Signature] = field(init=False)  # its cells
     width: int = field(init=False)  # how many numbers a call of one takes
     calls: dict[str, Called] = field(init=False)  # the functions that its program calls, by name
 
     def __post_init__(self) -> None:
-        built_block = self._built = built(self.block, input_type=self.given, path=shown(self.block))
-        self._compared = -1  # in which run it was compared with what the block is now
+        built_block = self._built = built(self.block, input_type=self.input_type, path=shown(self.block))
+        self._compared = -1  # the number of the run in which `is_current` was last True
         self.yields, self._functions = built_block.type, built_block.functions
         if _repeats(built_block.type):
             fix = "Zip it first"
@@ -236,10 +236,11 @@ class BlockInWalk:
         self._scope[DEEPER] = Descent(
             built_block.functions, self._scope, SHALLOW
         )  # Python's own limit is the walk's
-        self._own = [*built_block.collections], [*built_block.memos]
+        # variables of the program that begin empty at each run: lists, and dicts
+        self._variables = [*built_block.collections], [*built_block.memos]
         self.calls = {name: value for name, value in built_block.globals.items() if isinstance(value, Called)}
         self.signatures = [
-            _signature(draft, BlockCell(self.block, self.given, k, self))
+            _signature(draft, BlockCell(self.block, self.input_type, k, self))
             for k, draft in enumerate(built_block.drafts)
         ]
         self.width = max([1, *(len(signature.outputs) for signature in self.signatures)])
@@ -249,11 +250,11 @@ class BlockInWalk:
         return shown(self.block)
 
     def is_current(self) -> bool:
-        """Return whether the block would be built to the same now: its functions read what they read then."""
+        """Return whether the block would be built to the same program now: its functions read equal data."""
         if self._compared != InForce.runs or notes.State.notes is None:  # once in a run
             try:
-                again = built(self.block, input_type=self.given, path=shown(self.block))
-            except Exception:  # noqa: BLE001 - it is told of by the call that builds it anew
+                again = built(self.block, input_type=self.input_type, path=shown(self.block))
+            except Exception:  # noqa: BLE001 - raised again by the call that builds it anew
                 return False
             if not alike(self._built, again):
                 return False
@@ -261,9 +262,9 @@ class BlockInWalk:
         return True
 
     def note(self, x: Any) -> Any:
-        """Note what the block does with what it is given; return its values."""
-        lists, slots = notes.held(self, self._bound), Slots()
-        return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.given, x, self))))
+        """Note the calls of the block on an argument, and return its result."""
+        lists, slots = notes.block_globals(self, self._bound), Slots()
+        return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.input_type, x, self))))
 
     def _bound(self) -> dict[str, Any]:
         """Return the names that the program needs among its globals in the present run, with their values."""
@@ -292,11 +293,10 @@ class BlockInWalk:
     def run(self, slots: Slots, lists: dict[str, Any], operands: Iterator[Any]) -> tuple[Any, ...]:
         """Run the program on the contents of variables; return the results of its root for `operands`.
 
-        `slots` makes values for functions of the user's; `lists` are what the program finds among its
-        globals.
+        `slots` makes values for functions of the user's; `lists` are the functions of `bindings`.
         """
         scope, run = self._scope, _Run(lists, slots)
-        run.own = {name: [] for name in self._own[0]} | {name: {} for name in self._own[1]}
+        run.variables = {name: [] for name in self._variables[0]} | {name: {} for name in self._variables[1]}
         self._enter(run)
         try:
             results: tuple[Any, ...] = scope[self._functions[0].name](*operands, SHALLOW)
@@ -319,11 +319,11 @@ class BlockInWalk:
         return results
 
     def _enter(self, run: _Run) -> None:
-        """Let the program go on with a run, and count on from where the walk has come."""
+        """Give the program the globals of a run, and numbers from the next one of the walk on."""
         scope, run.first = self._scope, COUNTERS[0]
         if scope.get("lists") is not run.lists:
             scope |= run.lists
-        scope |= run.own
+        scope |= run.variables
         scope["lists"], scope["run"] = run.lists, run
         numbers = range(run.first, COUNTERS[1] + 1, self.width)
         further = _further(run.first + len(numbers) * self.width, self.width)
@@ -332,7 +332,7 @@ class BlockInWalk:
         notes.State.drawn -= notes.UNDER_WAY
 
     def _leave(self, run: _Run) -> None:
-        """Let the walk count on from where the program has come."""
+        """Give the walk numbers from the next one of the program on."""
         try:
             last = next(self._scope["numbers"])
         except (ExampleError, StopIteration):  # it may take no more
@@ -362,9 +362,11 @@ class BlockInWalk:
 
 @dataclass(slots=True)
 class _Run:
-    lists: dict[str, Any]  # what it notes in
-    slots: Slots  # makes values
-    own: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
+    """A run of a block's program on one argument."""
+
+    lists: dict[str, Any]  # the functions by which it notes, by name
+    slots: Slots  # makes values for functions of the user's
+    variables: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
     outside: bool = False  # whether a function of the user's runs
     first: int = 0  # the number from which the program counts
 
@@ -374,8 +376,8 @@ class BlockCell:
     """The owner of a block's signature, in the place of a `CellFunction`: it knows the block."""
 
     block: AnyBlock
-    given: Type  # the type of what it is called with
-    place: int  # which of its cells
+    input_type: Type  # the type of the argument
+    place: int  # the number of the cell among those of the block
     part: BlockInWalk = field(compare=False, repr=False)  # the block as a walk calls it
 
     is_decorated = True
@@ -401,24 +403,24 @@ class BlockCell:
         return self.block
 
     def is_current(self, _: Signature) -> bool:
-        """Whether the block would be built to the same now."""
+        """Whether the block would be built to the same program now."""
         return self.part.is_current()
 
     def retire(self, _: Signature) -> None:
-        """Let the next call build the block anew; programs that know it go on with what it was."""
+        """Let the next call build the block anew; programs that have this part go on with it."""
         InForce.changes += 1
-        parts = _parts_of(self.block).made
-        if parts.get(self.given) is self.part:
-            del parts[self.given]
+        parts = _parts_of(self.block).by_type
+        if parts.get(self.input_type) is self.part:
+            del parts[self.input_type]
 
     def has(self, _: Signature) -> bool:
         """Whether calls of the block are of this part of a walk, and not of a later or earlier one."""
-        return _parts_of(self.block).made.get(self.given) is self.part
+        return _parts_of(self.block).by_type.get(self.input_type) is self.part
 
     def reinstate(self, _: Sequence[Signature]) -> None:
         """Let calls of the block be of this part again."""
         InForce.changes += 1
-        _parts_of(self.block).made[self.given] = self.part
+        _parts_of(self.block).by_type[self.input_type] = self.part
 
 
 def _further(first: int, width: int) -> Iterator[range]:
@@ -469,7 +471,7 @@ class _Parts:
     """The parts of walks that a block has become: the type that it reads, if declared, and parts by type."""
 
     reads: Type | None
-    made: dict[Type, BlockInWalk] = field(default_factory=dict)
+    by_type: dict[Type, BlockInWalk] = field(default_factory=dict)
 
 
 def _parts_of(block: AnyBlock) -> _Parts:
@@ -480,18 +482,18 @@ def _parts_of(block: AnyBlock) -> _Parts:
 
 
 def part_of(block: AnyBlock, type_: Type) -> BlockInWalk:
-    """Return a block as a walk calls it, for a type of what it is given; made once."""
-    parts = _parts_of(block).made
+    """Return a block as a walk calls it, for a type of argument; made once."""
+    parts = _parts_of(block).by_type
     if type_ not in parts:
         parts[type_] = BlockInWalk(block, type_)
     return parts[type_]
 
 
 def present_part(block: AnyBlock, type_: Type) -> BlockInWalk:
-    """Return a block as a walk calls it, with all that it reads as that is now."""
-    previous = _parts_of(block).made.get(type_)
+    """Return a block as a walk calls it, built anew if data that its functions read have changed."""
+    previous = _parts_of(block).by_type.get(type_)
     if previous is not None and not previous.is_current():
-        del _parts_of(block).made[type_]
+        del _parts_of(block).by_type[type_]
         InForce.changes += 1
     return part_of(block, type_)
 

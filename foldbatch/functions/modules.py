@@ -21,8 +21,8 @@ class Module:
 
     A layer or parameter without a name of its own is called as the attribute that holds it, and one inside
     of another module as the path to it: ``encoder.lstm``. So names of parameters do not depend on which
-    part ran first. What several modules hold is called by the first one. Methods may be cells
-    (`foldbatch.cell`). What ``__call__`` does is up to the subclass; recursion is by methods.
+    part ran first. A part of several modules is called by the first one. Methods may be cells
+    (`foldbatch.cell`). The subclass defines ``__call__``; recursion is by methods.
 
     >>> class Pair(fb.Module):
     ...     def __init__(self):
@@ -44,7 +44,7 @@ class Module:
     def parts(self) -> Iterator[tuple[str, Any]]:
         """Yield the layers, parameters and modules that it holds, by attribute, those in lists by number."""
         for name, value in vars(self).items():
-            yield from _held(name, value)
+            yield from _members(name, value)
 
     def parameters(self) -> Iterator[Parameter]:
         """Yield the parameters that its layers have made so far, and those of its parts."""
@@ -59,7 +59,7 @@ class Module:
 
 
 def is_walk(model: Any) -> bool:
-    """Whether what is to be compiled is a function or a module that can be called, and no block."""
+    """Whether a model is a function or a module that can be called, and no block."""
     return isinstance(model, FunctionType | MethodType | partial) or (
         isinstance(model, Module) and callable(model)
     )
@@ -78,21 +78,21 @@ def refuse_no_walk(walk: Any) -> None:
         raise WalkError("fb.compile", "a function that returns", f"{shown}, which yields", "return a list")
 
 
-def _held(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _members(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the layers, parameters and modules in a value, its lists and dicts, with dotted names."""
     match value:
         case Layer() | Parameter() | Module():
             yield name, value
         case list() | tuple():
             for number, item in enumerate(value):
-                yield from _held(f"{name}.{number}", item)
+                yield from _members(f"{name}.{number}", item)
         case dict():
             for key, item in value.items():
-                yield from _held(f"{name}.{key}", item)
+                yield from _members(f"{name}.{key}", item)
 
 
 class _Home:
-    """The first module that held a part, by which that is called; weakly, so that copies leave it behind."""
+    """A weak reference to the module that first held a part, and named it; copies do not take it along."""
 
     def __init__(self, module: Module | None = None) -> None:
         self.first = None if module is None else ref(module)
@@ -111,7 +111,7 @@ class _Home:
 
 def _name(owner: Module, value: Any, path: str) -> None:
     """Name what has no name yet by its path, and put the path before names that came from inner modules."""
-    for name, part in _held(path, value):
+    for name, part in _members(path, value):
         match part:
             case Layer(name=None, owner=holder) | (Parameter(owner=None) as holder) if not holder.given:
                 holder.name, holder.given, holder.placed = name, True, _Home(owner)
@@ -145,7 +145,7 @@ def _without_cells(instance: Any) -> Any:
 
 
 def class_name(owner: type) -> str:
-    """Return how a class is told from others, those of its name in other modules too."""
+    """Return the name of a class with its module, unlike those of classes elsewhere."""
     return f"{called(owner.__module__)}.{owner.__qualname__}"
 
 
@@ -165,7 +165,7 @@ def drop_replaced_methods(instance: Any) -> bool:
 
 
 class MethodCell:
-    """A cell that is a method: each object has a cell of its own, which `make` makes, and so has a copy."""
+    """A method that is a cell: each object, and each copy of one, has a cell of its own, made by `make`."""
 
     def __init__(self, function: Callable[..., Any], make: Callable[..., Any]) -> None:
         self.function, self.make = function, make
@@ -182,7 +182,7 @@ class MethodCell:
             owner.__getstate__ = _without_cells  # type: ignore[assignment, method-assign]
 
     def __call__(self, instance: Any, *arguments: Any, **options: Any) -> Any:
-        """Do what it does as a method of an object."""
+        """Call the method of an object."""
         return self.__get__(instance)(*arguments, **options)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -203,7 +203,10 @@ class MethodCell:
         return bound
 
     def _behind(self, kind: type) -> str:
-        """Return the name by which `super()` finds it: its class, and a ' for each before it of its name."""
+        """Return the key of the cell in an object where a subclass overrides it, and `super()` calls it.
+
+        It is the qualified name, with a ' for each class before it that has the same one.
+        """
         name, qualified_name = self.names
         alike = [
             vars(c)[name]

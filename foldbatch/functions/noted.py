@@ -27,7 +27,7 @@ from foldbatch.scheduler.trace import Ints
 from foldbatch.types import OBJECT, VOID, NestType, SequenceType, TensorType, TupleType, Type, describe_value
 
 Index = NDArray[np.int64]
-Left = tuple[Signature, PrunedDraft]  # a cell of a model, and what is left of it
+PrunedCell = tuple[Signature, PrunedDraft]  # a cell, and its operands, feeds and outputs that a model has
 _NONE: Index = np.zeros(0, np.int64)
 _NO_WIRES: frozenset[Output] = frozenset()
 
@@ -113,7 +113,7 @@ def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, No
 
 
 def late_error(noted: Mapping[Signature, Noted], number: Callable[[int], int]) -> ExampleError | None:
-    """Return the error for the first datum that its cell does not read; None where each is read by itself.
+    """Return the error for the first datum that its cell does not read; None where each can be read.
 
     Args:
         noted: the calls of cells.
@@ -138,7 +138,7 @@ def late_error(noted: Mapping[Signature, Noted], number: Callable[[int], int]) -
 
 
 class Owners:
-    """Which output of which cell each number stands for, of so many."""
+    """The outputs of cells that the numbers of a run stand for."""
 
     def __init__(self, total: int) -> None:
         # ``[total]``: the place in `outputs`, -1 of a number that stands for none
@@ -146,7 +146,7 @@ class Owners:
         self.outputs: list[Output] = []
 
     def add(self, signature: Signature, bases: Index) -> None:
-        """Take in calls, by their numbers ``[n]``."""
+        """Set the outputs of the numbers that calls have taken, given the first number of each ``[n]``."""
         for j in range(len(signature.outputs)):
             self.of[bases + j] = len(self.outputs)
             self.outputs.append((signature, j))
@@ -156,7 +156,7 @@ class Owners:
         return {self.outputs[o] for o in np.flatnonzero(np.bincount(self.of[numbers])).tolist()}
 
     def learn(self, learnt: Learnt, reads: Reads) -> bool:
-        """Take over the wires to slots, given what is read there; return whether one is new."""
+        """Add wires to what is learnt, given the numbers that slots read; return whether one is new."""
         width = len(self.outputs)
         present = np.zeros(len(reads.slots) * width, bool)
         present[reads.slot * width + self.of.take(reads.numbers)] = True
@@ -194,7 +194,7 @@ def kept_result(example: int) -> WalkError:
 def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
     """Refuse a call that reads a value of another example or run.
 
-    `example` tells whose each value is, by place in the batch; `numbers`, the examples' numbers.
+    `example` has the example of each value, by place in the batch; `numbers` has the examples' numbers.
     """
     read, by = reads.numbers, reads.by
     wrong = (read < 0) | (read >= by)
@@ -208,7 +208,7 @@ def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
 # -- as a model's columns
 
 
-def integers_of(cells: Sequence[Left], noted: Mapping[Signature, Noted], ends: Index) -> Integers:
+def integers_of(cells: Sequence[PrunedCell], noted: Mapping[Signature, Noted], ends: Index) -> Integers:
     """Return the noted calls as columns of integers, as far as a model reads them, for each of its cells.
 
     `ends` are where examples begin and end, by noted numbers.
@@ -239,8 +239,8 @@ def _narrow(numbers: Index) -> Ints:
     return numbers.astype(np.int32, order="C")
 
 
-def _renumbering(cells: Sequence[Left], noted: Mapping[Signature, Noted], total: int) -> Index | None:
-    """Return the new number of each value, and of what comes after the last one; None where none moves.
+def _renumbering(cells: Sequence[PrunedCell], noted: Mapping[Signature, Noted], total: int) -> Index | None:
+    """Return the new number of each value, and that after the last one; None where none moves.
 
     Calls and outputs that the model has not take no numbers.
     """
@@ -263,7 +263,7 @@ def _renumbering(cells: Sequence[Left], noted: Mapping[Signature, Noted], total:
     return numbers
 
 
-def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
+def noting_of(learnt: Learnt, cells: Sequence[PrunedCell]) -> Noting | None:
     """Return the description of a walk and a model for a compiled function; None for visits of metrics.
 
     Arguments are those of `integers_of`, but for what is known of the walk.
@@ -297,9 +297,11 @@ def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
     return Noting(called, [number[signature] for signature, _ in cells], results)
 
 
-ATOMS = {bool, float, int, str, type(None)}  # of lists whose items are not looked at one by one
-_HOLDING = AbstractSet, ValuesView, deque  # which are no result where they hold values
-OBJECTS, NOTHING = SequenceType(OBJECT), SequenceType(VOID)  # these lists, and empty ones
+# classes of items that are no values; a list of these alone is not looked at item by item
+ATOMS = {bool, float, int, str, type(None)}
+_HOLDING = AbstractSet, ValuesView, deque  # containers that are refused as results where they hold values
+OBJECTS = SequenceType(OBJECT)  # the type of a list of `ATOMS`
+EMPTY = SequenceType(VOID)  # the type of an empty list
 
 
 # -- results: what walks return, as a type that all examples share, and terminals that traces hold
@@ -313,7 +315,9 @@ class _ListOfValues:
 
 
 @dataclass(frozen=True, slots=True)
-class _Several:
+class _ListOfParts:
+    """A list of parts of a result that are no plain values."""
+
     items: list[Any]
 
 
@@ -326,7 +330,7 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
         numbers = np.array(part.numbers, np.int64) - start
         counted: list[int] = ((numbers if new is None else new[numbers]) - begin).tolist()
         return counted
-    if isinstance(part, _Several):
+    if isinstance(part, _ListOfParts):
         return [relative(item, begin, start, new) for item in part.items]
     if type(part) is tuple:
         return tuple([relative(item, begin, start, new) for item in part])
@@ -336,10 +340,10 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
 def joined_result(
     previous: Type | None, value: Any, start: int, terminals: list[Any], seen: set[int], example: int
 ) -> Type:
-    """Return the type of results, joined with one more, whose terminals are put into `terminals`.
+    """Return the type of results so far, joined with that of one more; append its terminals to `terminals`.
 
     Raises:
-        WalkError: when it is of another structure, or holds what no result is.
+        WalkError: when it is of another structure, or holds an object that no result may hold.
     """
     try:
         type_ = _taken(value, start, terminals, seen, example)
@@ -375,13 +379,13 @@ def _taken(
         case tuple() if type(x) is tuple or not is_named(x):
             return TupleType(tuple([_taken(item, start, terminals, seen, example, levels - 1) for item in x]))
         case list() if {*map(type, x)} <= ATOMS:
-            terminals.append(_Several(x))
-            return OBJECTS if x else NOTHING
+            terminals.append(_ListOfParts(x))
+            return OBJECTS if x else EMPTY
         case list():
             kinds = {item.__class__ for item in x}
             if len(kinds) == 1 and issubclass(kind := kinds.pop(), Value):
                 numbers = [item.n for item in x]
-                if min(numbers) >= start:  # else the first that is not is told of below
+                if min(numbers) >= start:  # else the loop below refuses the first older one
                     seen.update(numbers)
                     terminals.append(_ListOfValues(numbers))
                     return SequenceType(kind.type)
@@ -396,7 +400,7 @@ def _taken(
                     raise WalkError(where, f"a list of {element}", f"a {type_} in it", "return a tuple")
                 element = joined
                 items.append(parts[0] if len(parts) == 1 else tuple(parts))
-            terminals.append(_Several(items))
+            terminals.append(_ListOfParts(items))
             return SequenceType(VOID if element is None else element)
     if is_named(x):
         keys, field_values = opened(x, f"walk at example {example}")
@@ -408,7 +412,7 @@ def _taken(
 
 
 def _refuse_no_result(x: Any, where: str) -> None:
-    """Refuse what would come back with values that have no numbers, and parameters."""
+    """Refuse objects in which values would be returned without numbers, and parameters."""
     if isinstance(x, np.ndarray):
         items: Any = x.flat if x.dtype == object else ()
     else:
@@ -431,7 +435,7 @@ def _refuse_no_result(x: Any, where: str) -> None:
 
 
 def _joined(a: Type | None, b: Type) -> Type | None:
-    """Return the type of both of two results; an empty list is one of any elements. None if there is none."""
+    """Return the type that two results share, if any; an empty list is one of any elements."""
     if a is b or a is None or a == b:
         return b
     match a, b:

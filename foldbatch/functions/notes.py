@@ -1,4 +1,4 @@
-"""Notes: what the calls of a walk leave behind, lists of integers and of data.
+"""Notes: the calls of a walk as lists of integers and of data, which the code of cells appends to.
 
 One run notes at a time in a process: cells are functions without an object, so what they append to is found
 among the globals of their code.
@@ -27,7 +27,7 @@ from foldbatch.blocks.writer import shown
 from foldbatch.errors import PACKAGE, WALKED, ExampleError, WalkError
 from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, InForce, Signature, Slow, name_of
 from foldbatch.functions.readings import Reading, Readings
-from foldbatch.functions.specs import GIVEN, guard
+from foldbatch.functions.specs import ARGUMENT, guard
 from foldbatch.functions.values import Reading as Numbers
 from foldbatch.functions.values import Value, refuse_made
 from foldbatch.model.columns import BadDataError, column
@@ -41,13 +41,16 @@ T = TypeVar("T")
 
 LOCK: Final = threading.RLock()  # one run at a time
 MAX_NOTED_NUMBERS = 1_000_000  # numbers of calls, after which a run ends
-UNDER_WAY = 1 << 60  # is missing from the numbers that were taken, as long as the program of a block runs
-# whether a walk may go as deep as that in the thread that runs it
+# is subtracted from `State.drawn` while the program of a block runs: a run that ends meanwhile is refused
+UNDER_WAY = 1 << 60
+# whether a walk has room for `DEEP` calls in the thread that runs it; else it gets a thread of its own
 IN_PLACE = sys.version_info[:2] == (3, 12)
-# what helps where a walk goes deep, and its examples cannot be read again
+# the last part of the error of a deep walk whose examples cannot be read again
 DEEPER = "; or run it again, on examples as they were: from now on its walks begin with room for deep calls"
-DEEP = 1_000_000  # calls within calls in a walk; one without an end is refused within seconds
-COMPARED_FRAMES = 1_000  # calls of those that are looked at for one like another
+DEEP = (
+    1_000_000  # the limit of calls within calls in a walk; a recursion without an end is at it within seconds
+)
+COMPARED_FRAMES = 1_000  # frames of a traceback among which a repeated call is looked for
 OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
 
 
@@ -59,9 +62,9 @@ class Lists:
     elements: list[array[int]]
     feeds: list[list[Any]]
     labels: list[list[Any]]
-    # what appends to them, by its name among the globals of cells' code
+    # the functions that append to them, by their names among the globals of cells' code
     bound: dict[str, Callable[[Any], None]] = field(default_factory=dict)
-    all: tuple[Any, ...] = ()  # all of them
+    all: tuple[Any, ...] = ()  # rows, elements, feeds and labels in one tuple
 
     def __post_init__(self) -> None:
         self.all = self.rows, *self.elements, *self.feeds, *self.labels
@@ -76,9 +79,10 @@ class Notes:
     results: list[Any] = field(default_factory=list)  # what the walk returned, per example
     # by signature, in the order of the first calls
     lists: dict[Signature, Lists] = field(default_factory=dict)
-    noted: dict[Signature, Any] | None = None  # after rounds, in the place of these: see `noted.Noted`
-    # what programs of blocks that the walk calls find among their globals
-    held: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    # after rounds, `noted.Noted` by signature, in the place of `lists`
+    noted: dict[Signature, Any] | None = None
+    # per block that the walk calls, the names that its program finds among its globals
+    block_globals: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
 
 class Forced(BaseException):
@@ -86,7 +90,7 @@ class Forced(BaseException):
 
     def __init__(self, reader: str) -> None:
         super().__init__(reader)
-        self.what = reader  # who asks, as `float`
+        self.reader = reader  # what asks for it, as `float`
 
 
 class State:
@@ -95,32 +99,32 @@ class State:
     notes: Notes | None = None
     fork: Callable[[Any], Any] | None = None  # runs parts of a walk side by side, there
     careful: bool = False
-    reading: Reading | None = None  # whose examples are read
-    forced: str | None = (
-        None  # who has asked for a number: NumPy, or the walk, may have caught what that raised
-    )
-    bound: Notes | None = None  # whose lists signatures have: the same, or of a run that was interrupted
+    reading: Reading | None = None  # of the examples
+    # the reader that has asked for a number, as the walk, or NumPy, may have caught the `Forced` of it
+    forced: str | None = None
+    bound: Notes | None = None  # the notes that signatures append to: of this run, or an interrupted one
     deep: bool = False  # whether walks go as deep as they may
-    example: int = 0  # the number of the present example in its batch,
-    whose: Callable[[], int] | None = None  # unless this tells it
+    example: int = 0  # the number of the present example in its batch, unless there is an `owner`
+    owner: Callable[[], int] | None = None  # returns that number, in rounds
     may_take: Callable[[int], bool] | None = None  # whether the example may take a number beyond `M`
     # looks at a signature when the program of the run calls it for the first time; `Learnt.accept` is one
     accept: Callable[[Signature], None] | None = None
-    asked: list[Signature] = []  # noqa: RUF012 - those that compute nothing, and were looked at in this run
-    drawn: int = 0  # numbers that were taken since the last round, but for those of calls of cells
+    # signatures that compute nothing, and were called in this run
+    asked: list[Signature] = []  # noqa: RUF012
+    drawn: int = 0  # numbers taken since the last round, without those that `taken_by` counts
 
 
 class Forks:
-    """Forks of the process, which wait for the end of a run, so that a child has none half done.
+    """Forks of the process, which wait for the end of a run, so that no child begins in the midst of one.
 
     A run that may never end lets them pass between two rounds, see `let_forks_pass`.
     """
 
-    gate: Any = threading.Lock()  # of all of these
+    gate: Any = threading.Lock()  # guards the attributes below
     waiting: int = 0  # threads that are about to fork
-    passing: Final = set[int]()  # those of them for which a run stands still
-    paused: bool = False  # whether one stands still
-    MOMENT: Final = 0.002  # seconds between two looks
+    passing: Final = set[int]()  # the threads for which a run stands still
+    paused: bool = False  # whether a run stands still
+    MOMENT: Final = 0.002  # seconds between two checks
 
 
 def _before_fork() -> None:
@@ -177,6 +181,7 @@ def let_forks_pass() -> None:
 
 
 def running() -> bool:
+    """Whether calls of cells in this thread are noted."""
     return COUNTERS[2] == get_ident()
 
 
@@ -213,7 +218,7 @@ def bind(signature: Signature) -> Lists:
 
 
 def give_back(notes: Notes) -> None:
-    """Leave the lists of a run, once nobody reads them any more, to later ones."""
+    """Empty the lists of a run that are read no more, and leave them to later runs."""
     for signature, lists in notes.lists.items():
         for items in lists.all:
             del items[:]
@@ -229,13 +234,13 @@ def appending(lists: Lists, kind: str, number: int = 0) -> Callable[[Any], None]
     return (lists.feeds if kind == "F" else lists.labels)[number].append
 
 
-def held(part: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the names that a part of the walk keeps for the present run, made at the first request."""
+def block_globals(part: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the globals of a block's program in the present run, by name; `make` makes them at first."""
     notes = State.notes
     assert notes is not None, "only a walk that runs has parts"
-    if part not in notes.held:
-        notes.held[part] = make()
-    return notes.held[part]
+    if part not in notes.block_globals:
+        notes.block_globals[part] = make()
+    return notes.block_globals[part]
 
 
 def ensure(signature: Signature) -> None:
@@ -246,7 +251,7 @@ def ensure(signature: Signature) -> None:
 
 
 def bind_first(signature: Signature) -> Lists:
-    """Give a signature lists that the program of the run has not called before.
+    """Accept a signature that the program of the run calls for the first time, and return lists for it.
 
     Raises:
         WalkError: when no walk runs, or the program knows the cell from a model that has changed since.
@@ -263,7 +268,8 @@ def accept(signature: Signature) -> None:
 
 
 def example() -> int:
-    return State.example if State.whose is None else State.whose()
+    """Return the number of the present example in its batch."""
+    return State.example if State.owner is None else State.owner()
 
 
 def unbind(signature: Signature) -> None:
@@ -296,7 +302,7 @@ def _passed(_: Any) -> None:
 
 
 def begun(signature: Signature) -> None:
-    """Take in a signature that was just made."""
+    """Register a new signature: it is fresh in this run, and its first call asks for lists."""
     InForce.fresh.add(signature)
     unbind(signature)
 
@@ -312,7 +318,7 @@ def note_rows(signature: Signature, rows: Sequence[Any]) -> range | None:
     are checked one by one. An example that takes too many numbers is refused at the call that reads the rows.
     """
     first, count = COUNTERS[0], len(rows)
-    one_by_one = State.careful or State.whose is not None or State.may_take is not None
+    one_by_one = State.careful or State.owner is not None or State.may_take is not None
     if not running() or one_by_one:
         return None
     ensure(signature)
@@ -341,7 +347,7 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
         except BadDataError as error:
             if State.reading is not None:
                 State.reading.history.refused += 1
-            if not isinstance(signature.cell, CellFunction):  # the program of a block tells
+            if not isinstance(signature.cell, CellFunction):  # the error of a block's program names it
                 raise
             where = f"{feed.where} at example {example()}"
             raise error.kind(where, error.expected, error.found, error.fix) from None
@@ -351,7 +357,7 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
 
 
 def take_back(signature: Signature, number: int | None = None) -> None:
-    """Forget the last call of a signature where it was not noted whole, or has this number.
+    """Remove the last call of a signature from its lists if it was noted in part, or has this number.
 
     A datum was refused, or a handler of signals raised in the midst of it, and the walk may go on.
     """
@@ -375,10 +381,10 @@ def take_back(signature: Signature, number: int | None = None) -> None:
 
 
 def _undo(of: int, number: int, name: str, read: Sequence[Any]) -> None:
-    """Forget a call of a cell, given the numbers of its signature and its own, its name, and what it reads.
+    """Remove a call that broke off; `of` is the number of its signature, `name` and `read` are for errors.
 
     Raises:
-        WalkError: when one of these was made by hand, which is why the call was not noted.
+        WalkError: when it broke off because a value among those that it reads was made by hand.
     """
     for signature in [] if State.notes is None else [*State.notes.lists]:
         if signature.number == of:
@@ -387,12 +393,12 @@ def _undo(of: int, number: int, name: str, read: Sequence[Any]) -> None:
 
 
 def taken_by(signature: Signature) -> int:
-    """Return how many numbers a call takes that `State.drawn` does not tell of."""
+    """Return the count of numbers that a call takes and `State.drawn` leaves out: none of calls of blocks."""
     return signature.width if isinstance(signature.cell, CellFunction) else 0
 
 
 def refuse_broken(notes: Notes, first: int) -> None:
-    """Refuse what was noted from a number on where calls have not had one number after the other.
+    """Refuse notes where the calls from a number on do not have consecutive numbers.
 
     Raises:
         WalkError: when they were noted in the midst of each other.
@@ -416,14 +422,14 @@ def refuse_broken(notes: Notes, first: int) -> None:
 
 @dataclass(slots=True)
 class InTurn:
-    """The walk of one example after the other, as long as none waits for a number."""
+    """A walk that runs on one example after the other, until one waits for a number."""
 
     walk: Callable[[Any], Any]
     notes: Notes
     reading: Reading
     max_calls: int  # how many numbers an example may take
     waits: bool = False  # whether the present example waits, so that the others go on in rounds
-    coroutine: Any = None  # the result of the present walk, where that is to be awaited
+    coroutine: Any = None  # the coroutine that the present walk returned, if it is an ``async def``
 
     def go(self) -> Any:
         """Run the walks; return None at the end, or the result of an example that has waited meanwhile.
@@ -468,11 +474,11 @@ def note(
     """Run a walk that reads no numbers on examples, and return what it noted.
 
     An example may take `max_calls` numbers. Where `careful`, each datum is checked when it is read: an error
-    comes from the call that it is for. Signatures that are not known are looked at by `accept`.
+    comes from the call that it is for. `accept` is called with each other signature at its first call.
 
     Raises:
         Forced: when the walk asks for a number.
-        WalkError: when the walk does what it cannot do.
+        WalkError: when the walk does what no walk may do, as one that calls cells in another thread.
         Exception: that the walk raises, with a note of the example.
     """
 
@@ -508,7 +514,7 @@ def begin(number: int, max_calls: int) -> int:
 
 
 def session(run: Callable[[], T], reading: Reading | None) -> T:
-    """Return the result of a function that runs walks, alone in the process, as deep as they call.
+    """Run a function that runs walks, alone in the process and with room for deep calls; return its result.
 
     Without a reading its examples cannot be read twice, so walks go as deep as Python lets them.
 
@@ -553,16 +559,17 @@ def locals_of(walk: Any) -> list[threading.local]:
     for cell in getattr(function, "__closure__", None) or ():
         with suppress(ValueError):  # nothing is in it yet
             values.append(cell.cell_contents)
-    return [each for each in {id(x): x for x in values}.values() if isinstance(each, threading.local)]
+    local_objects = {id(value): value for value in values if isinstance(value, threading.local)}
+    return [*local_objects.values()]
 
 
 def may_go_deeper(error: Exception) -> bool:
-    """Whether an error only says that a walk calls itself deeper than Python lets it by default."""
+    """Whether an error is that of a recursion beyond Python's default limit, so that more room may help."""
     return isinstance(error, RecursionError) and not State.deep
 
 
 def name_example(error: Exception, number: int) -> None:
-    """Note the example that an error is of; of a recursion too deep, also what is called again as before."""
+    """Add the number of its example to an error, and to a RecursionError the call that repeats itself."""
     error.add_note(f"{WALKED}{number}")
     if isinstance(error, AttributeError) and isinstance(error.obj, Value):
         error.args = (no_attribute(str(error.name)),)  # here, as values have no `operators.unknown`
@@ -627,13 +634,13 @@ def line_of(
 class _Noting:
     """The context of a run, in which calls of cells and of layers are noted."""
 
-    __slots__ = ("_given",)
+    __slots__ = ("_arguments",)
 
     def __init__(self, *arguments: Any) -> None:
-        self._given = arguments
+        self._arguments = arguments
 
     def __enter__(self) -> None:
-        notes, signatures, read, fork, careful, accept = self._given
+        notes, signatures, read, fork, careful, accept = self._arguments
         try:
             _unbind_all()
             State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
@@ -641,7 +648,7 @@ class _Noting:
             if InForce.fresh:
                 InForce.fresh.clear()
             InForce.runs += 1
-            State.notes, Hooks.layer, Numbers.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
+            State.notes, Hooks.layer, Numbers.read = notes, _layer, read or _forced  # type: ignore[method-assign]
             for signature in signatures:
                 bind(signature)
         except BaseException:
@@ -663,8 +670,8 @@ def noting(
 ) -> _Noting:
     """Return a context in which calls of cells are noted.
 
-    `read` finds the numbers of values, and `fork` runs parts of a walk side by side; see `listen`. Signatures
-    other than those in `signatures` are looked at by `accept` when they are called first.
+    `read` finds the numbers of values, and `fork` runs parts of a walk side by side; see `listen`. `accept`
+    is called with each signature that is not among `signatures`, at its first call.
     """
     return _Noting(notes, signatures, read, fork, careful, accept)
 
@@ -673,7 +680,7 @@ def end_noting() -> None:
     """Let calls of cells be noted no more; a second time does nothing."""
     # in one line, which nothing interrupts
     Hooks.layer, Numbers.read, State.notes, COUNTERS[2] = outside, unknown, None, 0  # type: ignore[method-assign]
-    State.fork = State.whose = State.may_take = State.accept = None
+    State.fork = State.owner = State.may_take = State.accept = None
     _unbind_all()
     if InForce.fresh:
         InForce.fresh.clear()
@@ -690,15 +697,15 @@ def listen(
     Args:
         read: finds the numbers of values.
         fork: runs parts of a walk side by side.
-        owner: tells the number of the present example.
-        may_take: tells whether that may take a number which is beyond the last one of `COUNTERS`.
+        owner: returns the number of the present example.
+        may_take: returns whether that may take a number which is beyond the last one of `COUNTERS`.
     """
-    State.fork, State.whose, State.may_take = fork, owner, may_take
+    State.fork, State.owner, State.may_take = fork, owner, may_take
     Numbers.read = read  # type: ignore[assignment,method-assign]
 
 
 def _unbind_all() -> None:
-    """Unbind what the last run has bound, and could not unbind where it was interrupted."""
+    """Unbind the signatures that the last run has bound, also where it was interrupted."""
     if State.bound is not None:
         for signature in State.bound.lists:
             unbind(signature)
@@ -727,7 +734,7 @@ def elsewhere(name: str) -> NoReturn:
 
 
 def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
-    """Do a call whose structure is new."""
+    """Note a call of a structure that the cell's code does not have, and return its result."""
     if not running():
         elsewhere(cell.name)
     count = len(cell.signatures)
@@ -736,16 +743,16 @@ def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
         actual = "lists whose elements are not alike, or change while the call is noted"
         fix = "give elements of one shape and dtype"
         raise WalkError(cell.name, "arguments of one structure", actual, fix)
-    if len(cell.signatures) == count:  # whose code would not be left by values that calls return
+    if len(cell.signatures) == count:  # its code is left by values made by hand alone
         refuse_made(tuple(arguments.values()), cell.name)
     return cell.called(signature, arguments)
 
 
 def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
-    """Whether a signature's own code takes arguments of its structure."""
-    namespace = {GIVEN + name: x for name, x in arguments.items()}
-    conditions = [g for name, spec in signature.specs.items() for g in guard(spec, GIVEN + name, name_of)]
-    return all(eval(one, GLOBALS, namespace) for one in conditions)  # noqa: S307 - the text is our own
+    """Whether arguments of a signature's structure meet the conditions in its code."""
+    namespace = {ARGUMENT + name: x for name, x in arguments.items()}
+    conditions = [g for name, spec in signature.specs.items() for g in guard(spec, ARGUMENT + name, name_of)]
+    return all(eval(condition, GLOBALS, namespace) for condition in conditions)  # noqa: S307 - the text is our own
 
 
 def too_many(number: int) -> None:
@@ -756,7 +763,10 @@ def too_many(number: int) -> None:
     raise ExampleError(f"walk at example {example()}", "fewer calls", "more than max_calls", fix)
 
 
-unknown, outside = Numbers.read, Hooks.layer  # what asks for a number, and calls a layer, in no run
+unknown, outside = (
+    Numbers.read,
+    Hooks.layer,
+)  # the functions that read a number, and call a layer, outside of runs
 
 
 def _forced(value: Value, reader: str) -> Any:
@@ -768,4 +778,4 @@ def _forced(value: Value, reader: str) -> Any:
 
 
 GLOBALS["STOP"], GLOBALS["UNDO"], GLOBALS["NOWHERE"] = too_many, _undo, elsewhere
-Slow.call, Slow.made = _first_call, begun
+Slow.call, Slow.register = _first_call, begun

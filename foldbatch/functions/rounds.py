@@ -45,8 +45,8 @@ from foldbatch.model.rounds import CALL_NUMBER, FAILED, LEFT_OUT, LENGTH
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.types import TensorType
 
-KEPT = 256  # schedules of rounds
-KEPT_BYTES = 16_000_000  # of what was noted in these rounds; a schedule takes some ten times as much
+KEPT = 256  # the most schedules of rounds that are kept
+KEPT_BYTES = 16_000_000  # the most bytes of their keys, the notes; a schedule takes some ten times as much
 
 
 class RoundSchedule(Protocol):
@@ -75,7 +75,7 @@ class Computing(Protocol):
     def run(
         self, ready: Any, feeds: Sequence[Sequence[NDArray[Any]]], example: Callable[[int, int], int]
     ) -> Callable[[int, Index], NDArray[Any]]:
-        """Compute a round, and return what copies values out of it, given their arena and numbers.
+        """Compute a round; return a function that copies values out of it, given their arena and numbers.
 
         Args:
             ready: what `ready` returned.
@@ -93,43 +93,43 @@ _EARLIER: dict[type[Value], Signature] = {}
 def earlier(kind: type[Value]) -> Signature:
     """Return the import cell of a class of values."""
     if kind not in _EARLIER:
-        _EARLIER[kind] = CellFunction(_same, "earlier").of({"x": DataSpec(kind.type)})
+        _EARLIER[kind] = CellFunction(_identity, "earlier").of({"x": DataSpec(kind.type)})
     return _EARLIER[kind]
 
 
-def _same(x: Any) -> Any:
+def _identity(x: Any) -> Any:
     return x
 
 
 @dataclass(eq=False, slots=True)
 class _Reader:
-    """How calls of a cell as they were noted become calls of the model, which may read less."""
+    """The columns and slots by which noted calls of a cell become calls of the model, which may read less."""
 
     number: int  # of the cell in the model
     signature: Signature
-    # of a call's row, and of an element of each list that is read: the slot that reads each number, or what
-    # else it is
+    # of a call's row, and of an element of each list that is read: the slot that reads each number; of other
+    # numbers, `CALL_NUMBER` or `LENGTH`
     slots: list[Index]
-    columns: list[int]  # of a row, those that are read: its number, operands, lengths of lists
-    lists: list[int]  # their numbers
+    columns: list[int]  # the columns of a row that are read: its number, operands, lengths of lists
+    lists: list[int]  # the numbers of the lists that are read
     feeds: list[int]  # the numbers of its data
 
 
 class _Table(NamedTuple):
-    """A round made ready, as all of its form are; places are those in all that was noted."""
+    """The schedule that rounds of equal integers share; places count in all numbers of a round."""
 
     ready: RoundSchedule
     imported: Index  # the places of numbers that are read of earlier rounds: by class, in the order of ranks
     by: Index  # the places of the calls that read them
-    kinds: bytes  # the numbers of the classes
-    counts: list[int]  # how many there are of each class
-    made: Index  # the numbers of its values in the model, arena by arena
-    sizes: list[int]  # how many each has
+    kinds: bytes  # the numbers of the classes of `imported`, to compare with
+    counts: list[int]  # how many of `imported` each class has
+    value_numbers: Index  # the numbers of its values in the model, arena by arena
+    sizes: list[int]  # how many values each arena has
 
 
 # a round made ready, where the values of import cells lie, and how many each has; the numbers of values that
 # are kept, as the model counts and as the run does, and how many each arena has
-_Found = tuple[RoundSchedule, Index, list[int], Index, Index, list[int]]
+_Prepared = tuple[RoundSchedule, Index, list[int], Index, Index, list[int]]
 
 
 class _Bound(NamedTuple):
@@ -138,24 +138,24 @@ class _Bound(NamedTuple):
     notes: Notes  # of the batch
     linked: Linked | None
     lists: list[Lists]  # of all cells there
-    runner: Any  # None where there is none
-    fresh: list[Lists]  # those of cells that are not known yet
-    # of all cells, the rows, how long one is, and how many numbers it takes
+    runner: Any  # None where the engine has none
+    fresh: list[Lists]  # those of cells that the model does not have yet
+    # per cell, the rows of its calls, how long one is, and how many numbers a call takes
     taken: Sequence[tuple[Sequence[int], int, int]]
-    # by where a runner is told of data: the cell, and their place among its data
+    # by offset in the words that a runner is given: the cell, and the place among its data
     data: dict[int, tuple[_Reader, int]]
-    read: dict[int, NDArray[Any]]  # by class, where its numbers are that are asked for, see `RoundRunner.run`
+    read: dict[int, NDArray[Any]]  # by class, the numbers that are asked for, see `RoundRunner.run`
 
 
 @dataclass(eq=False, slots=True)
 class Pending:
     """A round to be computed: notes of a batch, whose lists have all calls since the last round."""
 
-    computing: Computing  # what computes
+    computing: Computing  # the engine
     notes: Notes
-    whose: list[int]  # of each stretch of numbers whose it is,
-    ends: list[int]  # and the number after its last one
-    asked: list[int]  # what is waited for, by number
+    owners: list[int]  # per stretch of numbers, the example that took them, by place in the batch
+    ends: list[int]  # per stretch, the number after its last one
+    asked: list[int]  # the numbers of the values that walks wait for
     numbers: Sequence[int]  # the examples' numbers in the batch
     first: int = 0  # the first number of the round, from the beginning of the run
 
@@ -179,25 +179,25 @@ class Rounds:
         self.store = Store()  # the values of the batch that is under way
         self._learnt = Learnt()
         self._linked: Linked | None = None
-        self._known = StagedBefore()
+        self._staged = StagedBefore()
         self._readers: dict[Signature, _Reader] = {}
         self._slots: dict[Slot, int] = {}
         self._outputs: list[Output] = []
         self._first: dict[Signature, int] = {}  # the number of a cell's first output
-        # ``[slots, outputs]``: which read which, within a round
+        # ``[slots, outputs]``: 1 where the slot has read the output within a round
         self._wires: Index = np.zeros((0, 0), np.int64)
         self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
-        self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: the place of its class in these, or -1
+        self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: place of its class there, or -1
         self._arenas: Index = self._kinds  # ``[outputs + 1]``: the arena of each output, -1 if it has none
-        self._made: list[tuple[int, type[Value]]] = []  # arenas of outputs, and their classes
-        self._none: list[tuple[NDArray[Any], ...]] = []  # data of cells without calls
+        self._value_arenas: list[tuple[int, type[Value]]] = []  # arenas of outputs, and classes
+        self._none: list[tuple[NDArray[Any], ...]] = []  # the empty data of cells without calls
         self._bounds: list[list[int | None]] = []
         self._tables: dict[Any, _Table] = {}
-        self._own: _Bound | None = None
+        self._bound_runner: _Bound | None = None
 
     @property
     def linked(self) -> Linked | None:
-        """The model that computes rounds; another one once something new has come."""
+        """The model that computes rounds; None from a new cell or wire on, until the next round links it."""
         return self._linked
 
     def read(self, replacements: Replacements) -> None:
@@ -205,9 +205,9 @@ class Rounds:
         self._learnt.replacements = replacements
 
     def compute(self, pending: Pending) -> list[Any]:
-        """Compute what was noted since the last round, and put it into the store.
+        """Compute the calls noted since the last round, and put their values into the store.
 
-        Returns numbers that are asked for, where they are read at once, else nothing.
+        Returns the numbers that are asked for, where the engine's runner has read them; else an empty list.
 
         Raises:
             WalkError: when a call reads a value of another example or run, or calls were noted in the midst
@@ -221,11 +221,11 @@ class Rounds:
         return numbers or []
 
     def _at_once(self, pending: Pending) -> list[Any] | None:
-        """Compute a round at once; None where that was not done: where anything is new or wrong."""
-        bound, store, notes = self._own, self.store, pending.notes
+        """Compute a round by the engine's runner; None where it cannot: a part is new, or to be refused."""
+        bound, store, notes = self._bound_runner, self.store, pending.notes
         is_bound = bound is not None and bound.notes is notes and bound.linked is self._linked
         if bound is None or not is_bound or len(bound.lists) != len(notes.lists):
-            bound = self._own = self._bound(pending)
+            bound = self._bound_runner = self._bound(pending)
         last = COUNTERS[0] - notes.start
         taken = State.drawn + sum([len(rows) // width * numbers for rows, width, numbers in bound.taken])
         has_fresh = any([lists.rows for lists in bound.fresh])  # noqa: C419 - in half the time
@@ -239,10 +239,10 @@ class Rounds:
             return self._data(pending, reader, number, notes.lists[reader.signature])
 
         def reserve(heights: Index) -> None:
-            for arena, kind in self._made:
+            for arena, kind in self._value_arenas:
                 store.reserve(store.number(kind), int(heights[bound.runner.buffers["values", arena]]))
 
-        store.known = last  # whose these are is told in the run, which may ask for keys of their calls
+        store.total = last  # the runner sets their owners, and may ask for keys of their calls
         kind = bound.runner.run(pending.first, reserve, data)
         if kind == FAILED:
             return None
@@ -251,13 +251,13 @@ class Rounds:
 
     def _bound(self, pending: Pending) -> _Bound:
         """Return a runner for rounds of a batch, bound to the addresses of its lists and the store."""
-        linked, notes, store, bound = self._linked, pending.notes, self.store, self._own
+        linked, notes, store, bound = self._linked, pending.notes, self.store, self._bound_runner
         runner: Any = None if linked is None else pending.computing.runner(linked.model)
         lists = [*notes.lists.values()]
         alike = bound is not None and bound.linked is linked and bound.runner is runner
         if bound is None or not alike or [*map(id, bound.lists)] != [*map(id, lists)]:
-            self._own = None  # what a runner that is interrupted was told is told again
-            data = {} if linked is None or runner is None else self._told(linked, runner, notes)
+            self._bound_runner = None  # so that a runner that is interrupted below is bound again
+            data = {} if linked is None or runner is None else self._bind(linked, runner, notes)
             fresh = [
                 signature_lists
                 for signature, signature_lists in notes.lists.items()
@@ -267,25 +267,34 @@ class Rounds:
                 (signature_lists.rows, signature.arguments, taken_by(signature))
                 for signature, signature_lists in notes.lists.items()
             ]
-            plain = [kind for _, kind in self._made if runner is not None and not kind.several]
+            plain = [kind for _, kind in self._value_arenas if runner is not None and not kind.is_array]
             read = {store.number(kind): runner.read.view(kind.type.dtype) for kind in plain}
             bound = _Bound(notes, linked, lists, runner, fresh, taken, data, read)
         if runner is not None:
-            runner.begin(pending.whose, pending.ends, pending.asked, notes.start)
+            runner.begin(pending.owners, pending.ends, pending.asked, notes.start)
             runner.set_store(store.example, store.kind, store.place, store.table)
         return bound._replace(notes=notes)
 
-    def _told(self, linked: Linked, runner: Any, notes: Notes) -> dict[int, tuple[_Reader, int]]:
-        """Bind a runner to lists, wires and arenas; return data by their place among the words for it."""
+    def _bind(self, linked: Linked, runner: Any, notes: Notes) -> dict[int, tuple[_Reader, int]]:
+        """Bind a runner to lists, wires and arenas; return data by their offset in the words for it."""
         store, data = self.store, dict[int, tuple[_Reader, int]]()
         readers = [self._readers[signature] for signature in notes.lists if signature in self._readers]
         widths, patterns = [len(cell.sequences) for cell in linked.model.signatures], list[int]()
         *sections, every = accumulate(widths, initial=len(widths))
-        words = [0, 0, len(self._outputs), len(readers), len(self._imports), len(self._made), 0, every]
+        words = [
+            0,
+            0,
+            len(self._outputs),
+            len(readers),
+            len(self._imports),
+            len(self._value_arenas),
+            0,
+            every,
+        ]
         for kind, k in self._imports.items():
             (arena,) = linked.model.signatures[k].outputs
             words += (k, store.number(kind), runner.buffers["values", arena])
-        for arena, kind in self._made:
+        for arena, kind in self._value_arenas:
             words += (arena, store.number(kind), runner.buffers["values", arena])
         for reader in readers:
             signature, columns, (row, *members) = reader.signature, reader.columns, reader.slots
@@ -306,7 +315,7 @@ class Rounds:
         return data
 
     def _by_arrays(self, pending: Pending) -> None:
-        """Compute a round as any batch: what was noted becomes arrays."""
+        """Compute a round as any batch is, from arrays of its notes, and put its values into the store."""
         round_, prepared = self._scheduled(pending)
         if prepared is None:
             return
@@ -328,16 +337,19 @@ class Rounds:
 
         take = pending.computing.run(ready, feeds, example_of)
         end = 0
-        for (arena, kind), count in zip(self._made, sizes, strict=True):
+        for (arena, kind), count in zip(self._value_arenas, sizes, strict=True):
             if count:
                 start, end = end, end + count
                 store.add(store.number(kind), take(arena, kept[start:end]), kept_numbers[start:end])
 
-    def _scheduled(self, pending: Pending) -> tuple[_Round, _Found | None]:
+    def _scheduled(self, pending: Pending) -> tuple[_Round, _Prepared | None]:
         """Return a round as arrays, and made ready; None where nothing is computed."""
         store, start = self.store, pending.notes.start
         called = {signature: lists for signature, lists in pending.notes.lists.items() if lists.rows}
-        noted, sizes = noted_of(called, start), store.own(pending.first, pending.whose, pending.ends, start)
+        noted, sizes = (
+            noted_of(called, start),
+            store.set_owners(pending.first, pending.owners, pending.ends, start),
+        )
         for signature in noted:
             if signature not in self._first:
                 self._admit(signature)
@@ -349,14 +361,14 @@ class Rounds:
             if not parts or (prepared := self._alike(round_, model)) is not None:
                 return round_, prepared if parts else None
 
-    def _alike(self, round_: _Round, model: Model) -> _Found | None:
-        """Return a round as others of its form; None where it has wires that are new."""
+    def _alike(self, round_: _Round, model: Model) -> _Prepared | None:
+        """Return a round with the schedule of others of equal integers; None where it has new wires."""
         (pending, parts, flat, sizes), store = round_, self.store
-        # what makes rounds alike: their integers, but for which values of earlier rounds they read
+        # rounds of one key share a schedule: values of earlier rounds that they read are no part of it
         lengths = [noted.lengths(s).tobytes() for reader, noted in parts for s in reader.lists]
         cells = [(reader.number, len(noted.rows)) for reader, noted in parts]
-        own_numbers = np.maximum(flat - pending.first, -1).tobytes()
-        key = pending.computing.training, *cells, *lengths, sizes.tobytes(), own_numbers
+        round_numbers = np.maximum(flat - pending.first, -1).tobytes()
+        key = pending.computing.training, *cells, *lengths, sizes.tobytes(), round_numbers
         table = self._tables.get(key)
         if table is None:
             table = self._table(round_, model)
@@ -375,8 +387,15 @@ class Rounds:
             or store.kind.take(imported).tobytes() != table.kinds
         ):
             self._refuse(round_)
-        numbers = table.made + (pending.first - len(imported))
-        return table.ready, store.place.take(imported), table.counts, table.made, numbers, table.sizes
+        numbers = table.value_numbers + (pending.first - len(imported))
+        return (
+            table.ready,
+            store.place.take(imported),
+            table.counts,
+            table.value_numbers,
+            numbers,
+            table.sizes,
+        )
 
     def _admit(self, signature: Signature) -> None:
         """Take over a new cell: number its outputs and slots, and drop the model, to be linked again."""
@@ -399,7 +418,7 @@ class Rounds:
         """Link, keep and return a model of the cells and wires so far, with its readers and arenas."""
         for signature in [cell for cell in self._learnt.cells if cell not in self._first]:
             self._admit(signature)
-        linked = link_learnt(self._learnt, frozenset(), self._known)
+        linked = link_learnt(self._learnt, frozenset(), self._staged)
         numbers = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
         self._imports = {kind: numbers.pop(earlier(kind))[0] for kind in self._imports}
         model = linked.model
@@ -411,7 +430,7 @@ class Rounds:
             begin, arenas = self._first[signature], model.signatures[reader.number].outputs
             self._arenas[begin : begin + len(arenas)] = arenas
         kinds = {arena: value_class(model.arenas[arena]) for arena in {*self._arenas.tolist()} - {-1}}
-        self._made = [*kinds.items()]
+        self._value_arenas = [*kinds.items()]
         feeds, self._bounds = model.feeds, linked.bounds
         self._none = [
             tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in cell_feeds]) for cell_feeds in feeds
@@ -444,8 +463,8 @@ class Rounds:
         cells, end = model.signatures, 0
         calls = [np.zeros((0, 1 + cell.arguments + len(cell.sequences)), np.int32) for cell in cells]
         elements = [tuple([np.zeros((0, width), np.int32) for width in cell.sequences]) for cell in cells]
-        for k, own_count in zip(self._imports.values(), counts, strict=True):
-            start, end = end, end + own_count
+        for k, import_count in zip(self._imports.values(), counts, strict=True):
+            start, end = end, end + import_count
             calls[k] = np.arange(start, end, dtype=np.int32)[:, None]
         end, count = 0, len(imported)
         for reader, noted in round_.parts:
@@ -456,13 +475,13 @@ class Rounds:
             rows, *lists = cut
             calls[reader.number] = rows.take(reader.columns, axis=1)
             elements[reader.number] = tuple(lists)
-        total = count + self.store.known - round_.pending.first
+        total = count + self.store.total - round_.pending.first
         ready = round_.pending.computing.ready(model, calls, elements, total)
         begins = zip(self._imports.values(), accumulate(counts, initial=0), strict=False)
         order = np.concatenate([by[:0], *[begin + ready.order(k) for k, begin in begins]])
         imported, by = imported.take(order), by.take(order)
         arenas = self._arenas.take(makers)
-        value_rows = [(arenas == arena).nonzero()[0] + count for arena, _ in self._made]
+        value_rows = [(arenas == arena).nonzero()[0] + count for arena, _ in self._value_arenas]
         classes = np.array([*map(self.store.number, self._imports)], np.int64)
         kinds, sizes = classes.repeat(counts).tobytes(), [*map(len, value_rows)]
         return _Table(ready, imported, by, kinds, counts, np.concatenate(value_rows or [by[:0]]), sizes)
@@ -470,11 +489,11 @@ class Rounds:
     def _looked_at(self, round_: _Round) -> tuple[NDArray[np.int32], Index, Index, list[int], Index] | None:
         """Return the numbers of a round, as its model counts; None where wires are new, which are learnt.
 
-        First come numbers of earlier rounds, class by class. Then are told where these stand, where the calls
-        do that read them, how many there are of each class, and which output makes each number, or -1.
+        Numbers of earlier rounds come first, class by class. The further items are the places of these, the
+        places of the calls that read them, the count of each class, and the output of each number, or -1.
         """
         parts, flat, store, first = round_.parts, round_.flat, self.store, round_.pending.first
-        total = store.known - first
+        total = store.total - first
         slot, caller, end = np.empty_like(flat), np.empty_like(flat), 0
         maker = np.full(total, -1)
         for reader, noted in parts:
@@ -516,7 +535,7 @@ class Rounds:
         return numbers.astype(np.int32), imported, by_call.take(outside), counts, maker
 
     def _learn(self, wires: Index, imported: Index) -> None:
-        """Take over wires, slots and outputs that they read, and slots that read values of earlier rounds."""
+        """Add wires, pairs of a slot and an output, and slots that read values of earlier rounds."""
         slots, learnt, self._linked = [*self._slots], self._learnt, None
         for number, maker in wires.T.tolist():
             slot, source = slots[number], self._outputs[maker]
@@ -544,7 +563,7 @@ class Rounds:
         """Return the error for the first datum of a round that its cell does not read, given a column's."""
         called = {signature: lists for signature, lists in pending.notes.lists.items() if lists.rows}
         store, start = self.store, pending.notes.start
-        store.own(pending.first, pending.whose, pending.ends, start)
+        store.set_owners(pending.first, pending.owners, pending.ends, start)
 
         def number(base: int) -> int:
             return pending.numbers[int(store.example[base])]

@@ -1,9 +1,9 @@
-"""Walks as plain data, and back: where its functions and layers are found, and what was learnt of it.
+"""Walks as plain data, and back: import paths of functions and layers, and the structures that were learnt.
 
 A walk and its cells are written by import path, a layer by the variable that leads to it: ``model:encoder``,
-and from there attributes of modules, numbers in lists, keys of dicts. What was learnt, the structures of
-arguments, the wires, the results and the names of parameters, is written besides, so that who reads the file
-need not learn it again. `foldbatch.blocks.paths` says what a file may name; nothing else is looked up.
+and from there attributes of modules, numbers in lists, keys of dicts. The structures of arguments, the wires,
+the results and the names of parameters are written besides, so that a program which reads the file need not
+learn them again. `foldbatch.blocks.paths` decides which names a file may hold; nothing else is looked up.
 """
 
 from __future__ import annotations
@@ -61,11 +61,12 @@ _NESTS |= {f"collections:{kind.__name__}": kind for kind in (OrderedDict, defaul
 class WrittenCell(msgspec.Struct, forbid_unknown_fields=True):
     """A cell for one structure of arguments."""
 
-    found: Any  # where its function is, as data
+    # where its function is, as data; `found` in files
+    place: Any = msgspec.field(name="found")
     arguments: list[tuple[str, Any]]  # name and structure of each
-    # of each that it reads, in order, what its layer calls it, and its name in the program
+    # of each that it reads, in order, its name in its layer, and its name in the program
     parameters: list[tuple[str, str]]
-    computed: str = ""  # what it computes, as a digest; older files have none
+    computed: str = ""  # a digest of its computation; older files have none
 
 
 class WrittenWire(msgspec.Struct, forbid_unknown_fields=True):
@@ -97,10 +98,10 @@ class WrittenWalk(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     parameters: list[tuple[str, bool]]
     decides: bool = False  # whether it has asked for a number
     fresh: bool = False  # whether parameters of cells to come are the program's own, too
-    # by what leads there, what functions read besides their arguments, and these themselves
+    # functions, and what they read besides arguments, by the names that lead there
     dependencies: dict[str, WrittenDependency] = {}
-    python: str = ""  # for which Python digests of functions are
-    version: str = ""  # of foldbatch, for which digests of what cells compute are
+    python: str = ""  # the version of Python that digests of functions are of
+    version: str = ""  # the version of foldbatch that digests of cells are of
 
 
 # -- writing
@@ -146,7 +147,7 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
         raise _refused("the result", sink.lost[0])
     trained = [(name, parameter.trainable) for name, parameter in parameters.items()]
     dependencies = _written_dependencies(
-        learnt, _roots(walk_data, walk, [(x.found, s) for x, s in zip(cells, number, strict=True)])
+        learnt, _roots(walk_data, walk, [(x.place, s) for x, s in zip(cells, number, strict=True)])
     )
     flags = learnt.decides, learnt.replacements.fresh
     plain = WrittenWalk(
@@ -173,12 +174,12 @@ def _roots(data: Any, walk: Any, cells: Sequence[tuple[Any, Signature]]) -> Iter
 
 
 def _version() -> str:
-    """Return the version of foldbatch: what cells compute is written otherwise by others."""
+    """Return the version of foldbatch, as another version may have other digests of cells."""
     return str(sys.modules[PACKAGE].__version__)
 
 
 def _named(data: Any) -> str:
-    """Return the name of what plain data lead to: ``mymodel:net.step``."""
+    """Return the name of the object that plain data lead to: ``mymodel:net.step``."""
     ((kind, content),) = data.items()
     match kind, content:
         case "variable", path:
@@ -223,7 +224,7 @@ def _walk_data(walk: Any, places: _Places, sink: Sink) -> Any:
 def _cell_data(cell: CellFunction | BlockCell, places: _Places, sink: Sink) -> Any:
     """Return a cell as data for a file: its kind, with the path or the parts by which it is found again."""
     if isinstance(cell, BlockCell):
-        return {"block": [places.of(cell.block, "a block"), to_data(cell.given, sink), cell.place]}
+        return {"block": [places.of(cell.block, "a block"), to_data(cell.input_type, sink), cell.place]}
     where = f"the cell {cell.name}"
     match cell.origin:
         case None:
@@ -289,16 +290,16 @@ def _spec_data(spec: Spec, signature: Signature, sink: Sink) -> Any:
     return {"nest": [kind, keys, [_spec_data(item, signature, sink) for item in spec.items]]}
 
 
-_THINGS = Block, Module, Parameter
-_PARTS = *_THINGS, list, tuple, dict  # and what holds them
+_TARGETS = Block, Module, Parameter
+_PARTS = *_TARGETS, list, tuple, dict  # and their containers
 
 
 class _Places:
-    """The variables of modules, and how they lead to layers and modules."""
+    """The paths from variables of modules to layers, parameters and modules."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        self._paths: dict[int, tuple[Any, Any]] = {}  # that of what holds it, and the key there
-        self.things: list[Any] = []  # these layers and modules
+        self._paths: dict[int, tuple[Any, Any]] = {}  # by id: the path of its container, and the key there
+        self.targets: list[Any] = []  # these layers, parameters and modules
         for name in modules:
             for variable, value in list(vars(sys.modules[name]).items()):
                 self._add(value, (None, f"{called(name)}:{variable}"))
@@ -310,8 +311,8 @@ class _Places:
             value, path = waiting.pop()
             if isinstance(value, _PARTS) and id(value) not in self._paths:
                 self._paths[id(value)] = path
-                if isinstance(value, _THINGS):
-                    self.things.append(value)
+                if isinstance(value, _TARGETS):
+                    self.targets.append(value)
                 inside = [(part, (path, key)) for key, part in _inside(value) if isinstance(part, _PARTS)]
                 waiting += reversed(inside)
 
@@ -347,10 +348,11 @@ def from_written(
 ) -> tuple[Any, Learnt, dict[str, Parameter], list[str]]:
     """Return the walk that plain data stand for, what was learnt of it, and its parameters by name.
 
-    Besides, what leads to functions, or to lists, dicts and arrays that they read, which are others now.
+    The last item has the names that lead to functions, or to lists, dicts and arrays that they read, and that
+    have changed.
 
     The parameters are the reader's own, with the numbers of the file: layers that the walk calls keep theirs.
-    What the names in `accepted` lead to may be another than when the file was written.
+    Names in `accepted` may lead to other objects than when the file was written.
 
     Raises:
         ModelError: when a function or a layer is not found or not trusted, or is another one than when the
@@ -384,7 +386,7 @@ def from_written(
 def _changed(plain: WrittenWalk, walk: Any, learnt: Learnt, accepted: Sequence[str]) -> list[str]:
     """Return the dependencies of a file that differ now, by name; errors are those of `from_written`."""
     roots = [
-        *_roots(plain.walk, walk, [(x.found, s) for x, s in zip(plain.cells, learnt.cells, strict=True)])
+        *_roots(plain.walk, walk, [(x.place, s) for x, s in zip(plain.cells, learnt.cells, strict=True)])
     ]
     learnt.before = snapshot(roots)
     now = learnt.before.dependencies.by_name()
@@ -411,8 +413,8 @@ def _changed(plain: WrittenWalk, walk: Any, learnt: Learnt, accepted: Sequence[s
 
 @contextmanager
 def _undone(plain: WrittenWalk) -> Iterator[None]:
-    """Leave cells and layers as they were where what is read is refused: layers have made parameters."""
-    named = {path.partition(":")[0] for path in _paths([plain.walk, *(cell.found for cell in plain.cells)])}
+    """Restore cells and layers where reading within the context fails: layers have made parameters."""
+    named = {path.partition(":")[0] for path in _paths([plain.walk, *(cell.place for cell in plain.cells)])}
     signatures, parameters = {cell: len(cell.signatures) for cell in all_cells()}, _parameters(named)
     try:
         yield
@@ -436,7 +438,7 @@ def _paths(data: Any) -> Iterator[str]:
 def _parameters(named: set[str]) -> dict[Layer[Any, Any], dict[str, Parameter]]:
     """Return the parameters of layers in variables of modules, as far as they are made, by layer."""
     present = [name for name in sys.modules if called(name) in named]
-    return {x: dict(x.parameters) for x in _Places(present).things if isinstance(x, Layer)}
+    return {x: dict(x.parameters) for x in _Places(present).targets if isinstance(x, Layer)}
 
 
 def _walk_of(data: Any, source: Source) -> Any:
@@ -607,14 +609,14 @@ def _read_cell(
 
 def _signature_of(plain: WrittenCell, source: Source) -> Signature:
     """Return the signature of a written cell, made anew from the cell and structures of arguments."""
-    match plain.found:
+    match plain.place:
         case {"block": [path, type_data, int(place)]}:
             block = _variable(path, source)
             signatures = present_part(block, _type_of(from_data(type_data, source))).signatures
             if not 0 <= place < len(signatures):
                 raise ModelError(shown(block), f"{place + 1} cells or more", str(len(signatures)), CHANGED)
             return signatures[place]
-    cell = _cell_of(plain.found, source)
+    cell = _cell_of(plain.place, source)
     names = [name for name, _ in plain.arguments]
     if names != cell.parameters:
         where, actual = f"the cell {cell.name}", f"those of {cell.name}{cell.signature}"

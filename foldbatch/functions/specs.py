@@ -1,7 +1,7 @@
 """Specs: the structure of a cell's argument, found at a call; a cell has one signature for each.
 
 A spec tells whether an argument fits (`guard`, as text for the cell's code), which values, data, lists and
-objects stand in it (`leaves`, in order), and how to build the like of it (`rebuilt`).
+objects stand in it (`leaves`, in order), and how to build a nest of its structure (`rebuilt`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from foldbatch.types import DTYPES, TensorType, describe_value, tensor_written
 
 Name: TypeAlias = Callable[[Any], str]  # gives an object a name among the globals of a cell's code
 
-# What arrays are read as, where that is not their own dtype. NumPy makes float64 of everything, and what
-# models compute in is float32; narrow integers fit into wider ones.
+# The dtypes that arrays are read as, where these are not their own. NumPy makes float64 of all numbers, and
+# models compute in float32; narrow integers fit into wider ones.
 _READ = {"float64": "float32", "float16": "float32"}
 _READ |= dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32") | {"uint32": "int64"}
 _SCALARS: dict[type, str] = {bool: "bool", int: "int32", float: "float32"}
-# classes of numbers that nobody can write to; NumPy's tell the dtype, too
+# classes of numbers, which cannot be written to; NumPy's give the dtype, too
 FIXED = frozenset({*_SCALARS, *[np.dtype(code).type for code in np.typecodes["AllInteger"] + "?efd"]})
-DEEPEST: Final = 100  # levels of a nest, for Python reads as many brackets, and some more
+DEEPEST: Final = 100  # the most levels of a nest: Python reads as many brackets, and some more
 EXACT = frozenset({str, bytes, bool, int, type(None)})  # types of which ``==`` tells all values apart
 
 
@@ -48,13 +48,13 @@ class DataSpec:
     """Data of the example: a number or an array."""
 
     type: TensorType  # what it is read as
-    found: Any = None  # the class that it has, or, where an annotation says how it is read, None
+    kind: Any = None  # its class; None where an annotation gives the type
     form: tuple[tuple[int, ...], str] | None = None  # of an array, its own shape and dtype
 
     @property
     def changing(self) -> bool:
         """Whether they may be an array or a list, which the walk may write to later."""
-        return self.found not in FIXED
+        return self.kind not in FIXED
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ListSpec:
     """A list; its elements all have one structure, of values alone."""
 
     element: Spec | None  # their structure; None of a list that is empty
-    # whether an annotation tells the structure: then the list may be empty, too. Else an empty one is a
+    # whether an annotation gives the structure: then the list may be empty, too. Else an empty one is a
     # structure of its own, so that nothing depends on which came first
     hinted: bool = False
 
@@ -83,13 +83,13 @@ class NestSpec:
     items: tuple[Spec, ...]  # the structures of its items
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, NestSpec) and self._whole == other._whole
+        return isinstance(other, NestSpec) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self._whole)
+        return hash(self._key)
 
     @property
-    def _whole(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[Any, ...]:
         return self.kind, typed(self.keys), self.items
 
     def item(self, number: int) -> str:
@@ -161,11 +161,13 @@ class ObjectSpec:
 
 Spec: TypeAlias = ValueSpec | DataSpec | ListSpec | NestSpec | StaticSpec | ObjectSpec
 Path: TypeAlias = str  # of a part of an argument, as code behind the argument's name
-GIVEN: Final = "given_"  # stands before the names of arguments, in code that has other names besides
+ARGUMENT: Final = (
+    "given_"  # the prefix of names of arguments in cells' code, which has names of its own besides
+)
 
 
 def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
-    """Yield conditions, as text, that what some code yields meets if it has a structure."""
+    """Yield conditions, as text, that hold where the value of some code has a structure."""
     match spec:
         case ValueSpec(type_):
             yield f"type({code}) is {name(value_class(type_))}"
@@ -180,7 +182,7 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
             yield f"type({code}) is list"
             if element is None:
                 yield f"not {code}"
-            else:  # the others are looked at when the batch is noted
+            else:  # elements after the first are checked when the batch is noted
                 first = " and ".join(guard(element, f"{code}[0]", name))
                 yield f"(not {code} or {first})" if hinted else f"{code} and {first}"
         case NestSpec(kind, keys, items):
@@ -188,7 +190,7 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
             if issubclass(kind, tuple):
                 yield f"len({code}) == {len(items)}"
             elif issubclass(kind, dict):
-                yield same(keys, f"tuple({code})", name)
+                yield equality(keys, f"tuple({code})", name)
             for number, item in enumerate(items):
                 yield from guard(item, code + spec.item(number), name)
         case StaticSpec(None):
@@ -200,12 +202,12 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
                 for number, item in enumerate(value):
                     yield from guard(StaticSpec(item), f"{code}[{number}]", name)
             else:
-                yield same(value, code, name)
+                yield equality(value, code, name)
         case ObjectSpec():
             yield f"{name(is_object)}({code})"
 
 
-def same(value: Any, code: str, name: Name) -> str:
+def equality(value: Any, code: str, name: Name) -> str:
     """Return a condition, as text: that a value of the same type is this one, see `typed`."""
     if type(value) in EXACT or (type(value) is tuple and {*map(type, value)} <= {str}):
         return f"{code} == {name(value)}"
@@ -215,22 +217,23 @@ def same(value: Any, code: str, name: Name) -> str:
 
 
 def guarded(specs: Mapping[str, Spec], name: Name) -> tuple[list[str], list[str], list[str], dict[Path, str]]:
-    """Return conditions that arguments meet, what gives items of nests names, conditions of these, the names.
+    """Return the code that checks arguments: conditions, statements that name items of nests, theirs, names.
 
-    A tuple is unpacked: that tells its length too, by a ValueError, in less time than to ask for it.
+    The names are those of the items, by path. A tuple is unpacked, which checks its length, too, by a
+    ValueError, in less time than `len` takes.
     """
     outer, opening, inner, named = list[str](), list[str](), list[str](), dict[Path, str]()
     for argument, spec in specs.items():
-        conditions = [*guard(spec, GIVEN + argument, name)]
+        conditions = [*guard(spec, ARGUMENT + argument, name)]
         if isinstance(spec, NestSpec):
             conditions = conditions[: 1 + issubclass(spec.kind, dict)]  # its class, and its keys
             paths = [argument + spec.item(i) for i in range(len(spec.items))]
             names = [f"item_{argument}_{i}" for i in range(len(paths))]
             named |= zip(paths, names, strict=True)
             if issubclass(spec.kind, tuple):
-                opening.append(f"[{', '.join(names)}] = {GIVEN}{argument}")
+                opening.append(f"[{', '.join(names)}] = {ARGUMENT}{argument}")
             else:
-                opening += [f"{x} = {GIVEN}{path}" for x, path in zip(names, paths, strict=True)]
+                opening += [f"{x} = {ARGUMENT}{path}" for x, path in zip(names, paths, strict=True)]
             inner += [
                 x for item, code in zip(spec.items, names, strict=True) for x in guard(item, code, name)
             ]
@@ -307,7 +310,7 @@ def too_deep(where: str) -> WalkError:
 
 
 def spec_of(x: Any, where: str, hint: Any = None, levels: int = DEEPEST) -> Spec:
-    """Return the structure of an argument; `hint` is what its annotation says, see `hint_of`."""
+    """Return the structure of an argument; `hint` is the type of its annotation, see `hint_of`."""
     if not levels:
         raise too_deep(where)
     if isinstance(hint, TensorType) and not isinstance(x, Value) and x is not None:
@@ -342,7 +345,7 @@ def spec_of(x: Any, where: str, hint: Any = None, levels: int = DEEPEST) -> Spec
         if read not in DTYPES:
             raise WalkError(where, "numbers", f"an array of {dtype}", "convert it first")
         return DataSpec(TensorType(shape, read), type(x), None if type(x) in FIXED else (shape, dtype))
-    if isinstance(x, Iterator):  # whose values nobody would read
+    if isinstance(x, Iterator):  # its values would never be read
         raise WalkError(where, "a list of values", describe_value(x), "make a list of it: [f(x) for x in xs]")
     return ObjectSpec()
 
@@ -491,7 +494,7 @@ def leaves(spec: Spec, path: Path = "") -> Iterator[tuple[Path, Spec]]:
 
 
 def rebuilt(spec: Spec, parts: Iterator[Any]) -> Any:
-    """Return the like of an argument, with other things in the place of its leaves."""
+    """Return a nest of an argument's structure, with the next of these parts at each of its leaves."""
     if isinstance(spec, NestSpec):
         return spec.value_of([rebuilt(item, parts) for item in spec.items])
     part = next(parts)

@@ -18,17 +18,18 @@ class Store:
     """Values by number, those of a class in one array; numbers count from the beginning of the run."""
 
     def __init__(self) -> None:
-        # ``[numbers] int64``: whose each is, by place in the batch
+        # ``[numbers] int64``: the example that has taken each, by place in the batch
         self.example: Index = np.zeros(1024, np.int64)
         self.kind: Index = np.zeros(1024, np.int64)  # ``[numbers] int64``: the number of its class
         self.place: Index = np.zeros(1024, np.int64)  # ``[numbers] int64``: its row in the array of its class
-        self.known = 0  # how many numbers have been told of
+        self.total = 0  # how many numbers have owners
         self.classes: dict[type[Value], int] = {}  # the number of each class of values
         self.table: Index = np.zeros((0, ValueClass.size), np.int64)  # a `ValueClass` each
         self._arrays: list[NDArray[Any]] = []
 
     def clear(self) -> None:
-        self.known = 0
+        """Remove all values before another batch; their memory stays."""
+        self.total = 0
         self.table[:, ValueClass.used] = 0
 
     def number(self, kind: type[Value]) -> int:
@@ -49,18 +50,25 @@ class Store:
             setattr(self, name, np.append(getattr(self, name), extra))
         return True
 
-    def own(self, first: int, places: Sequence[int], ends: Sequence[int], start: int) -> Index:
-        """Set the owners of numbers from the first on up to each end, counted from a start; return sizes."""
+    def set_owners(self, first: int, places: Sequence[int], ends: Sequence[int], start: int) -> Index:
+        """Set the examples that have taken stretches of numbers; return the stretches' sizes.
+
+        Args:
+            first: the first number of all, from the beginning of the run.
+            places: per stretch, the example's place in the batch.
+            ends: per stretch, the number after its last one, which counts as `start` does.
+            start: the first number of the run.
+        """
         sizes = np.diff(np.array(ends, np.int64) - start, prepend=first)
         owners = np.repeat(np.array(places, np.int64), sizes)
-        self.known = first + len(owners)
-        self.reach(self.known)
-        self.example[first : self.known] = owners
+        self.total = first + len(owners)
+        self.reach(self.total)
+        self.example[first : self.total] = owners
         return sizes
 
     def counted(self, first: int) -> Index:
-        """Return of the numbers from the first one on how many of the same example come before each."""
-        owners, before = self.example[first : self.known], np.bincount(self.example[:first])
+        """Return for each number from the first one on the count of those of its example that come before."""
+        owners, before = self.example[first : self.total], np.bincount(self.example[:first])
         counts = np.bincount(owners, minlength=len(before))
         narrow = owners.astype(np.min_scalar_type(len(counts)))  # by radix, if there are few
         order = np.argsort(narrow, kind="stable")
@@ -76,7 +84,7 @@ class Store:
             larger = aligned((max(2 * (used + count), 256), *values.shape[1:]), values.dtype)
             larger[:used] = values[:used]
             entry = len(larger), address_of(larger)
-            # not interrupted, either
+            # in one line, too
             self._arrays[class_], self.table[class_, [ValueClass.room, ValueClass.values]] = larger, entry
 
     def add(self, class_: int, values: NDArray[Any], numbers: Index) -> None:
@@ -99,7 +107,7 @@ class Store:
 
     def read(self, numbers: Sequence[int], start: int) -> list[Any]:
         """Return values by their numbers, counted from a start; those without axes as numbers of Python."""
-        if max(numbers, default=0) >= start + self.known:
+        if max(numbers, default=0) >= start + self.total:
             raise by_hand("walk")
         indices = np.fromiter(numbers, np.int64, len(numbers)) - start
         classes = {*self.kind.take(indices).tolist()}

@@ -299,7 +299,7 @@ class FunctionTracer:
         except Forced as forced:
             expected = "a walk that reads no numbers, where examples are traced and nothing is computed"
             fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
-            raise DecidingError(forced.what, expected, "one that asks for a number", fix) from None
+            raise DecidingError(forced.reader, expected, "one that asks for a number", fix) from None
 
     def _learn(self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]) -> list[Any]:
         """Take over what is new in notes; return results as traces hold them, with numbers of the run."""

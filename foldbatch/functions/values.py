@@ -15,8 +15,8 @@ from foldbatch.operators import FUNCTIONS, Deferred
 from foldbatch.system.closed import from_outside
 from foldbatch.types import TensorType
 
-FOREVER: Final = 1 << 62  # no run counts so far
-WHOLE: Final = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"])
+FOREVER: Final = 1 << 62  # larger than the number of any value
+INTEGERS: Final = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"])
 
 
 class ValueOfAWalk:
@@ -37,7 +37,7 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
     unknown: ValueOfAWalk = ValueOfAWalk()  # stands for its numbers
     # its shape and dtype
     type: ClassVar[TensorType]  # type: ignore[misc]  # each type has a class of its own
-    several: ClassVar[bool]  # whether it has axes, or numbers of its own
+    is_array: ClassVar[bool]  # whether its numbers are read as an array; else as a number of Python
 
     def __repr__(self) -> str:
         return f"<value {self.type}, known when the batch runs>"
@@ -52,19 +52,19 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
         return self
 
     def __bool__(self) -> bool:
-        return bool(self._number("bool") if self.several else Reading.read(self, "bool"))
+        return bool(self._number("bool") if self.is_array else Reading.read(self, "bool"))
 
     def __int__(self) -> int:
-        return int(self._number("int") if self.several else Reading.read(self, "int"))
+        return int(self._number("int") if self.is_array else Reading.read(self, "int"))
 
     def __float__(self) -> float:
-        return float(self._number("float") if self.several else Reading.read(self, "float"))
+        return float(self._number("float") if self.is_array else Reading.read(self, "float"))
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else str(self)
 
     def __index__(self) -> int:
-        if self.type.dtype not in WHOLE:
+        if self.type.dtype not in INTEGERS:
             raise WalkError("index", "a value of integers", f"a {self.type}", "use int(value)")
         return int(self._number("index"))
 
@@ -113,7 +113,7 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
 
     def _read(self, where: str) -> Any:
         number = Reading.read(self, where)
-        return number if self.several else np.asarray(number, self.type.dtype)[()]
+        return number if self.is_array else np.asarray(number, self.type.dtype)[()]
 
 
 def by_hand(where: str) -> WalkError:
@@ -149,24 +149,24 @@ def refuse_made(argument: Any, where: str = "walk") -> None:
 
 
 class Reading:
-    """How the numbers of a value are found: given the value and who asks; each run of a walk sets it.
+    """The function that reads the numbers of a value, given the reader's name, too; each run sets it.
 
     It returns a number of Python, or an array that must not be changed.
     """
 
     @staticmethod
-    def read(value: Value, what: str) -> Any:
-        """Refuse: no walk runs, or it is run by somebody who computes nothing."""
+    def read(value: Value, reader: str) -> Any:
+        """Refuse to read: no walk runs, or a run that computes nothing."""
         fix = "program.debug(example) shows it; to compute with it, use foldbatch.ops (ops.where chooses)"
-        raise WalkError(what, "a number that is known in the walk", repr(value), fix)
+        raise WalkError(reader, "a number that is known in the walk", repr(value), fix)
 
 
 @cache
 def value_class(type_: TensorType) -> type[Value]:
     """Return the class of values of a type."""
-    namespace: dict[str, Any] = {"type": type_, "several": bool(type_.shape)}
-    if not type_.shape:  # what most walks wait in, without a look at what the value is
-        kind = "int" if type_.dtype in WHOLE else "float" if type_.is_float else "bool"
+    namespace: dict[str, Any] = {"type": type_, "is_array": bool(type_.shape)}
+    if not type_.shape:  # most walks wait in this method, so it does not ask for the type
+        kind = "int" if type_.dtype in INTEGERS else "float" if type_.is_float else "bool"
         namespace[f"__{kind}__"] = lambda value: Reading.read(value, kind)
         # so `word in {1, 2}` looks for the number, as `word in [1, 2]` does
         namespace["__hash__"] = lambda value: hash(Reading.read(value, kind))
@@ -211,8 +211,8 @@ for _name in LOOKS:  # a comparison would else be false, whatever the objects ar
 GivenObject.__name__ = "object of an example"  # as errors say
 
 
-class Held:
-    """A label of any kind, as an object that no tensor is made of."""
+class LabelObject:
+    """A wrapper of a label: cells take it for an object, whatever the label is."""
 
     __slots__ = ("label",)
 
@@ -222,4 +222,4 @@ class Held:
 
 def released(label: Any) -> Any:
     """Return a label as the user gave it."""
-    return label.label if type(label) is Held else label
+    return label.label if type(label) is LabelObject else label

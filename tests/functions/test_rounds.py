@@ -39,7 +39,7 @@ def mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
                 found = self._scheduled(given)[1]
             except fb.errors.WalkError as error:
                 raise AssertionError("it was computed at once") from error
-            assert_alike(self, self._own.runner, found, used)
+            assert_alike(self, self._bound_runner.runner, found, used)
         return done
 
     monkeypatch.setattr(Rounds, "_at_once", both)
@@ -55,7 +55,7 @@ def assert_alike(rounds: Any, runner: Any, found: Any, used: np.ndarray) -> None
     assert memory[: len(counts)].tolist() == counts
     schedule = ready.ready.batch.schedule
     keys, table = ready.ready.kernels.bound.keys, ready.ready.tables.forward
-    begins = np.repeat([used[store.number(kind), 0] for _, kind in rounds._made], sizes)
+    begins = np.repeat([used[store.number(kind), 0] for _, kind in rounds._value_arenas], sizes)
     assert store.place.take(numbers).tolist() == (begins + schedule.row_of.take(values)).tolist()
     others = [keys[kernel].cell not in rounds._imports.values() for kernel in table.launches[:, 0]]
     rows, (heights, levels) = launches[: ahead * length].reshape(-1, length), numbered[4:6]

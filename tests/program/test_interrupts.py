@@ -19,8 +19,8 @@ OUTLIVES = {
     "arrays.py": {"held", "bring_value"},
     "cells.py": {"_admit", "of"},
     "notes.py": {"unbind", "bind", "_first_call", "_unbind_all"},
-    "rounds.py": {"_admit", "_learn", "_link", "_bound", "_told", "bind", "_room", "begin", "run"},
-    "store.py": {"number", "reserve", "reach", "add", "own"},
+    "rounds.py": {"_admit", "_learn", "_link", "_bound", "_bind", "bind", "_room", "begin", "run"},
+    "store.py": {"number", "reserve", "reach", "add", "set_owners"},
     "writer.py": {"inside"},
     "builder.py": {"define"},
 }
