@@ -42,7 +42,8 @@ class OneOf(Block[Any, Any]):
             0, 1, ... (negative keys count from the end).
         pre_block: applied to the input before it goes to the case; the key sees the original.
 
-    All cases must yield the same type.
+    All cases must yield the same type. Reports and errors call a case by its key where that is a word,
+    ``tree.leaf``, else by the word for what was asked, too: ``tree(is_leaf=True)``.
 
     Raises:
         BlockValueError: when there are no cases, or two of one key.
