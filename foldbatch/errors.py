@@ -1,7 +1,7 @@
 """The exceptions and warnings users meet, all in one form: ``where: expected X, found Y; how to fix``.
 
 *where* is the path of the block as Python would index it, followed in a batch by the
-example's number and the place in its data (``tree.case('node') at example 17 ['left'][2]``),
+example's number and the place in its data (``tree.node at example 17 ['left'][2]``),
 or a file with line and column. Each class also derives from the built-in exception that a
 Python user would catch. A breach of the package's own invariants is an ``assert``, never
 one of these.

@@ -10,7 +10,6 @@ one call. Results of calls are numbers; the program never touches a tensor.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as PySequence
 from contextlib import contextmanager
@@ -39,6 +38,7 @@ from foldbatch.blocks.tracing import Append, Assign, Call, Datum, Expression, St
 from foldbatch.blocks.writer import Writer
 from foldbatch.errors import BlockTypeError
 from foldbatch.model.drafts import ASIDES, Draft, Flow
+from foldbatch.model.labels import numbered
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import INPUT, PARAMETER, Node, apply, input_node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
@@ -55,6 +55,7 @@ from foldbatch.types import (
 )
 
 MARK = TensorType((), "int32")
+MODEL = "model"  # the beginning of paths, unless a declaration's name is
 
 
 class Builder(Writer):
@@ -64,7 +65,7 @@ class Builder(Writer):
     """
 
     def __init__(
-        self, root: object = "model", *, inferring: bool = False, asides: frozenset[str] = ASIDES
+        self, root: object = MODEL, *, inferring: bool = False, asides: frozenset[str] = ASIDES
     ) -> None:
         super().__init__(root, inferring=inferring)
         self.asides = asides
@@ -76,7 +77,7 @@ class Builder(Writer):
         self.collections: dict[str, Sequence] = {}  # by name, once something is collected
         self.collecting: dict[str, str] = {}  # by name, the variable that holds the list
         self.parameters: dict[Parameter, None] = {}
-        self.names: list[CellName] = []  # of cells, by number
+        self.labels: list[tuple[str, ...]] = []  # of cells, by number: those to choose from
         self._roots = set() if inferring else {str(root)}
         self._origins: dict[Node, tuple[int, Origin]] = {}  # numbered in the order of blocks
         # drafted nodes that depend on parameters and constants alone, and so are equal in all calls
@@ -140,7 +141,7 @@ class Builder(Writer):
                 return tuple(self.renewed(item) for item in value)
         return value
 
-    def note(self, value: Value, function: str = "", layer: str = "") -> None:
+    def note(self, value: Value, function: str = "", layer: str = "", *, named: bool = False) -> None:
         """Note the block that made new tensors, and the parameters behind them, in the order of blocks.
 
         The order names parameters and cells, so it must not depend on what was compiled before; the numbers
@@ -148,7 +149,7 @@ class Builder(Writer):
         """
         if self.inferring:
             return
-        origin = Origin(tuple(map(str, self._path)), function, layer)
+        origin = Origin(tuple(map(str, self._path)), function, layer, named)
         stack = [leaf for leaf in leaves(value) if isinstance(leaf, Node)][::-1]
         while stack:
             node = stack.pop()
@@ -347,7 +348,7 @@ class Builder(Writer):
         for node in outputs:
             draft.output(node)
         self.drafts.append(draft)
-        self.names.append(name_draft(draft.nodes, self._origins, list(map(str, self._path))))
+        self.labels.append(labels_of_draft(draft.nodes, self._origins, list(map(str, self._path))))
         region.drafts.append(Drafted(variable, draft))
         elements = tuple(Datum(code, self.blame()) for code in lists.values())
         feeds = tuple(Datum(d.source.expression, self.blame(d.source, where=d.where)) for d in data)
@@ -429,12 +430,11 @@ def refuse_ragged(node: Node, builder: Builder, block: object = None) -> None:
         raise BlockTypeError(where, "one tensor", actual, fix)
 
 
-CELL_NAME_PARTS = 2  # names of functions and layers that a cell's name has at most
+# -- labels of cells: the path of the innermost block that all tensors of the cell come from, and then the
+# functions that make them, ``tree.node.attend``. Where two would be alike, the names of layers are added. The
+# path of the whole model says nothing that the user knows: there the names stand alone, where any were given.
 
-
-# -- names of cells: the path of the innermost block that all tensors of the cell come from, and then the
-# functions that make them, ``tree.case(True).attend``. Where two would be alike, the names of layers are
-# added, and where that does not help, a number.
+LABEL_PARTS = 2  # names of functions and layers that a label has at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,41 +444,40 @@ class Origin:
     path: tuple[str, ...]  # the path of the block that makes it, segment by segment
     function: str = ""  # the name of the user's function that makes it; empty of a lambda
     layer: str = ""  # the name of the layer that makes it, else empty
+    named: bool = False  # whether the user gave the layer's name
 
 
-@dataclass(frozen=True, slots=True)
-class CellName:
-    """A name for a cell, and a longer one for the case that several cells would have the first."""
+def labels_of(origins: Iterable[Origin], path: PySequence[str]) -> tuple[str, ...]:
+    """Return labels for a cell from the origins of its tensors, so that one may be unlike other cells'.
 
-    short: str
-    long: str
+    The shortest comes first. Without origins, the cell's path is the label.
 
-
-def name_cell(origins: Iterable[Origin], path: PySequence[str]) -> CellName:
-    """Return the name of a cell from the origins of its tensors; without any, its path is the name.
-
-    >>> pair = Origin(("tree", ".case(True)"), layer="pair")
-    >>> name_cell([pair, Origin(("tree", ".case(True)", ".decode"), "attend")], ["tree"])
-    CellName(short='tree.case(True).attend', long='tree.case(True).pair+attend')
+    >>> pair = Origin(("tree", ".node"), layer="pair", named=True)
+    >>> labels_of([pair, Origin(("tree", ".node", ".decode"), "attend")], ["tree"])
+    ('tree.node.attend', 'tree.node.pair+attend')
+    >>> labels_of([Origin(("model",), layer="pair", named=True)], ["model"])
+    ('pair', 'model.pair')
     """
     within = [origin for origin in origins if origin.path[:1] == tuple(path[:1])]
     common = _shared([origin.path for origin in within]) if within else path
     functions = [origin.function for origin in within if origin.function]
     layers = [origin.function or origin.layer for origin in within if origin.function or origin.layer]
-    return CellName(_joined(common, functions), _joined(common, layers))
+    words = [x.function or x.layer for x in within if x.function or x.named]
+    short = _joined((), words) if words and tuple(common) == (MODEL,) else _joined(common, functions)
+    return short, _joined(common, layers)
 
 
-def name_draft(
+def labels_of_draft(
     nodes: Iterable[Node], origins: Mapping[Node, tuple[int, Origin]], path: PySequence[str]
-) -> CellName:
-    """Return the name of a cell: after what it computes, or else after the data that it reads.
+) -> tuple[str, ...]:
+    """Return labels for a cell: after what it computes, or else after the data that it reads.
 
     Origins are numbered in the order of blocks.
     """
     candidates = [node for node in nodes if node in origins and node.axis is not UNBATCHED]
     computed = [node for node in candidates if node.op is not INPUT]
     ordered = sorted((origins[node] for node in computed or candidates), key=itemgetter(0))
-    return name_cell([origin for _, origin in ordered], path)
+    return labels_of([origin for _, origin in ordered], path)
 
 
 def _shared(paths: PySequence[tuple[str, ...]]) -> PySequence[str]:
@@ -487,35 +486,8 @@ def _shared(paths: PySequence[tuple[str, ...]]) -> PySequence[str]:
     ]
 
 
-def _joined(path: Iterable[str], names: Iterable[str]) -> str:
+def _joined(path: PySequence[str], names: Iterable[str]) -> str:
     different = list(dict.fromkeys(names))
-    if len(different) > CELL_NAME_PARTS:
+    if len(different) > LABEL_PARTS:
         different = [different[0], "...", different[-1]]
-    return "".join([*path, "." * bool(different), "+".join(different)])
-
-
-def tell_apart(names: PySequence[CellName]) -> list[str]:
-    """Return a name for each cell, no two alike: short, else long, else with a number.
-
-    >>> tell_apart([CellName("a", "a"), CellName("b", "b.x"), CellName("b", "b.y")])
-    ['a', 'b.x', 'b.y']
-    >>> tell_apart([CellName("a", "a.x"), CellName("a", "a.x"), CellName("a.x#1", "a.x#1")])
-    ['a.x#2', 'a.x#3', 'a.x#1']
-    """
-    shorts = Counter(name.short for name in names)
-    best = [name.short if shorts[name.short] == 1 else name.long for name in names]
-    counts = Counter(best)
-    taken = {name for name in best if counts[name] == 1}
-    return [name if counts[name] == 1 else numbered(name, taken, first=1) for name in best]
-
-
-def numbered(name: str, taken: set[str], first: int) -> str:
-    """Return a name with the least number, from `first` on, that no name in `taken` has; it is added there.
-
-    >>> numbered("tree", {"tree", "tree#2"}, 2)
-    'tree#3'
-    """
-    while f"{name}#{first}" in taken:
-        first += 1
-    taken.add(f"{name}#{first}")
-    return f"{name}#{first}"
+    return "".join([*path, "." * bool(path and different), "+".join(different)])

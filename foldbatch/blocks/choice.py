@@ -20,11 +20,13 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Object, UnknownTypeError, Value, as_object, type_of
 from foldbatch.blocks.flow import Variables, apart, assign, declare, make_call, make_return, pass_on, read
 from foldbatch.blocks.function import shorthand, zeros
+from foldbatch.blocks.items import GetItem
 from foldbatch.blocks.leaves import expect_object
 from foldbatch.blocks.printing import levels_of
 from foldbatch.blocks.tracing import Apply, Body, Branch, Case, Present
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.model.columns import refuse
+from foldbatch.model.labels import case_label
 from foldbatch.system.closed import Closed
 from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, as_type, describe_value
 
@@ -40,7 +42,8 @@ class OneOf(Block[Any, Any]):
             0, 1, ... (negative keys count from the end).
         pre_block: applied to the input before it goes to the case; the key sees the original.
 
-    All cases must yield the same type.
+    All cases must yield the same type. Reports and errors call a case by its key where that is a word,
+    ``tree.leaf``, else by the word for what was asked, too: ``tree(is_leaf=True)``.
 
     Raises:
         BlockValueError: when there are no cases, or two of one key.
@@ -103,8 +106,9 @@ class OneOf(Block[Any, Any]):
         result: Variables | None = None
         builder.enter()
         bodies: list[Body] = []
+        question = _question(self.key_fn)
         for (case, block), levels in zip(self.cases, levels_of(len(self.cases) + 1), strict=False):
-            with builder.at(f".case({case!r})"), builder.inside(1 + levels) as body:
+            with builder.at(case_label(case, question)), builder.inside(1 + levels) as body:
                 outcome = build(block, builder, read(builder, passed))
                 result = result or declare(builder, type_of(outcome), origin)
                 wanted = f"{result.type}, as case {self.cases[0][0]!r} yields"
@@ -195,6 +199,13 @@ class Optional(Block[ObjectType | TupleType, Any]):
         present = Present(tuple(item.expression for item in objects))
         builder.add(Branch(blame, present, (tuple(present_body), tuple(absent_body))))
         return read(builder, result)
+
+
+def _question(key_fn: Any) -> str:
+    """Return the user's word for what a key answers, for the labels of cases; empty without one."""
+    word = key_fn.key if isinstance(key_fn, GetItem) else getattr(key_fn, "__name__", "")
+    is_word = isinstance(word, str) and word.isidentifier()
+    return word if is_word and not isinstance(key_fn, type) else ""  # `type` asks nothing of the user's
 
 
 def _refusal(expected: str) -> Callable[[Any], None]:

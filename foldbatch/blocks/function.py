@@ -57,6 +57,11 @@ class TensorBlock(Block[In_contra, Out_co]):
         """Return the names for cells of the block: the user's function and the layer; empty if none."""
         return "", ""
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the user gave the layer's name."""
+        return False
+
     def __call__(self, *xs: Any) -> Any:
         """Apply the block to symbolic tensors, inside the function of another block or of a cell.
 
@@ -82,7 +87,7 @@ class TensorBlock(Block[In_contra, Out_co]):
                 builder.where(self), "a function of symbolic tensors", actual, fix
             ) from error
         outcome = self._checked(builder, result)
-        builder.note(outcome, *self.called())
+        builder.note(outcome, *self.called(), named=self.is_named)
         return outcome
 
     def _symbolic(self, builder: Builder, value: Value) -> Any:

@@ -20,7 +20,7 @@ from types import CodeType
 from typing import Any, ClassVar, TypeAlias
 
 from foldbatch.blocks.block import AnyBlock, build
-from foldbatch.blocks.builder import Builder, tell_apart
+from foldbatch.blocks.builder import MODEL, Builder
 from foldbatch.blocks.drafts import (
     Kinds,
     Procedure,
@@ -77,6 +77,7 @@ from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
 from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
+from foldbatch.model.labels import tell_apart
 from foldbatch.model.link import link, numbered_sites
 from foldbatch.model.model import Model, asides_of
 from foldbatch.model.replacing import Replacements
@@ -422,7 +423,7 @@ class Built:
 
 
 def built(
-    block: AnyBlock, asides: frozenset[str] = ASIDES, input_type: Type = OBJECT, path: str = "model"
+    block: AnyBlock, asides: frozenset[str] = ASIDES, input_type: Type = OBJECT, path: str = MODEL
 ) -> Built:
     """Build a block that reads a value of `input_type`; errors begin with `path`."""
     builder = Builder(path, asides=asides)
@@ -437,8 +438,8 @@ def built(
         root.results += [Terminal(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(type_))]
         make_return(builder, root, result)
     _refuse_endless(builder.functions)
-    for draft, name in zip(builder.drafts, tell_apart(builder.names), strict=True):
-        draft.name = name
+    for draft, label in zip(builder.drafts, tell_apart(builder.labels), strict=True):
+        draft.name = label
     results = list(chain.from_iterable(_wires(slot.wires) for slot in root.results))
     drafts, functions = builder.drafts, builder.functions
     if builder.left_out:

@@ -12,8 +12,7 @@ import itertools
 import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, field
 from functools import cached_property, partial, update_wrapper
 from itertools import chain
 from operator import attrgetter
@@ -57,6 +56,7 @@ from foldbatch.functions.specs import (
 from foldbatch.functions.values import GivenObject, value_class
 from foldbatch.model.columns import PLAIN, as_now, kept
 from foldbatch.model.drafts import Draft, Feed, Flow
+from foldbatch.model.labels import STRUCTURE, argument_text, label_of, shortened
 from foldbatch.model.link import numbered_sites
 from foldbatch.operators import in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
@@ -236,22 +236,50 @@ class Signature:
         """A text that tells signatures of one name apart, whatever the order in which they were found."""
         graph = Graph(tuple(self.inputs), tuple(self.ends))
         constants = sorted(n.attrs["value"].tobytes() for n in graph.nodes if n.op is CONSTANT)
-        specs = {name: described(spec) for name, spec in self.specs.items()}
         return repr(
-            (specs, print_graph(graph), constants, self.leaves, self.draft.losses and "", self.labels)
+            (
+                self.structures,
+                print_graph(graph),
+                constants,
+                self.leaves,
+                self.draft.losses and "",
+                self.labels,
+            )
         )
 
     @cached_property
+    def keywords(self) -> list[str]:
+        """The texts of keyword-only arguments that are not the default."""
+        if not isinstance(self.cell, CellFunction):
+            return []
+        defaults = {name: StaticSpec(p.default) for name, p in self.cell.signature.parameters.items()}
+        statics = [(name, self.specs[name]) for name in self.cell.static]
+        return [
+            f"{name}={argument_text(spec.value)}"  # type: ignore[union-attr]
+            for name, spec in statics
+            if spec != defaults[name]
+        ]
+
+    @property
     def title(self) -> str:
         """The name, with the keyword-only arguments that are not the default: ``gate(op=xor)``."""
-        if not isinstance(self.cell, CellFunction):
-            return self.name
-        defaults = {name: StaticSpec(p.default) for name, p in self.cell.signature.parameters.items()}
-        differing = {
-            name: self.specs[name] for name in self.cell.static if self.specs[name] != defaults[name]
-        }
-        texts = [f"{name}={as_title(spec.value)}" for name, spec in differing.items()]  # type: ignore[union-attr]
-        return f"{self.name}({', '.join(texts)})" if texts else self.name
+        return label_of(self.name, self.keywords)
+
+    @cached_property
+    def structures(self) -> dict[str, str]:
+        """The structures of arguments in words, by name."""
+        return {name: described(spec) for name, spec in self.specs.items()}
+
+    def title_with(self, names: Iterable[str]) -> str:
+        """Return the title with the structures of some arguments, for cells that differ in these alone."""
+        # arguments of ops and layers have no names that the user knows
+        is_own = isinstance(self.cell, CellFunction) and self.cell.is_decorated
+        texts = [
+            f"{name}: " * is_own + shortened(self.structures[name], STRUCTURE)
+            for name in names
+            if name in self.structures
+        ]
+        return label_of(self.name, [*self.keywords, *texts])
 
     @cached_property
     def computed(self) -> str:
@@ -264,7 +292,7 @@ class Signature:
     @property
     def heading(self) -> str:
         """The call in a line: ``leaf(word: int32) -> (float32[8], float32[8])``."""
-        arguments = ", ".join(f"{name}: {described(spec)}" for name, spec in self.specs.items())
+        arguments = ", ".join(f"{name}: {text}" for name, text in self.structures.items())
         return f"{self.name}({arguments}) -> {described(self.result)}"
 
     @property
@@ -316,12 +344,7 @@ class Signature:
             sequences=[
                 (axis, [(node, flow()) for _, node in members]) for _, axis, members in self.sequences
             ],
-            feeds=[
-                (node, replace(feed, where=f"{name}{feed.where.removeprefix(self.name)}"))
-                if feed.where.startswith(f"{self.name}(")
-                else (node, feed)
-                for node, feed in draft.feeds
-            ],
+            feeds=list(draft.feeds),
             outputs={node: flow() for node in self.outputs},
             losses=list(draft.losses),
             metrics=list(draft.metrics),
@@ -422,27 +445,6 @@ class Signature:
             return f"{name_of(spec.kind)}({', '.join(items)})"
 
         return text(self.result)
-
-
-LONGEST: Final = 24  # letters of an argument in a name
-
-
-def as_title(value: Any) -> str:
-    """Return a static argument as a name shows it.
-
-    >>> as_title("xor"), as_title(True), as_title(max), as_title((1, "a b")), as_title("x" * 30)
-    ('xor', 'True', 'max', "(1, 'a b')", 'xxxxxxxxxxxxxxxxxxxxx...')
-    """
-    if isinstance(value, str) and value.isidentifier():
-        text = value
-    elif isinstance(value, Enum):
-        text = value.name
-    elif isinstance(value, bool | int | float | str | tuple | None):
-        text = repr(value)
-    else:
-        text = str(getattr(value, "__name__", type(value).__name__))
-    text = text if text.isprintable() else ascii(text)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def where_fits(specs: Mapping[str, Spec], body: Callable[[dict[str, str]], Iterator[str]]) -> Iterator[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
@@ -45,6 +44,7 @@ from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, by_hand, released
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Flow, PrunedDraft, needed
+from foldbatch.model.labels import tell_apart
 from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import AtOnce, Decide, Look, Written
@@ -54,7 +54,6 @@ from foldbatch.scheduler.noting import Integers, Noting
 from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.record import Together
 from foldbatch.scheduler.trace import Form, Trace, batch_trace
-from foldbatch.static.printer import unlike
 from foldbatch.system.processes import no_garbage
 from foldbatch.trees import tree
 from foldbatch.types import VOID, TensorType, Type
@@ -445,16 +444,25 @@ class FunctionTracer:
             return link_learnt(self.learnt, self.asides, self._known)
 
 
+def _labels(cells: Sequence[Signature]) -> list[str]:
+    """Return a label for each cell: its title, with the arguments that tell it from others of the title."""
+    texts: dict[str, dict[str, set[str]]] = {}  # by title and argument, the structures of cells
+    for signature in cells:
+        of_title = texts.setdefault(signature.title, {})
+        for name, text in signature.structures.items():
+            of_title.setdefault(name, set()).add(text)
+    differing = {
+        title: [name for name, structures in of_title.items() if len(structures) > 1]
+        for title, of_title in texts.items()
+    }
+    return tell_apart((s.title, s.title_with(differing[s.title])) for s in cells)
+
+
 def link_learnt(learnt: Learnt, asides: frozenset[str], staged: StagedBefore) -> Linked:
     """Link the cells in an order that does not depend on the order in which they were learnt."""
     cells = sorted(learnt.cells, key=lambda signature: signature.key)
     number = {signature: k for k, signature in enumerate(cells)}
-    names: dict[str, None] = {}
-    alike = Counter[str]()  # so many have the name
-    for signature in cells:
-        names[unlike(signature.title, names, alike[signature.title])] = None
-        alike[signature.title] += 1
-    drafts = [s.drafted(k, name) for k, (s, name) in enumerate(zip(cells, names, strict=True))]
+    drafts = [s.drafted(k, label) for k, (s, label) in enumerate(zip(cells, _labels(cells), strict=True))]
     flows = {
         (s, j): flow
         for s, draft in zip(cells, drafts, strict=True)

@@ -108,15 +108,13 @@ def parameter_name(parameter: Parameter) -> str:
     return owner + parameter.name
 
 
-def unlike(name: str, taken: Collection[str], alike: int = 0) -> str:
+def unlike(name: str, taken: Collection[str]) -> str:
     """Return a name, with a number where it is taken: parameters may well be called alike.
-
-    So many are known to be `alike`, named by this function.
 
     >>> unlike("w", ("v",)), unlike("w", ("v", "w", "w_1"))
     ('w', 'w_2')
     """
-    choices = chain([name] if not alike else [], (f"{name}_{number}" for number in count(max(alike, 1))))
+    choices = chain([name], (f"{name}_{number}" for number in count(1)))
     return next(choice for choice in choices if choice not in taken)
 
 

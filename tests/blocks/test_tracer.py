@@ -192,7 +192,7 @@ def test_an_error_deep_in_a_chain_is_found_and_told_in_short():
     node["x"] = "deep"
     with pytest.raises(ExampleTypeError) as caught:
         fb.compile(chain_model()).run([chain_of(2), data])
-    head = "chain.case(False) Scalar('float32') at example 1 ['next']['next']"
+    head = "chain[False] Scalar('float32') at example 1 ['next']['next']"
     assert caught.value.where.startswith(head)
     assert caught.value.where.endswith("['next']['next']['x']")
     assert "..." in caught.value.where

@@ -510,7 +510,7 @@ def test_a_child_that_is_not_read_is_refused_with_its_place_and_what_to_do():
     with pytest.raises(errors.ExampleError) as caught:
         program.run([binary, ternary])
     assert str(caught.value) == (
-        "tree.case(False) Record((tree(), tree())) at example 1 [1]: expected 2 items, found 3; read all "
+        "tree[False] Record((tree(), tree())) at example 1 [1]: expected 2 items, found 3; read all "
         "children with Map and ChildSumTreeLSTM, or binarise the trees, or use TreeLSTM(arity=3) with a "
         "Record for each number of children; Record(..., rest='ignore') drops the rest"
     )

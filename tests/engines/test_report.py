@@ -23,7 +23,7 @@ def test_describe_counts_what_runs() -> None:
     report = program.describe([(([1, 2], [1, 2]), [1, 2]), ([1, 2], [1, 2])])  # no list in two places
     assert (report.examples, report.calls, report.steps, report.lower_bound) == (2, 10, 4, 4)
     by_name = {cell.name: cell for cell in report.cells}
-    node = by_name["total.case(True)"]
+    node = by_name["total[True]"]
     assert (node.calls, node.recursive, node.rows, node.gathered_rows) == (3, True, (2, 1), 0)
     assert node.distinct == 3
     assert (report.distinct, report.hit_rate) == (10, 0.0)

@@ -137,7 +137,7 @@ def test_an_annotation_says_the_elements_of_an_empty_list_also_of_tuples() -> No
     program = fb.compile(lambda n: node([(fb.tensor([1.0, 2.0]), fb.tensor(0.5))] * n), "numpy")
     results = program.run([0, 2])
     assert [x.tolist() for x in results] == [[1, 1], [3, 5]]
-    assert [cell.name for cell in program.model.cells] == ["node", "tensor", "tensor_1"]
+    assert [cell.name for cell in program.model.cells] == ["node", "tensor(float32)", "tensor(float32[2])"]
 
 
 def test_variants_of_a_cell_are_written_once_each_and_told_apart_by_value_and_type() -> None:

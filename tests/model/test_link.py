@@ -36,12 +36,12 @@ def test_only_the_cell_on_a_cycle_is_recursive_and_components_are_in_order():
     model = a_tree(fb.GetItem("x") >> V, ADD)() >> fb.Linear(3)
     found = {cell.name: cell for cell in linked(model).signatures}
     assert {name: cell.recursive for name, cell in found.items()} == {
-        "tree.case(False)": False,
-        "tree.case(True)": True,
+        "tree(is_list=False)": False,
+        "tree(is_list=True)": True,
         "model": False,
     }
     order = sorted(found, key=lambda name: found[name].component)
-    assert order == ["tree.case(False)", "tree.case(True)", "model"]
+    assert order == ["tree(is_list=False)", "tree(is_list=True)", "model"]
 
 
 @pytest.mark.parametrize(

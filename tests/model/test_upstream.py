@@ -79,7 +79,7 @@ def test_the_cell_of_words_multiplies_them(block, width):
 
 def test_all_cells_whose_words_one_sequence_may_hold_multiply_them():
     found = model(two_kinds())
-    assert [products(found, name) for name in ("case(False)", "case(True)")] == [[(4 * SIZE,)]] * 2
+    assert [products(found, name) for name in ("[False]", "[True]")] == [[(4 * SIZE,)]] * 2
 
 
 def both_ways() -> Any:

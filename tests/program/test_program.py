@@ -140,7 +140,7 @@ def test_frozen_parameters_have_no_gradient() -> None:
     program = fb.compile(_tree_model(embed=frozen))
     _, gradients = program.value_and_grad(EXAMPLES)
     assert set(program.params) - set(gradients) == {"frozen.weight"}
-    leaf = next(cell for cell in program.model.cells if "case(True)" in cell.name)
+    leaf = next(cell for cell in program.model.cells if "is_leaf=True" in cell.name)
     assert leaf.training.backward == {}
     full = fb.compile(_tree_model(), seed=0)
     for name in program.params:
@@ -243,17 +243,17 @@ def test_kernels_of_many_cells_are_listed_and_chosen_by_name() -> None:
     assert first.startswith("the tracing program: ")
     assert [row.split(":")[0] for row in rows] == [cell.name for cell in program.model.cells]
     assert last == "kernels(name) shows the cells whose names contain it, kernels(whole=True) everything"
-    chosen = program.kernels("case(7)")
-    assert "# model.case(7) forward_before" in chosen
-    assert "case(8)" not in chosen
+    chosen = program.kernels("len=7")
+    assert "# model(len=7) forward_before" in chosen
+    assert "len=8" not in chosen
     whole = program.kernels(whole=True)
     assert whole.startswith("def ")
     assert chosen.split("\n\n")[0] in whole
-    assert "# model.case(19) " in whole
+    assert "# model(len=19) " in whole
     with pytest.raises(
         errors.UnknownNameError, match=r"kernels: expected a part of the name of a cell .*and 8 more"
     ):
-        program.kernels("case(20)")
+        program.kernels("len=20")
 
 
 def test_a_program_prints_in_a_line() -> None:

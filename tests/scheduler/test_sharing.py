@@ -188,7 +188,7 @@ def test_derivatives_along_tangents_are_those_of_unshared_calls() -> None:
 
 
 def test_only_leaves_are_shared_unless_asked_for_and_nothing_with_none() -> None:
-    nodes = [_cells(_tree_model(), TREES, **o)["tree.case(True)"] for o in ({}, {"share": None})]
+    nodes = [_cells(_tree_model(), TREES, **o)["tree[True]"] for o in ({}, {"share": None})]
     assert [(node.distinct, node.gathered_rows) for node in nodes] == [(10, 0), (10, 0)]
     table = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3) >> fb.Function(fb.ops.tanh)) >> fb.Sum()
     program = fb.compile(table, options={"share": None})
@@ -240,7 +240,7 @@ def test_calls_with_a_loss_or_a_metric_all_run() -> None:
 
 
 def test_calls_that_draw_random_numbers_and_what_reads_them_are_never_shared() -> None:
-    node = _cells(_tree_model(fb.Dropout(0.5)), TREES, share="subtrees")["tree.case(True)"]
+    node = _cells(_tree_model(fb.Dropout(0.5)), TREES, share="subtrees")["tree[True]"]
     assert node.distinct == node.calls
 
 

@@ -150,9 +150,9 @@ def test_a_program_is_explained_cell_by_cell(program):
     found = fb.explain(program)
     assert [cell.cell for cell in found.cells] == list(program.model.cells)
     assert str(found) == found.whole() == "\n\n".join([f"tracing: {found.tracing}", *map(str, found.cells)])
-    names = "tree.case(False), tree.case(True), model"
+    names = "tree[False], tree[True], model"
     assert repr(found) == f"Explanation(3 cells: {names}; print it to read it)"
-    assert repr(found.cells[0]).startswith("CellExplanation('tree.case(False)', ")
+    assert repr(found.cells[0]).startswith("CellExplanation('tree[False]', ")
 
 
 def test_of_many_cells_there_is_a_line_each():
@@ -166,7 +166,7 @@ def test_of_many_cells_there_is_a_line_each():
     assert [row.split()[0] for row in rows] == [cell.name for cell in program.model.cells]
     assert last.startswith("explain(program, name) shows the cells whose names contain it")
     assert found.whole().count("graph as built") == 20
-    assert repr(found).endswith("model.case(2), ...; print it to read it)")
+    assert repr(found).endswith("model(len=2), ...; print it to read it)")
     assert found._repr_html_().count("graph as built") == 20
 
 
@@ -181,7 +181,7 @@ def test_how_examples_are_traced_is_told():
     with pytest.raises(ExampleError):
         program.run([fb.trees.Tree.leaf("one")])
     assert (
-        "The last that were not: tree.case(0) Scalar('float32'): there is a datum"
+        "The last that were not: tree(len=0) Scalar('float32'): there is a datum"
         in fb.explain(program).tracing
     )
     kept = fb.explain(fb.compile(recursive(lambda t: t.parent is None, label), "llvm")).tracing
@@ -204,9 +204,9 @@ def test_a_whole_name_chooses_one_cell_alone():
 
 
 def test_a_part_of_the_name_chooses_cells(program):
-    found = fb.explain(program, "case(True)")
-    assert [cell.name for cell in found.cells] == ["tree.case(True)"]
-    assert str(found).startswith("cell tree.case(True) (recursive: x0, output 0)\n")
+    found = fb.explain(program, "[True]")
+    assert [cell.name for cell in found.cells] == ["tree[True]"]
+    assert str(found).startswith("cell tree[True] (recursive: x0, output 0)\n")
 
 
 @pytest.mark.parametrize("name", ["case(Maybe)", "TREE", 7, None])
@@ -263,4 +263,4 @@ def test_things_show_themselves():
 
 def test_of_many_cells_and_parameters_a_few_are_shown():
     many = fb.AllOf(*(fb.Linear(2, name=f"layer{i}") for i in range(30))) >> fb.Concat()
-    assert str(fb.compile(fb.Vector(2) >> many, "numpy")).count("layer") == 19
+    assert str(fb.compile(fb.Vector(2) >> many, "numpy")).count("\n  layer") == 20

@@ -78,6 +78,10 @@ class Layer(TensorBlock[In_contra, Out_co]):
     def called(self) -> tuple[str, str]:
         return "", self.owner.name
 
+    @property
+    def is_named(self) -> bool:
+        return self.owner.given
+
     def settings(self) -> dict[str, Any]:
         settings = settings_of(self)
         if self.parameters and not isinstance(settings.get("init", ""), str | int | float):
