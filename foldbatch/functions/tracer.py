@@ -237,7 +237,7 @@ class FunctionTracer:
         try:
             while traced < len(numbers):
                 with no_garbage():
-                    runs.append(self._note(reading.rest(traced), decide, careful=careful))
+                    runs.append(self._note(reading.tail(traced), decide, careful=careful))
                 traced += len(runs[-1].ends)
             if at_once is not None and len(runs) == 1 and not self.decides and runs[0].noted is None:
                 direct_results = at_once(runs[0], numbers)
