@@ -103,9 +103,7 @@ class Fiber:
             if isinstance(part, CoroutineType) and getcoroutinestate(part) == CORO_CREATED:
                 part.close()
         greenlet: Any = getattr(self.switch, "__self__", None)
-        if (
-            self.stops and greenlet.fiber is self
-        ):  # else it has ended, and its greenlet may have another fiber
+        if self.stops and greenlet.fiber is self:  # else the greenlet runs another fiber by now
             greenlet.fiber = None
             with suppress(Exception):  # an exception of the walk's own clean-up
                 greenlet.throw()
