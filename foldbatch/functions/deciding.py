@@ -1,4 +1,4 @@
-"""Deciding: the examples of a batch run until each waits for a number, a round computes, and they go on."""
+"""Deciding: examples run until each waits for a number; a round computes all of these, and they go on."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ from foldbatch.system.processes import no_garbage
 from foldbatch.types import Type
 
 MAX_ROUNDS: Final = 10_000  # rounds in which an example waits for a number, after which it may never end
-NEVER: Final = 2**62  # beyond all numbers
+NEVER: Final = 2**62  # a number, or a round, that no batch reaches
 
 
 def decide(
     rounds: Rounds, computing: Computing, tracer: FunctionTracer, reading: Reading, *, careful: bool = False
 ) -> Notes:
-    """Run a walk on examples, and return what they noted, example by example.
+    """Run a walk on the examples of a reading, and return their notes, example by example, for tracing.
 
-    They run one after the other as long as none asks for a number, and from then on in rounds. Where
-    `careful`, each datum is checked when it is read.
+    The examples run one after the other until one asks for a number, and from then on in rounds. With
+    `careful`, each datum is checked at the call that reads it.
     """
     if tracer.decides:
         with computing.alone():
@@ -82,6 +82,7 @@ def _in_rounds(
     reading: Reading,
     careful: bool,  # noqa: FBT001 - given by partial application
 ) -> Notes:
+    """Return the notes of a walk that is known to decide, with all examples in rounds from the beginning."""
     batch = UnderWay(rounds, computing, tracer, traced=True)
     with no_garbage(), batch.noting(careful=careful):
         batch.join(reading.examples, reading.numbers)
@@ -96,15 +97,19 @@ def _in_turn(
     reading: Reading,
     careful: bool,  # noqa: FBT001 - given by partial application
 ) -> Notes:
-    """Run one walk after the other, in a fiber that waits where the first one asks for something."""
+    """Return the notes of a walk that may decide, with the examples one after the other until one asks.
+
+    They run in a single fiber. Where a walk asks for a number or forks, the fiber waits, and all examples go
+    over to a batch: those that have ended, the one that waits, and the remaining ones.
+    """
     notes, kind = Notes(COUNTERS[0]), greenlets()
     walks = InTurn(tracer.walk, notes, reading, tracer.max_calls)
-    ask = partial(_asked, walks, kind and kind.getcurrent())
-    fork = kind and partial(ask, what="fb.together")
+    ask = partial(_wait_in_turn, walks, kind and kind.getcurrent())
+    fork = kind and partial(ask, reader="fb.together")
     learnt = tracer.learnt
     learnt.install()
     with noting(notes, [*learnt.cells], ask, fork, careful=careful, accept=learnt.accept):
-        fiber = Fiber(_NOBODY, walks.go, ())
+        fiber = Fiber(_NO_EXAMPLE, walks.go, ())
         asked = fiber.switch(None)
         if asked is None and walks.coroutine is None:
             refuse_broken(notes, notes.start)
@@ -117,20 +122,32 @@ def _in_turn(
     return batch.complete()
 
 
-_NOBODY: Final = Walked(-1, -1, -1)  # whose a fiber is that runs the walks of several examples
+# in place of the example of a fiber: that fiber runs the walks of all examples, in turn
+_NO_EXAMPLE: Final = Walked(-1, -1, -1)
 
 
-def _asked(walks: InTurn, hub: Any, thing: Value | Fork, what: str) -> Any:
-    """Let a walk wait that runs in its turn, and is the first one to ask for something."""
-    if not running():  # it is asked in another thread
-        return unknown(thing, what)  # type: ignore[arg-type]
-    if isinstance(thing, Value) and thing.n < COUNTERS[1] - walks.max_calls:
-        raise leak(what, State.example)
+def _wait_in_turn(walks: InTurn, hub: Any, request: Value | Fork, reader: str) -> Any:
+    """Stop the first walk that asks for a number or forks, and return the answer once a round has it.
+
+    Args:
+        walks: the walks that run one after the other.
+        hub: the greenlet that waits for the request; None where walks cannot stop.
+        request: the value to be read, or the fork to be run.
+        reader: the name of the function that asks, for errors, as ``float``.
+
+    Raises:
+        WalkError: when the value is one of an earlier example.
+        Forced: when walks cannot stop.
+    """
+    if not running():  # another thread asks
+        return unknown(request, reader)  # type: ignore[arg-type]
+    if isinstance(request, Value) and request.n < COUNTERS[1] - walks.max_calls:
+        raise leak(reader, State.example)
     if hub is None:
-        State.forced = what
-        raise Forced(what)
+        State.forced = reader
+        raise Forced(reader)
     walks.waits = True
-    return hub.switch(thing)
+    return hub.switch(request)
 
 
 def results(
@@ -144,8 +161,8 @@ def results(
 ) -> list[Any]:
     """Run a walk on examples in rounds, and return its results, with arrays in the place of values.
 
-    With `keep_going` the result of an example whose walk raises an exception is the exception. The other
-    arguments are those of `decide`.
+    It is for inference, where results are wanted and no traces. With `keep_going`, an exception that the walk
+    raises becomes the result of its example. The other arguments are those of `decide`.
     """
 
     def run() -> list[Any]:
@@ -154,7 +171,7 @@ def results(
         with no_garbage(), batch.noting(careful=careful or keep_going):
             batch.join(reading.examples, reading.numbers)
             batch.finish()
-            batch.compute()  # what the results need and nobody asked for
+            batch.compute()  # values of results that no walk has asked for
         give_back(batch.notes)
         return batch.results()
 
@@ -162,43 +179,45 @@ def results(
         return session(run, reading)
 
 
-def few(
+def small_batch_results(
     rounds: Rounds, computing: Computing, tracer: FunctionTracer, notes: Notes, numbers: Sequence[int]
 ) -> list[Any] | None:
-    """Return the results of a few examples whose walks have ended and read no number, computed as a round.
+    """Return the results of a small batch whose walks have ended without reading a number.
 
-    What is new in their notes is learnt. None where they are no few: they noted much.
+    All calls in the notes are computed as a single round, and new cells and wires among them are learnt. None
+    where the notes have too many values for that.
     """
     if COUNTERS[0] - notes.start > SMALL_BATCH_VALUES:
         return None
     rounds.read(tracer.learnt.replacements)
     rounds.store.clear()
-    before, whose = rounds.linked, [*range(len(numbers))]
+    linked_before = rounds.linked
+    places = [*range(len(numbers))]
     if COUNTERS[0] > notes.start:
-        rounds.compute(Pending(computing, notes, whose, notes.ends, [], numbers))
-    if rounds.linked is not before:
+        rounds.compute(Pending(computing, notes, places, notes.ends, [], numbers))
+    if rounds.linked is not linked_before:
         tracer.learn(notes, numbers)
     type_ = tracer.learnt.result
     results: list[Any] = []
-    for place, result, number in zip(whose, notes.results, numbers, strict=True):
-        type_, found = _shown(rounds.store, notes.start, type_, result, place, number)
-        results.append(found)
+    for place, result, number in zip(places, notes.results, numbers, strict=True):
+        type_, shown = _shown(rounds.store, notes.start, type_, result, place, number)
+        results.append(shown)
     give_back(notes)
     return results
 
 
-def _no_greenlets(what: str) -> WalkError:
-    """Return the error for a walk that asks for a number, and cannot wait for it."""
+def _no_greenlets(reader: str) -> WalkError:
+    """Return the error for a walk that cannot wait for a number, given the name of the function that asks."""
     fix = f"{install('decide')}, or write the walk as an async def, with await value"
     expected = "the package greenlet, so that the walk can wait for a number"
-    return WalkError(what, expected, "a Python without it", fix)
+    return WalkError(reader, expected, "a Python without it", fix)
 
 
-_WAITS: Final = object()  # what a walk says that waits already
+_WAITS: Final = object()  # returned by a walk whose request is noted already: it has let the next fiber run
 
 
 class _Thrown(NamedTuple):
-    """An error that a part of a walk has raised, for the walk that waits for it."""
+    """An error of a part of a walk; a fiber that is sent one raises it where it waits for its parts."""
 
     error: Exception
 
@@ -208,50 +227,57 @@ class UnderWay:
 
     def __init__(
         self,
-        rounds: Rounds,  # what was learnt of the rounds of the walk
-        computing: Computing,  # what computes them
-        tracer: FunctionTracer,  # has the walk
+        rounds: Rounds,  # the model that computes rounds of the walk
+        computing: Computing,  # the engine that runs the model
+        tracer: FunctionTracer,  # the tracer of the walk
         *,
-        traced: bool = False,  # whether its complete notes are wanted, too
-        keep_going: bool = False,  # whether others go on where the walk of one raises an exception
-        notes: Notes | None = None,  # those of walks that it takes over, if it takes over some
+        traced: bool = False,  # whether `complete` is called at the end: the notes of all rounds are kept
+        keep_going: bool = False,  # whether an exception of a walk ends its example alone, not the batch
+        notes: Notes | None = None,  # the notes of walks that `take_over` takes over
     ) -> None:
-        self._rounds, self._tracer = rounds, tracer
+        self._rounds = rounds
+        self._tracer = tracer
         rounds.read(tracer.learnt.replacements)
-        self._traced, self._keep_going = traced, keep_going
+        self._traced = traced
+        self._keep_going = keep_going
         self.notes = Notes(COUNTERS[0]) if notes is None else notes
-        self._start = self._first = self.notes.start
+        self._start = self.notes.start  # the first number of the batch
+        self._first = self._start  # the first number of the present round
         self.store = rounds.store  # the values so far
-        self._ready: list[tuple[Fiber, Any]] = []
-        # of each turn since the last round: who had it, what lets them run, the number that they wait for, as
-        # values have it, and whose the numbers up to another one are
+        self._ready: list[tuple[Fiber, Any]] = []  # fibers that can go on, with what they are sent
+        # Lists with an item for each turn since the last round: the fiber, the function that lets it go on,
+        # the number of the value that it waits for (0: none), the place of its example, and the number after
+        # the last one that it has taken.
         self._fibers: list[Fiber] = []
         self._switches: list[Callable[[Any], Any]] = []
         self._asked: list[int] = []
-        self._others: list[int] = []  # the places of those that wait for none
-        self._whose: list[int] = []
+        self._places: list[int] = []
         self._ends: list[int] = []
-        self._order: list[Fiber] = []  # who has a turn, the first one first
-        # the turns that are left, the last one first: what lets them run, and what with; before all there is
-        # the hub, the greenlet that lets fibers run
+        self._numberless: list[int] = []  # the turns, as indices of these lists, that wait for no number
+        self._order: list[Fiber] = []  # the fibers that have a turn, the first one first
+        # The remaining turns, the last one first: the function that lets the fiber go on, and its argument.
+        # The first item is that of the hub, the greenlet that lets fibers run.
         self._turns: list[Callable[[Any], Any]] = []
         self._sent: list[Any] = []
         self._hub: Any = None
-        self._direct = True  # whether all fibers can stop, so that one may let the next one run
+        self._direct = True  # whether all fibers can stop, so that a fiber may let the next one run
         self._waits = self._first  # from this number on a value is waited for without the hub
         self._round = 0
         self._failures = False
-        self._broken: BaseException | None = None  # what ends the run although a walk may have caught it
+        self._broken: BaseException | None = None  # it ends the run, even if a walk has caught it
         self._result = tracer.learnt.result
-        self._log: dict[Signature, Lists] = {}  # the notes of all rounds, where they are wanted
+        self._log: dict[Signature, Lists] = {}  # the notes of all earlier rounds, where `traced`
         self._numbers: list[int] = []
-        self._pending = Pending(computing, self.notes, self._whose, self._ends, self._asked, self._numbers)
+        self._pending = Pending(computing, self.notes, self._places, self._ends, self._asked, self._numbers)
         self.walked: list[Walked] = []  # the examples
-        self.over: list[Walked] = []  # those that have ended since somebody last looked
+        self.over: list[Walked] = []  # the examples that have ended; a reader of the list empties it
 
     @contextmanager
     def noting(self, *, careful: bool = False) -> Iterator[None]:
-        """Return the context in which the batch runs; after an error no walk of it waits any more."""
+        """Return the context in which the batch runs and its calls are noted.
+
+        An error in it ends all walks that wait. With `careful`, each datum is checked at its call.
+        """
         learnt = self._tracer.learnt
         learnt.install()
         with noting(self.notes, [*learnt.cells], careful=careful, accept=learnt.accept), self.entered():
@@ -259,11 +285,11 @@ class UnderWay:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Return the context in which the batch runs, where its calls are noted already."""
+        """Return the context in which the batch runs, for a caller that notes calls already; see `noting`."""
         self.store.clear()
         kind = greenlets()
         self._hub = kind and kind.getcurrent()
-        # up to here nobody has taken too many, see `_may_take`
+        # up to this number no example has taken more than its limit, see `_may_take`
         COUNTERS[1] = self._start + self._tracer.max_calls
         listen(self._read, self._ask, lambda: self._fiber.walked.number, self._may_take)
         try:
@@ -273,17 +299,18 @@ class UnderWay:
             for fiber in (*self._order, *self._fibers, *(fiber for fiber, _ in self._ready)):
                 fiber.end()
                 while fiber.join is not None:
-                    fiber = fiber.join.fiber  # noqa: PLW2901 - it waits for this one
+                    fiber = fiber.join.fiber  # noqa: PLW2901 - the fiber that waits for this one
                     fiber.end()
             raise
 
     def take_over(self, walks: InTurn, first: Fiber, asked: Value | Fork | None) -> None:
-        """Take in examples whose walks have run one after the other until one has asked for something.
+        """Take in all examples of walks that have run one after the other, until one asked or is a coroutine.
 
         Args:
-            walks: those that have run. Where one is to be awaited, it has not begun.
-            first: runs them, and waits.
-            asked: what it waits for.
+            walks: the walks, with the reading, and the notes of those that have ended. A coroutine among them
+                has not begun.
+            first: the fiber that has run them, and waits.
+            asked: the value or the fork that it waits for; None for a coroutine.
         """
         reading, notes = walks.reading, walks.notes
         place = len(notes.ends)
@@ -306,17 +333,20 @@ class UnderWay:
         self.join(reading.examples[place + 1 :], reading.numbers[place + 1 :])
 
     def _stretch(self, fiber: Fiber, place: int, asked: Value | Fork | None, end: int) -> None:
-        """Take in the turn of a fiber that was the example's at a place, and has asked for something."""
+        """Note a turn that is over: fiber, place of the example, request, the number after its last one."""
         self._fibers.append(fiber)
         self._switches.append(fiber.switch)
-        self._whose.append(place)
+        self._places.append(place)
         if not isinstance(asked, Value):
-            self._others.append(len(self._asked))
+            self._numberless.append(len(self._asked))
         self._asked.append(asked.n if isinstance(asked, Value) else 0)
         self._ends.append(end)
 
     def join(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Walked]:
-        """Take examples in, with their numbers in the batch."""
+        """Take in examples, with their numbers in the batch for errors; return their states, in that order.
+
+        Their walks begin with the next `go`.
+        """
         new = []
         for example, number in zip(examples, numbers, strict=True):
             walked = Walked(len(self.walked), number, self._round)
@@ -331,28 +361,32 @@ class UnderWay:
         self._ready.append((fiber, None))
 
     def leave(self, walked: Walked) -> None:
-        """Let an example go on no more: nobody waits for its result."""
-        self._failures, walked.error = True, CancelledError()
+        """End an example whose result is not wanted any more."""
+        self._failures = True
+        walked.error = CancelledError()
 
     def finish(self) -> bool:
-        """Let all examples run to their ends; return whether one asked for a number."""
+        """Let all examples run to their ends; return whether any asked for a number."""
         asked = False
         while self.go():
             asked = True
         return asked
 
     def go(self) -> bool:
-        """Let all examples run until each waits, and compute a round; return whether some go on."""
+        """Let all examples run until each waits or has ended, compute a round, and let those that wait go on.
+
+        Return whether there was a round: without one all examples have ended.
+        """
         while self._ready:
             self._order = fibers = [fiber for fiber, _ in self._ready]
             ready, self._ready = self._ready, []
             places = [fiber.walked.place for fiber in fibers]
             self._go(fibers, [fiber.switch for fiber in fibers], places, [sent for _, sent in ready])
-        asked, fibers, switches, places = self._asked, self._fibers, self._switches, self._whose[:]
-        for place in reversed(self._others):
-            del fibers[place], switches[place], places[place], asked[place]
+        asked, fibers, switches, places = self._asked, self._fibers, self._switches, self._places[:]
+        for turn in reversed(self._numberless):
+            del fibers[turn], switches[turn], places[turn], asked[turn]
         self._fibers, self._switches = [], []
-        self._others.clear()
+        self._numberless.clear()
         if not asked:
             return False
         self._order = fibers
@@ -365,11 +399,18 @@ class UnderWay:
 
     @property
     def _fiber(self) -> Fiber:
-        """The one that runs."""
+        """The fiber that runs."""
         return self._order[-len(self._turns)]
 
     def _go(self, fibers: list[Any], switches: list[Any], places: list[Any], sent: list[Any]) -> None:
-        """Let one fiber after the other run until it waits or ends, given what it has asked for."""
+        """Give each fiber a turn, in which it runs until it waits or ends.
+
+        Args:
+            fibers: the fibers, in the order of their turns.
+            switches: the functions that let them go on.
+            places: the places of their examples.
+            sent: the arguments of the functions: the numbers that the fibers have asked for.
+        """
         self._waits = self._first if self._direct and not self._failures else NEVER
         if self._round >= MAX_ROUNDS - 1 and any(
             self._round - fiber.walked.began >= MAX_ROUNDS - 1 for fiber in fibers
@@ -377,14 +418,14 @@ class UnderWay:
             self._waits = NEVER
         self._fibers += fibers
         self._switches += switches
-        self._whose += places
+        self._places += places
         self._order, self._sent = fibers, [_WAITS, *reversed(sent)]
         self._turns = turns = [self._hub and self._hub.switch, *reversed(switches)]
         while len(turns) > 1:
             self._run(turns.pop(), self._sent.pop())
 
     def _run(self, go_on: Callable[[Any], Any], sent: Any) -> None:
-        """Let a fiber run, and those after it that it goes on to, see `_read`."""
+        """Let the next fiber run, and note its request or its end; it may let others run, see `_read`."""
         asked: Any = None
         fiber = self._fiber
         walked = fiber.walked
@@ -397,7 +438,7 @@ class UnderWay:
             except Exception as error:
                 if may_go_deeper(error):
                     raise
-                asked = error  # it is raised where it belongs
+                asked = error  # for `_failed`
             if self._broken is not None:
                 raise self._broken
             if asked is _WAITS:
@@ -409,18 +450,18 @@ class UnderWay:
                 self._fork(fiber, asked)
             elif isinstance(asked, Exception):
                 self._failed(fiber, asked)
-            elif asked.n < self._first:  # it was awaited, and is there already
+            elif asked.n < self._first:  # an awaited value that is computed already
                 self._ready.append((fiber, None))
         waits = isinstance(asked, Value) and asked.n >= self._first
         if not waits:
-            self._others.append(len(self._asked))
+            self._numberless.append(len(self._asked))
         self._asked.append(asked.n if waits else 0)
         self._ends.append(COUNTERS[0])
 
     def _ended(self, fiber: Fiber) -> None:
-        """Take the result of a fiber: an example's result, or its part of the fork that waits for it.
+        """Take the result of a fiber: that of its example, or that of a part of a fork.
 
-        A coroutine as result is begun in the fiber's place.
+        A coroutine as result begins, in the place of the fiber.
         """
         if isinstance(fiber.result, CoroutineType):
             self._begin(Fiber(fiber.walked, fiber.result, (), fiber.join, fiber.place))
@@ -430,13 +471,14 @@ class UnderWay:
         else:
             join = fiber.join
             join.results[fiber.place] = fiber.result
-            join.left -= 1
-            if not join.left:
+            join.remaining -= 1
+            if not join.remaining:
                 self._ready.append((join.fiber, join.results))
 
     def _failed(self, fiber: Fiber, error: Exception) -> None:
         """Take the error of a fiber: it goes to its fork, or ends its example, or breaks off the batch."""
-        self._failures, self._waits = True, NEVER
+        self._failures = True
+        self._waits = NEVER
         if fiber.join is not None:
             fiber.join.error = error
             self._ready.append((fiber.join.fiber, _Thrown(error)))
@@ -448,7 +490,7 @@ class UnderWay:
         self.over.append(fiber.walked)
 
     def _fork(self, fiber: Fiber, fork: Fork) -> None:
-        """Begin the parts of a fork; the fiber goes on when all have ended."""
+        """Begin the parts of a fork; the fiber, which has asked for them, goes on when all have ended."""
         fiber.result = fork
         join = Join(fiber, [None] * len(fork.parts), len(fork.parts))
         if not fork.parts:
@@ -456,17 +498,24 @@ class UnderWay:
         for place, part in enumerate(fork.parts):
             self._begin(Fiber(fiber.walked, part, (), join, place))
 
-    # -- what walks ask for
+    # -- requests of walks
 
     def _ask(self, fork: Fork) -> Any:
         return self._switched(fork, "fb.together")
 
-    def _read(self, value: Value, what: str) -> Any:
-        """Return the numbers of a value of the present example; it waits until they are there."""
+    def _read(self, value: Value, reader: str) -> Any:
+        """Return the numbers of a value to the walk that asks for them, which waits until they are computed.
+
+        Most walks wait here without the hub: the next fiber is let run from within.
+
+        Args:
+            value: the value, which must be one of the present example.
+            reader: the name of the function that asks, for errors, as ``float``.
+        """
         try:
             waits = value.n >= self._waits
         except (AttributeError, TypeError):
-            raise by_hand(what) from None
+            raise by_hand(reader) from None
         if waits:
             try:
                 self._asked.append(value.n)
@@ -486,51 +535,64 @@ class UnderWay:
                     where, expected, f"{MAX_ROUNDS:,} numbers that it waited for", fix
                 )
                 warn(warning, stacklevel=frames_inside())
-            return self._switched(value, what)
+            return self._switched(value, reader)
         number = value.n - self._start
         if number < 0 or self.store.example.item(number) != walked.place:
-            raise leak(what, walked.number)
+            raise leak(reader, walked.number)
         return self.store.row(number)
 
-    def _switched(self, thing: Value | Fork, what: str) -> Any:
-        """Stop the walk that runs until what it asks for is there."""
-        for over in (self._broken, self._fiber.over()):
-            if over is not None:
-                raise over  # it asks at its end
-        if self._fiber.stops:
-            return self._hub.switch(thing)
-        if self._hub is not None:
-            fix = f"write {what}(await value), and await fb.together(...)"
-            raise WalkError(what, "a value that was awaited, as the walk is an async def", repr(thing), fix)
-        raise _no_greenlets(what)
+    def _switched(self, request: Value | Fork, reader: str) -> Any:
+        """Stop the walk that asks for a value's numbers or for the results of a fork, and return these to it.
 
-    # -- what they leave
+        Raises:
+            WalkError: when the walk cannot stop.
+        """
+        for error in (self._broken, self._fiber.over()):
+            if error is not None:
+                raise error  # the example has ended, and its walk asks in a finally clause
+        if self._fiber.stops:
+            return self._hub.switch(request)
+        if self._hub is not None:
+            fix = f"write {reader}(await value), and await fb.together(...)"
+            expected = "a value that was awaited, as the walk is an async def"
+            raise WalkError(reader, expected, repr(request), fix)
+        raise _no_greenlets(reader)
+
+    # -- rounds, and notes and results at the end
 
     def _may_take(self, number: int) -> bool:
-        """Whether the example that runs may take a number; up to `M` nobody takes too many from here on."""
+        """Whether the example that runs may take a number, and all others those up to a new limit.
+
+        The limit is set in `COUNTERS`: up to it no walk needs to ask again.
+        """
         sizes = np.diff([self._first, *self._ends, number])
-        whose, examples = self._whose[: len(sizes)], len(self.walked)
+        places = self._places[: len(sizes)]
+        examples = len(self.walked)
         taken = np.bincount(self.store.example[: self._first - self._start], minlength=examples)
-        left = self._tracer.max_calls - taken - np.bincount(whose, sizes, examples).astype(np.int64)
-        if left[whose[-1]] < 0:
+        remaining = self._tracer.max_calls - taken - np.bincount(places, sizes, examples).astype(np.int64)
+        if remaining[places[-1]] < 0:
             return False
-        others = *self._fibers, *(fiber for fiber, _ in self._ready)
-        COUNTERS[1] = number + max(0, min(int(left[fiber.walked.place]) for fiber in others))
+        fibers = *self._fibers, *(fiber for fiber, _ in self._ready)
+        COUNTERS[1] = number + max(0, min(int(remaining[fiber.walked.place]) for fiber in fibers))
         return True
 
     def compute(self) -> list[Any]:
-        """Compute what is pending; return the numbers that are asked for, where they are read at once."""
-        found: list[Any] = []
+        """Compute a round: the calls noted since the last one.
+
+        Return the numbers that walks wait for, if the engine has read them at once, else an empty list: then
+        they are in the store.
+        """
+        values: list[Any] = []
         if COUNTERS[0] == self._first:
             refuse_broken(self.notes, self._first)
         else:
             self._pending.first = self._first - self._start
-            found = self._rounds.compute(self._pending)
+            values = self._rounds.compute(self._pending)
         self._next()
-        return found
+        return values
 
     def _next(self) -> None:
-        """Begin a round: lists of notes go on empty."""
+        """Begin a round: the lists of notes are emptied, after their contents are kept where `traced`."""
         for signature, lists in self.notes.lists.items():
             if lists.rows:
                 if self._traced:
@@ -542,41 +604,49 @@ class UnderWay:
                     del items[:]
         self._first, State.drawn = COUNTERS[0], 0
         self._round += 1
-        self._whose.clear()
+        self._places.clear()
         self._ends.clear()
 
     def complete(self) -> Notes:
         """Return the notes of the batch, example by example, as if each had run alone."""
         refuse_broken(self.notes, self._first)
         store = self.store
-        store.set_owners(self._first - self._start, self._whose, self._ends, self._start)
+        store.set_owners(self._first - self._start, self._places, self._ends, self._start)
         self._next()
-        whose = store.example[: store.total]
-        totals = np.bincount(whose, minlength=len(self.walked))
+        example_of = store.example[: store.total]
+        totals = np.bincount(example_of, minlength=len(self.walked))
         ends = np.cumsum(totals)
-        moved = (ends - totals).take(whose) + store.counted(0)
+        moved = (ends - totals).take(example_of) + store.counted(0)
 
         def renumbered(walked: Walked, value: Value) -> Value:
             n = value.n - self._start
-            if not 0 <= n < len(moved) or whose[n] != walked.place:
+            if not 0 <= n < len(moved) or example_of[n] != walked.place:
                 raise kept_result(walked.number)
             return value.__class__(int(moved[n]) + self._start)
 
         notes = self.notes
-        logged = {signature: self._log.get(signature, own) for signature, own in notes.lists.items()}
-        found = noted_of(logged, self._start).values()
-        notes.noted = {own.signature: self._in_order(own, moved, whose) for own in found}
+        logged = {signature: self._log.get(signature, lists) for signature, lists in notes.lists.items()}
+        by_cell = noted_of(logged, self._start)
+        notes.noted = {
+            signature: self._in_order(noted, moved, example_of) for signature, noted in by_cell.items()
+        }
         notes.ends = (ends + self._start).tolist()
         notes.results = [_replaced(walked.result, partial(renumbered, walked)) for walked in self.walked]
         return notes
 
-    def _in_order(self, noted: Noted, moved: Index, whose: Index) -> Noted:
-        """Return the calls of a cell in their complete order, given each number's new one, and example."""
+    def _in_order(self, noted: Noted, moved: Index, example_of: Index) -> Noted:
+        """Return the calls of a cell example by example, renumbered, for the notes of `complete`.
+
+        Args:
+            noted: the calls in the order of rounds; its arrays are written to.
+            moved: ``[numbers] int64``: the new number of each number.
+            example_of: ``[numbers] int64``: the place of the example that has taken each number.
+        """
         signature, rows = noted.signature, noted.rows
         values = 1 + len(signature.operands)
         read = rows[:, :values]
         if read.min(initial=0) < 0:
-            raise leak(signature.title, self._numbers[int(whose[read[(read < 0).any(axis=1)][0, 0]])])
+            raise leak(signature.title, self._numbers[int(example_of[read[(read < 0).any(axis=1)][0, 0]])])
         rows[:, :values] = moved.take(read)
         order, elements = np.argsort(rows[:, 0], kind="stable"), list[Index]()
         for s, flat in enumerate(noted.elements):
@@ -589,25 +659,39 @@ class UnderWay:
             noted.feeds[i] = moved.take(np.array(noted.feeds[i], np.int64)).tolist()
         places = order.tolist()
         feeds, labels = (
-            [[given[place] for place in places] for given in kept] for kept in (noted.feeds, noted.labels)
+            [[column[place] for place in places] for column in columns]
+            for columns in (noted.feeds, noted.labels)
         )
         return Noted(signature, rows.take(order, axis=0), elements, feeds, labels)
 
     def results(self) -> list[Any]:
-        """Return the results of walks, with arrays in the place of values, or the errors that they raised."""
+        """Return for each example its result, with arrays in the place of values, or its walk's error."""
         return [self.shown(walked).result if walked.error is None else walked.error for walked in self.walked]
 
     def shown(self, walked: Walked) -> Walked:
-        """Put arrays into the place of values in a result; they must have been computed."""
-        given = self.store, self._start, self._result, walked.result
-        self._result, walked.result = _shown(*given, walked.place, walked.number)
+        """Put arrays into the place of values in the result of an example, whose last round is computed."""
+        self._result, walked.result = _shown(
+            self.store, self._start, self._result, walked.result, walked.place, walked.number
+        )
         return walked
 
 
 def _shown(
     store: Store, start: int, type_: Type | None, result: Any, place: int, number: int
 ) -> tuple[Type | None, Any]:
-    """Return the type of results, given that of others, and one with arrays in the place of values."""
+    """Return the type of results so far and of this one, and the result with arrays in the place of values.
+
+    Args:
+        store: the computed values.
+        start: the first number of the batch.
+        type_: the type of results so far; None before the first.
+        result: the result of a walk.
+        place: the place of its example in the batch.
+        number: the number of the example, for errors.
+
+    Raises:
+        WalkError: when the result has a value of another example or batch.
+    """
     if type_ is OBJECTS and type(result) is list and ATOMS.issuperset(map(type, result)):
         return type_, [*result]  # as below, in a fifth of the time
 
@@ -624,7 +708,7 @@ def _shown(
 
 
 def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:
-    """Return a result with something else in the place of values."""
+    """Return a result of a walk with the outcome of a function in the place of each value in it."""
     if type(x) in ATOMS:
         return x
     match x:

@@ -17,8 +17,8 @@ from foldbatch.model.replacing import Replacements
 from foldbatch.params.parameters import Parameter
 from foldbatch.types import TensorType, Type
 
-Output = tuple[Signature, int]  # of a cell
-# an operand (its number, -1), or a member of a list (its number, the list's)
+Output = tuple[Signature, int]  # a cell, and the number of one of its outputs
+# a cell with the number of an operand and -1, or the number of a member of a list and that of the list
 Slot = tuple[Signature, int, int]
 
 
@@ -27,35 +27,39 @@ class Learnt:
     """The cells, wires, results and parameters that runs of a walk have shown; it only grows."""
 
     cells: dict[Signature, None] = field(default_factory=dict)  # the signatures that were called
-    # which outputs were read at which operands and members of lists
+    # for each operand and member of a list, the outputs that were read there
     wires: dict[Slot, set[Output]] = field(default_factory=dict)
     results: set[Output] = field(default_factory=set)  # the outputs that were part of results
     result: Type | None = None  # the structure of results, None before the first
-    # in the order in which cells were first called
+    # the parameters, in the order in which cells were first called
     parameters: dict[Parameter, None] = field(default_factory=dict)
     version: int = 0  # how often it grew
-    # the parameters that the program has in the place of those of the layers that the walk calls
+    # for parameters of layers that the walk calls, those that the program has in their place
     replacements: Replacements = field(default_factory=Replacements)
     decides: bool = False  # whether the walk has asked for a number
-    readings: Readings = field(default_factory=Readings)  # what is known of second readings of its examples
-    # the signatures whose calls a program of this may note: of one model, as it was when they were made
+    readings: Readings = field(default_factory=Readings)  # whether its examples can be read twice
+    # the signatures whose calls a program may note: all of one state of the user's model
     accepted: dict[Signature, None] = field(default_factory=dict)
-    before: Snapshot | None = None  # what the walk and its cells read when the program was compiled
-    # in which run it was compared with what is read now, and what has been replaced
+    before: Snapshot | None = None  # the objects that the walk and its cells read, at compilation
+    # the run in which these were last compared with the present ones, and the objects that have been replaced
     compared: tuple[int, list[tuple[str, Any]]] = (-1, [])
-    installed: int = -1  # what `InForce.changes` was when calls were last of these
+    installed: int = -1  # the value of `InForce.changes` at the last `install`
 
     def copy(self) -> Learnt:
-        """Return a copy of the present state, which stays as it is while this grows.
+        """Return a copy that stays as it is while the original grows, to restore that after an error.
 
-        Replacements are the same ones, as what has been computed reads them.
+        The copy has the same `replacements`: values that are computed already have read these.
         """
         cells, accepted, wires = dict(self.cells), dict(self.accepted), dict(self.wires)
         parameters = dict(self.parameters)
         return replace(self, cells=cells, accepted=accepted, wires=wires, parameters=parameters, installed=-1)
 
     def admit(self, signatures: Sequence[Signature]) -> None:
-        """Take over cells, and parameters in the order in which these were made; refuse unlike metrics."""
+        """Add cells, and their parameters in the order in which these were made.
+
+        Raises:
+            WalkError: when a metric has another shape than an earlier one of its name.
+        """
         self.cells |= dict.fromkeys(signatures)
         self.accepted |= dict.fromkeys(signatures)
         shapes: dict[str, tuple[int, ...]] = {}
@@ -67,9 +71,10 @@ class Learnt:
         self.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
 
     def install(self) -> None:
-        """Let calls of cells be of the accepted signatures: others may have come in their places since.
+        """Make the accepted signatures those that calls of their cells find; called before each run.
 
-        It is called before a run, and looks at one number where no model of the process has changed.
+        Runs of another program may have put others in their places. Where no model of the process has
+        changed, this compares a single number.
         """
         if self.installed == InForce.changes:
             return
@@ -82,10 +87,10 @@ class Learnt:
         self.installed = InForce.changes
 
     def accept(self, signature: Signature) -> None:
-        """Take in a signature that a run calls for the first time, if it is of the model as it is now.
+        """Add a signature that a run calls for the first time to the accepted ones, if it is up to date.
 
-        A program that has called the cell before takes it in only where that still is the same, too: it never
-        computes with parts of a model as they were at different times.
+        If the program has called the cell with other structures before, these must be up to date too: a
+        program never computes with parts of a model from different times.
 
         Raises:
             Stale: when another signature is to be made, of the model as it is now.
@@ -104,10 +109,10 @@ class Learnt:
         self.accepted[signature] = None
 
     def _changed(self, signature: Signature) -> list[str]:
-        """Return the names of things that a signature reads or is, and that changed since compilation."""
+        """Return the names of the objects of a signature that have changed since compilation."""
         if self.before is None:
             return []
-        if self.compared[0] != InForce.runs:  # once a run
+        if self.compared[0] != InForce.runs:  # at most one comparison a run
             self.compared = InForce.runs, self.before.replaced()
         replaced, cell = self.compared[1], signature.cell
         if not replaced:
@@ -119,7 +124,7 @@ class Learnt:
 
 
 def _refuse_changed(where: str, changed: Sequence[str]) -> NoReturn:
-    """Refuse a structure that is new to a program of a model which has changed, by the names in `changed`.
+    """Refuse a new structure at a cell, since the user's model has changed by the objects of some names.
 
     Raises:
         WalkError: always.
@@ -130,7 +135,7 @@ def _refuse_changed(where: str, changed: Sequence[str]) -> NoReturn:
     raise WalkError(where, expected, actual, fix)
 
 
-# -- arrays of many lengths: each length is a structure of its own, and so a cell
+# -- arrays of many lengths: each length is a structure, and so has a cell
 
 
 SHORT = "call program.warm(examples) once, pad them to a few lengths, or give their rows as a list: "
@@ -138,11 +143,11 @@ SHORT = "call program.warm(examples) once, pad them to a few lengths, or give th
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Arrays at one argument that are alike in all but their length."""
+    """The arrays at one argument that are alike in all but their length."""
 
-    cell: CellFunction | None  # None: what `fb.tensor` is given
+    cell: CellFunction | None  # None: the arrays that `fb.tensor` is given
     path: Path
-    row: TensorType  # what one of their rows is read as
+    row: TensorType  # the type of their rows
 
     @property
     def where(self) -> str:
@@ -150,7 +155,7 @@ class Series:
 
     @property
     def as_list(self) -> str:
-        """How their rows are given as a list."""
+        """Code that gives their rows as a list, for advice."""
         if self.cell is None or self.path not in self.cell.parameters:
             return f"[fb.tensor(row) for row in {self.path or 'array'}]"
         return f"def {self.cell.name}({self.path}: list['{self.row}'])"
@@ -159,7 +164,7 @@ class Series:
 def series_of(signature: Signature) -> Iterator[tuple[Series, int]]:
     """Yield the arrays that a cell reads, each with its length."""
     cell = signature.cell
-    if not isinstance(cell, CellFunction):  # of a block
+    if not isinstance(cell, CellFunction):  # a cell of a block reads no series
         return
     for name, spec in signature.specs.items():
         for path, leaf in leaves(spec):
@@ -173,9 +178,9 @@ def series_of(signature: Signature) -> Iterator[tuple[Series, int]]:
 
 
 def lengths(learnt: Learnt, fewest: int) -> tuple[str, str] | None:
-    """Describe the arrays of one argument that have most lengths, and how to do with one cell.
+    """Return, for a warning, the arrays with most lengths, and how to make do with a single cell.
 
-    None where no argument has so many lengths.
+    None where no argument has as many lengths as `fewest`.
     """
     lengths_of: dict[Series, set[int]] = {}
     for series, length in chain.from_iterable(map(series_of, learnt.cells)):
@@ -188,16 +193,21 @@ def lengths(learnt: Learnt, fewest: int) -> tuple[str, str] | None:
 
 
 SHOWN = 8  # names of a group
-GROUPS = 3  # that are told of, those with most calls first
+GROUPS = 3  # groups in a report, those with most calls first
 
 
-# -- cells that always run together: what a report says of loose cells that one cell could replace
+# -- cells that always run together: the lines of a report on loose cells that one cell could replace
 
 
 def together(learnt: Learnt, calls: Mapping[Signature, int]) -> list[list[Signature]]:
-    """Return groups of cells, each with a loose one, that ran equally often on values of each other.
+    """Return groups of cells that could each be a single cell, the group with most calls first, for a report.
 
-    Each group could be one cell: what lies between two of its cells belongs to it.
+    The cells of a group ran equally often, on values of each other, and one of them is loose. No value goes
+    from a group to a cell outside and back into the group.
+
+    Args:
+        learnt: the cells and wires of the walk.
+        calls: how often each cell ran in a batch.
     """
     sources: dict[Signature, set[Signature]] = {}
     group = {signature: signature for signature in calls}
@@ -226,7 +236,7 @@ def together(learnt: Learnt, calls: Mapping[Signature, int]) -> list[list[Signat
     component = components([*members], edges)
     numbers = list(component.values())
     groups = [m for h, m in members.items() if len(m) > 1 and numbers.count(component[h]) == 1]
-    return sorted(groups, key=lambda each: -calls[each[0]] * len(each))
+    return sorted(groups, key=lambda cells: -calls[cells[0]] * len(cells))
 
 
 def remarks(learnt: Learnt, calls: Mapping[Signature, int]) -> Iterator[str]:

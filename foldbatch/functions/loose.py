@@ -42,7 +42,7 @@ _BOUNDS = frozenset({int, type(None)})  # of slices
 _READ = {float: "float32", int: "int32"}  # what plain numbers are read as
 
 # An operand; whether it is data of the call, else it belongs to the cell; and what data are read as.
-Given: TypeAlias = tuple[Any, bool, TensorType | None]
+CallOperand: TypeAlias = tuple[Any, bool, TensorType | None]
 
 # cells, and by `_key` a cell with the places of what is data; those of a parameter are kept by it
 _kept: dict[Any, Any] = {}
@@ -64,7 +64,7 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         kinds = (*kinds, *options.items(), *option_types) if kinds and EXACT.issuperset(option_types) else ()
     if (quick := _quick.get(kinds)) is not None:
         return quick(*operands)
-    kept_call = _told(kinds, operands) if kinds and operands else None
+    kept_call = _kept_place(kinds, operands) if kinds and operands else None
     if kept_call is not None and (quick := kept_call[0].get(kept_call[1])) is not None:
         return quick(kept_call[2])
     name = function.__name__
@@ -103,7 +103,7 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         value = [tensor(x) for x in data] if name in TOGETHER else tensor(data)
         return _apply(function, (*operands[:at], value, *operands[at + 1 :]), options)
     kind = [*[type_ for type_ in types if type_.is_float], types[0]][0]  # `next` raises, which costs by depth
-    pattern = [_given(name, x, kind) for x in operands]
+    pattern = [_operand(name, x, kind) for x in operands]
     cell = op_cell(function, pattern, options)
     # a key of `NUMBERS` has no values of numbers, which belong to the cell beside bools
     is_complete = name not in NUMBERS or all(dynamic for x, dynamic, _ in pattern if type(x) in FIXED)
@@ -119,7 +119,7 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     return cell.call(*[x for x, dynamic, _ in pattern if dynamic])
 
 
-def _told(kinds: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[dict[Any, Any], Any, Any] | None:
+def _kept_place(kinds: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[dict[Any, Any], Any, Any] | None:
     """Return where a call is kept by an index, a parameter or items of a list, its key, and what it takes."""
     first, items = operands[0], tuple[type, ...]()
     if type(first) in (list, tuple):
@@ -191,7 +191,9 @@ def _kept_for(operands: Iterable[Any]) -> dict[Any, Any]:
     return _kept
 
 
-def op_cell(function: Callable[..., Any], operands: Sequence[Given], options: dict[str, Any]) -> CellFunction:
+def op_cell(
+    function: Callable[..., Any], operands: Sequence[CallOperand], options: dict[str, Any]
+) -> CellFunction:
     """Return the cell of a function of `foldbatch.ops`; operands that are data of the call do not matter."""
     static = tuple([read if dynamic else typed(x) for x, dynamic, read in operands])
     key = (function, static, tuple([(n, typed(options[n])) for n in sorted(options)]))
@@ -216,7 +218,7 @@ def _flat(operands: Sequence[Any]) -> list[Any]:
     return [x for y in operands for x in (y if isinstance(y, list | tuple) else [y])]
 
 
-def _given(name: str, x: Any, kind: TensorType) -> Given:
+def _operand(name: str, x: Any, kind: TensorType) -> CallOperand:
     """Return an operand as a cell takes it, whether it is data of the call, and what these are read as.
 
     What is no data belongs to the cell. Numbers are read as the dtype of the values beside them.
@@ -242,7 +244,9 @@ def _as_now(x: Any) -> Any:
     return type(x)(map(_as_now, x)) if type(x) in (list, tuple) else x
 
 
-def _filled(function: Callable[..., Any], pattern: list[Given], options: dict[str, Any], *xs: Any) -> Any:
+def _filled(
+    function: Callable[..., Any], pattern: list[CallOperand], options: dict[str, Any], *xs: Any
+) -> Any:
     remaining = iter(xs)
     return called_as_it_is(
         function, [next(remaining) if dynamic else x for x, dynamic, _ in pattern], options
@@ -287,7 +291,7 @@ def layer_cell(layer: Any, arguments: int) -> CellFunction:
 
 def _value_of(parameter: Parameter) -> Any:
     if "value" not in parameter.cells:
-        pattern: list[Given] = [(parameter, False, None), (parameter.shape, False, None)]
+        pattern: list[CallOperand] = [(parameter, False, None), (parameter.shape, False, None)]
         parameter.cells["value"] = op_cell(inspect.unwrap(ops.reshape), pattern, {})
     return parameter.cells["value"].call()
 
@@ -489,10 +493,10 @@ def data_cell(type_: TensorType) -> CellFunction:
     """Return the cell that brings numbers in, read as a type."""
     key = type_.shape, type_.dtype
     if key not in _of_data:
-        _of_data[key] = _cell("tensor", _same, [type_])
+        _of_data[key] = _cell("tensor", _identity, [type_])
         _of_data[key].origin = ("tensor", type_)
     return _of_data[key]
 
 
-def _same(x: Any) -> Any:
+def _identity(x: Any) -> Any:
     return x

@@ -27,8 +27,8 @@ LATER: Final = "foldbatch: in the next runs data are checked call by call, so an
 class Readings:
     """The readings of one walk so far."""
 
-    walk: Any = None  # the walk
-    batches: int = 0  # how many there were, up to `SNAPSHOT_BATCHES`
+    walk: Any = None
+    batches: int = 0  # how many batches were read, counted up to `SNAPSHOT_BATCHES`
     checked: int = 0  # how many batches to come are checked call by call
     handles: bool = False  # whether the walk handles the errors of data, so that all batches are checked
     deep: bool = False  # whether the walk begins with room for deep calls
@@ -38,18 +38,20 @@ class Readings:
         """Return the result of `work`, which runs the walk on examples, if need be a second time.
 
         Args:
-            examples: those of the batch.
+            examples: the examples of the batch.
             numbers: their numbers in the batch, for errors.
-            work: is given the reading, and whether each datum is checked at its call.
+            work: runs the walk, given the reading, and whether each datum is checked at its call.
 
         Raises:
             ExampleError: when a datum is refused, and the walk does not handle that.
         """
-        before, self.refused = None, 0
+        self.refused = 0
+        before = None
         if self.batches < SNAPSHOT_BATCHES:
             self.batches += 1
             before = Snapshot(examples)
-        reading, careful = Reading(examples, numbers, self, before), self.handles or self.checked > 0
+        reading = Reading(examples, numbers, self, before)
+        careful = self.handles or self.checked > 0
         try:
             result = work(reading, careful)
         except ExampleError as error:
@@ -80,12 +82,12 @@ class Reading:
     """One reading of the examples of a batch."""
 
     examples: Sequence[Any]
-    numbers: Sequence[int]  # in the batch, for errors
-    history: Readings  # that of the walk
-    before: Snapshot | None = None  # the contents of the examples before it, where somebody keeps them
+    numbers: Sequence[int]  # the numbers of the examples in the batch, for errors
+    history: Readings  # the earlier readings of the walk
+    before: Snapshot | None = None  # the contents of the examples before it, if they are kept
 
-    def rest(self, count: int) -> Reading:
-        """Return the reading of the examples from a place on."""
+    def tail(self, count: int) -> Reading:
+        """Return the reading without its first examples, so many as `count`, which have been traced."""
         if not count:
             return self
         before = None if self.before is None else self.before.tail(count)
@@ -96,10 +98,14 @@ class Reading:
         return obstacle(self.examples, self.before)
 
     def refuse_second(self, why: str, remedy: str = "") -> None:
-        """Refuse to read the examples again where one of them cannot be.
+        """Check that the examples can be read again; for a caller that is about to do so.
+
+        Args:
+            why: the reason for the second reading, for the error.
+            remedy: a further remedy, for the error.
 
         Raises:
-            WalkError: when one cannot be read again; `why` says what it would be read for.
+            WalkError: when an example cannot be read again.
         """
         if (obstacle := self.obstacle()) is not None:
             where = f"walk at example {self.numbers[obstacle.place]}"

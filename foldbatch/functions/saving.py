@@ -512,7 +512,7 @@ def _cell_of(data: Any, source: Source) -> CellFunction:
     return cell
 
 
-def _operand(data: Any, source: Source) -> loose.Given:
+def _operand(data: Any, source: Source) -> loose.CallOperand:
     """Return an operand of an op's cell from a file's data: one that calls give, or one that the cell has."""
     match data:
         case {"read": None}:

@@ -25,15 +25,15 @@ from foldbatch.functions import notes
 class Walked:
     """An example under way."""
 
-    place: int  # in the list of examples
-    number: int  # in the batch, for errors
-    began: int  # in which round
-    result: Any = None  # what its walk has returned
-    error: Exception | None = None  # what its walk has raised, where others go on
+    place: int  # its place among the examples under way
+    number: int  # its number in the batch, for errors
+    began: int  # the round in which it began
+    result: Any = None  # the result of its walk, once that has ended
+    error: Exception | None = None  # the exception of its walk, in a run that goes on after one
 
 
 class Fork:
-    """Parts of a walk that go on side by side; awaiting it yields their results."""
+    """Parts of a walk that are to run side by side; awaiting a fork yields their results, in a tuple."""
 
     __slots__ = ("parts",)
 
@@ -41,44 +41,48 @@ class Fork:
         self.parts = parts  # functions without arguments, or coroutines
 
     def __await__(self) -> Generator[Fork, Any, tuple[Any, ...]]:
-        """Wait until all parts have ended."""
+        """Wait until all parts have ended, and return their results."""
         return tuple((yield self))
 
 
 @dataclass(eq=False, slots=True)
 class Join:
-    """Where the parts of a fork meet: who waits, results, how many are under way, what one has raised."""
+    """The state of a fork whose parts are under way."""
 
-    fiber: Fiber
-    results: list[Any]
-    left: int
-    error: Exception | None = None
+    fiber: Fiber  # the fiber that waits for the parts
+    results: list[Any]  # the results of parts, in their order; None for one that has not ended
+    remaining: int  # how many parts have not ended
+    error: Exception | None = None  # the exception of a part
 
 
 class Fiber:
     """A walk, or a part of one, that can stop.
 
     Args:
-        walked: whose it is.
-        part: a function, or a coroutine.
-        given: the arguments of the function, one or none.
-        join: where its result goes; None of a walk.
-        place: where there.
+        walked: the example that it belongs to.
+        part: the function or the coroutine that it runs.
+        arguments: the arguments of the function, at most one.
+        join: the state of the fork that it is a part of; None for a walk.
+        place: the index of its result in `join`.
 
     Attributes:
-        switch: goes on with what was asked for, until it asks for something again: a `Value` or a `Fork`;
-            None at the end.
-        throw: goes on with an error.
-        result: what it has returned, or the fork that it waits for.
-        stops: whether it can stop without await.
+        switch: lets it go on, given the answer to its request; returns its next request, a `Value` or a
+            `Fork`, or None at its end.
+        throw: the same, given an exception to raise in it.
+        result: the result of the function or coroutine; before its end, the fork that it waits for, if any.
+        stops: whether it can wait anywhere, as a greenlet can, and not only at an await.
     """
 
-    __slots__ = ("given", "join", "part", "place", "result", "stops", "switch", "throw", "walked")
+    __slots__ = ("arguments", "join", "part", "place", "result", "stops", "switch", "throw", "walked")
 
     def __init__(
-        self, walked: Walked, part: Any, given: tuple[Any, ...], join: Join | None = None, place: int = 0
+        self, walked: Walked, part: Any, arguments: tuple[Any, ...], join: Join | None = None, place: int = 0
     ) -> None:
-        self.walked, self.part, self.given, self.join, self.place = walked, part, given, join, place
+        self.walked = walked
+        self.part = part
+        self.arguments = arguments
+        self.join = join
+        self.place = place
         self.result: Any = None
         self.switch: Callable[[Any], Any]
         self.throw: Callable[[Any], Any]
@@ -94,25 +98,25 @@ class Fiber:
             self.switch, self.throw = greenlet.switch, greenlet.throw
 
     def end(self) -> None:
-        """Let it go on no more: greenlets that wait would be kept, coroutines not begun be warned of."""
+        """End the fiber for good: a greenlet that waits would be kept, a coroutine not begun be warned of."""
         for part in (self.part, *(self.result.parts if isinstance(self.result, Fork) else [self.result])):
             if isinstance(part, CoroutineType) and getcoroutinestate(part) == CORO_CREATED:
                 part.close()
         greenlet: Any = getattr(self.switch, "__self__", None)
-        if self.stops and greenlet.fiber is self:  # else it has ended, and another one may use its greenlet
+        if self.stops and greenlet.fiber is self:  # else the greenlet runs another fiber by now
             greenlet.fiber = None
-            with suppress(Exception):  # of what the walk does at its end
+            with suppress(Exception):  # an exception of the walk's own clean-up
                 greenlet.throw()
 
     def over(self) -> Exception | None:
-        """Return the error that has ended its example, or another part of its fork, if there is one."""
+        """Return the error that has ended its example or its fork; None as long as it may go on."""
         if self.walked.error is not None or self.join is None:
             return self.walked.error
         return self.join.error
 
     def run(self, _: Any) -> None:
         """Run the function from its beginning."""
-        self.result = self.part(*self.given)
+        self.result = self.part(*self.arguments)
 
     def _awaited(self, go_on: Callable[[Any], Any], sent: Any) -> Any:
         try:
@@ -126,7 +130,7 @@ IDLE = 256  # greenlets of a thread that wait for a walk
 
 
 class _Idle(local):
-    """Greenlets of a thread that have ended a walk: to make one takes longer than a walk of a few calls."""
+    """The idle greenlets of a thread, kept as making one takes longer than a walk of a few calls."""
 
     def __init__(self) -> None:
         self.greenlets: list[Any] = []
@@ -136,25 +140,25 @@ _idle = _Idle()
 
 
 def _work(greenlet: Any) -> None:
-    """Do one part of a walk after the other, in a greenlet, given itself; an exception ends it."""
+    """Run in a greenlet, given that itself, one fiber after the other; an exception of a fiber ends it."""
     while True:
         greenlet.parent.switch(None)
         fiber = greenlet.fiber
         # not with a star, which takes more of the machine's stack, and switches copy that
-        fiber.result = fiber.part(fiber.given[0]) if fiber.given else fiber.part()
+        fiber.result = fiber.part(fiber.arguments[0]) if fiber.arguments else fiber.part()
         if len(_idle.greenlets) >= IDLE:
             return
         _idle.greenlets.append(greenlet)
-        fiber = greenlet.fiber = None  # which holds the example
+        fiber = greenlet.fiber = None  # a fiber holds its example
 
 
 def _waiting(kind: Any) -> Any:
-    """Return a greenlet that waits for a part of a walk, a new one if need be."""
+    """Return a greenlet that waits to be given a fiber, an idle one or a new one; `kind` is their class."""
     while _idle.greenlets:
         if greenlet := _idle.greenlets.pop():  # else an interrupt has ended it
             return greenlet
     greenlet = kind(_work)
-    greenlet.switch(greenlet)  # what it is first given it holds to its end
+    greenlet.switch(greenlet)  # it keeps its first argument to its end
     return greenlet
 
 
@@ -201,7 +205,7 @@ def together(*parts: Any) -> Any:
 
 
 def finished(part: Any) -> Any:
-    """Return the result of a function without arguments, or of a coroutine, that has all numbers at once."""
+    """Return the result of a part of a walk, a function or a coroutine, whose values have numbers already."""
     result = part() if callable(part) else part
     if not isinstance(result, CoroutineType):
         return result

@@ -1,7 +1,7 @@
-"""Tracing a walk: its function is run on each example of a batch, and what it noted becomes arrays.
+"""Tracing a walk: its function is run on each example of a batch, and the notes of its calls become arrays.
 
-Which cell feeds which is *learnt*: once a batch is noted, a look-up for each column of arguments tells
-whether all wires are known. Where one is new, or a cell, the model is linked again, from all that was learnt.
+The wires between cells are *learnt*: once a batch is noted, a look-up for each column of arguments finds
+whether all wires are known. If a wire or a cell is new, the model is linked again, from all that was learnt.
 """
 
 from __future__ import annotations
@@ -61,32 +61,38 @@ from foldbatch.types import VOID, TensorType, Type
 Index = NDArray[np.int64]
 
 
-# What was noted of each cell of a model, the same as columns, and results with numbers of the run.
-Found: TypeAlias = "tuple[Sequence[Lists | Noted], Integers, list[Any]]"
+# The notes of each cell of a model, the same as columns, and results with numbers of the run.
+NotedColumns: TypeAlias = "tuple[Sequence[Lists | Noted], Integers, list[Any]]"
 
 
 @dataclass(frozen=True)
 class Linked:
-    """A model, and how what is noted becomes traces for it."""
+    """A model that was linked for a walk, with its cells, and the form of traces for it."""
 
-    version: int  # that of what was learnt when it was linked
+    version: int  # `learnt.version` when it was linked
     model: Model
-    # per cell of the model, the signature, and what is left of it
+    # per cell of the model, its signature, and its draft without the parts that are not needed
     cells: tuple[tuple[Signature, PrunedDraft], ...]
-    form: Form  # of traces
-    bounds: list[list[int | None]]  # those of the model
-    learnt: Learnt  # what it was linked from, as long as that has the same version
+    form: Form  # the form of traces
+    bounds: list[list[int | None]]  # `Model.bounds`
+    learnt: Learnt  # the knowledge that it was linked from; it may have grown since
 
     @cached_property
     def noting(self) -> Noting | None:
-        """The description of the walk and the model for a compiled function, or None."""
+        """The walk and the model as tables for a compiled function that makes columns; None if it cannot."""
         return noting_of(self.learnt, self.cells)
 
 
 class FunctionTracer:
-    """A walk and the model that was learnt of it; it is a `foldbatch.model.tracer.Tracer`.
+    """A `foldbatch.model.tracer.Tracer` of a walk: it runs the walk, and learns a model from the calls.
 
-    An example may take `max_calls` numbers. The model has the asides, and levels for the policy.
+    Args:
+        walk: the user's function of an example.
+        policy: the policy that the levels of traces are for.
+        max_calls: the limit of the numbers that an example may take.
+        asides: the kinds of side outputs that the model has.
+        arithmetic: the functions that make columns and levels.
+        learnt: the knowledge of the walk, where another variant has it already.
     """
 
     def __init__(
@@ -110,14 +116,14 @@ class FunctionTracer:
             if any([drop_replaced_methods(holder) for holder in holders]):  # noqa: C419 - of all
                 self.learnt.before = snapshot([(self.name, walk)])
         self.learnt.readings.walk = walk
-        self._known = StagedBefore()
+        self._staged = StagedBefore()
         if arithmetic.walks is not None:
             with LOCK:  # no walk runs meanwhile
                 coded.hasten(arithmetic.walks)
             tree.hasten(arithmetic.walks)
         self._linked = self._link()
 
-    # -- what a tracer is
+    # -- the attributes of a tracer
 
     @property
     def origin(self) -> Any:
@@ -229,14 +235,21 @@ class FunctionTracer:
         *,
         careful: bool,
     ) -> list[Trace] | Any:
-        """Return the traces of examples; where `careful`, a datum is checked at the call that it is for."""
+        """Return the traces of the examples of a reading, or the results if `at_once` computes them directly.
+
+        Examples are noted in one run, or in several where a run ends early. If they bring new cells or wires,
+        these are learnt, and the model is linked again; an error leaves everything as it was. With `careful`,
+        each datum is checked at its call. The other arguments are those of `trace_all`.
+        """
         runs: list[Notes] = []
-        traced, numbers = 0, reading.numbers
-        learnt, linked_before, decided, before = self.learnt, self._linked, self.learnt.decides, None
+        traced = 0
+        numbers = reading.numbers
+        learnt = self.learnt
+        linked_before, decided, before = self._linked, learnt.decides, None
         try:
             while traced < len(numbers):
                 with no_garbage():
-                    runs.append(self._note(reading.rest(traced), decide, careful=careful))
+                    runs.append(self._note(reading.tail(traced), decide, careful=careful))
                 traced += len(runs[-1].ends)
             if at_once is not None and len(runs) == 1 and not self.decides and runs[0].noted is None:
                 direct_results = at_once(runs[0], numbers)
@@ -253,12 +266,12 @@ class FunctionTracer:
                 results = [self._learn(*run) for run in zip(runs, noted, remaining, strict=True)]
                 linked = self.linked()
                 columns = [
-                    (*self._columns(linked, notes, own), held)
-                    for notes, own, held in zip(runs, noted, results, strict=True)
+                    (*self._columns(linked, notes, calls), run_results)
+                    for notes, calls, run_results in zip(runs, noted, results, strict=True)
                 ]
             records = [
-                self._recorded(linked, notes, own, *part, look)
-                for notes, own, part in zip(runs, remaining, columns, strict=True)
+                self._recorded(linked, notes, run_numbers, *part, look)
+                for notes, run_numbers, part in zip(runs, remaining, columns, strict=True)
                 if part
             ]
         except BaseException:  # nothing is learnt of these examples
@@ -271,7 +284,7 @@ class FunctionTracer:
         return [trace for record in records for trace in record.traces()]
 
     def learn(self, notes: Notes, numbers: Sequence[int]) -> None:
-        """Take over what is new in complete notes of some examples, which others have computed."""
+        """Learn the new cells and wires in notes of examples that ran as a round, without traces."""
         before = self.learnt.copy()
         try:
             self._learn(notes, notes.noted or noted_of(notes.lists, notes.start), numbers)
@@ -280,13 +293,18 @@ class FunctionTracer:
             raise
 
     def _forget(self, before: Learnt) -> None:
+        """Restore the knowledge of the walk from a copy."""
         for f in fields(before):
             setattr(self.learnt, f.name, getattr(before, f.name))
 
     # -- from notes to traces
 
     def _note(self, reading: Reading, decide: Decide | None, *, careful: bool = False) -> Notes:
-        """Run the walk on examples; where one asks for a number, they go on in rounds."""
+        """Run the walk on the examples of a reading, and return its notes.
+
+        With `decide`, walks that ask for numbers run in rounds; without, they are refused. With `careful`,
+        each datum is checked at its call.
+        """
         if decide is not None:
             notes: Notes = decide(self, reading, careful=careful)
             return notes
@@ -301,10 +319,19 @@ class FunctionTracer:
             raise DecidingError(forced.reader, expected, "one that asks for a number", fix) from None
 
     def _learn(self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]) -> list[Any]:
-        """Take over what is new in notes; return results as traces hold them, with numbers of the run."""
+        """Learn the new cells and wires in notes, and return the results of their examples for traces.
+
+        Args:
+            notes: the notes of a run.
+            noted: the same by cell, as arrays.
+            numbers: the numbers of the examples in the batch, for errors.
+
+        Returns:
+            The values in the result of each example, by their numbers in the run.
+        """
         ends = np.array([notes.start, *notes.ends], np.int64)
         sizes: Index = ends[1:] - ends[:-1]
-        owners = Owners(int(sizes.sum()))  # which output made each number
+        owners = Owners(int(sizes.sum()))  # the output that has made each number
         for signature, calls in noted.items():
             owners.add(signature, calls.bases)
         reads = reads_of(noted.values())
@@ -323,8 +350,12 @@ class FunctionTracer:
         learnt.version += grown
         return kept
 
-    def _at_once(self, linked: Linked, notes: Notes, numbers: Sequence[int]) -> Found | None:
-        """Return notes as columns if a compiled function finds nothing new in them, else None."""
+    def _at_once(self, linked: Linked, notes: Notes, numbers: Sequence[int]) -> NotedColumns | None:
+        """Return notes as columns, made by a compiled function; None where they have a new cell or wire.
+
+        It is the fast way, as most batches have nothing to be learnt. None also where there is no compiled
+        function, or a result is refused.
+        """
         check, learnt, lists = self.arithmetic.noted, self.learnt, notes.lists
         if check is None or len(lists) != len(learnt.cells) or learnt.result is None:
             return None
@@ -333,22 +364,22 @@ class FunctionTracer:
             return None
         try:
             results, seen, type_ = self._results(notes, numbers)
-        except WalkError:  # it is told of after what cells read
+        except WalkError:  # refused after the operands of cells, by `_learn`
             return None
         if type_ != learnt.result:
             return None
-        held, start, ends = notes.noted or lists, notes.start, notes.ends
-        parts = [(own.rows, *own.elements) for own in held.values()]
-        if notes.noted:  # whose numbers count from the beginning of the run
+        by_cell, start, ends = notes.noted or lists, notes.start, notes.ends
+        parts = [(calls.rows, *calls.elements) for calls in by_cell.values()]
+        if notes.noted:  # numbers in these count from the beginning of the run
             start, ends, seen = 0, [end - start for end in ends], {number - start for number in seen}
-            parts = [tuple([array.ravel() for array in own]) for own in parts]
+            parts = [tuple([array.ravel() for array in part]) for part in parts]
         integers = noting.columns(check, start, ends, seen, parts)
-        return None if integers is None else ([held[s] for s, _ in linked.cells], integers, results)
+        return None if integers is None else ([by_cell[s] for s, _ in linked.cells], integers, results)
 
     def _columns(
         self, linked: Linked, notes: Notes, noted: dict[Signature, Noted]
     ) -> tuple[list[Noted], Integers]:
-        """Return the notes of each cell of the model, and the same as columns of integers."""
+        """Return the notes of each cell of the model, empty ones too, and the same as columns of integers."""
         start = notes.start
         missing = {s: lists_of(s) for s, _ in linked.cells if s not in noted}
         noted = {**noted, **noted_of(missing, start)} if missing else noted
@@ -356,7 +387,7 @@ class FunctionTracer:
         return [noted[s] for s, _ in linked.cells], integers_of(linked.cells, noted, ends)
 
     def _results(self, notes: Notes, numbers: Sequence[int]) -> tuple[list[Any], set[int], Type | None]:
-        """Return results with numbers of the run, the values in them, and their type."""
+        """Return the values in each example's result, their numbers in the run, and the type of results."""
         seen: set[int] = set()
         result = self.learnt.result
         kept: list[list[Any]] = []
@@ -383,22 +414,35 @@ class FunctionTracer:
         results: list[Any],
         look: Look | None,
     ) -> Together:
-        """Return notes as a record for the model."""
+        """Return the notes of a run as a record for the model: integers, data as columns, labels and results.
+
+        Args:
+            linked: the model.
+            notes: the notes of the run.
+            numbers: the numbers of its examples in the batch, for errors.
+            cells: the notes of each cell of the model.
+            integers: the same as columns.
+            results: the values in the result of each example, by their numbers in the run.
+            look: is given the data of each cell before these become columns, and may replace some.
+
+        Raises:
+            ExampleError: when a datum cannot be read.
+        """
         start, model, offsets, new = notes.start, linked.model, integers.offsets, integers.new
         data = [
-            [own.feeds[i] for i in kept.feeds] for own, (_, kept) in zip(cells, linked.cells, strict=True)
+            [calls.feeds[i] for i in kept.feeds] for calls, (_, kept) in zip(cells, linked.cells, strict=True)
         ]
         if look is not None:
             look(model, data)
         feeds, labels = [], []
-        for k, own in enumerate(cells):
+        for k, calls in enumerate(cells):
             columns: list[NDArray[Any]] = []
             marks = {i for _, i in model.marks[k]}
             for i, feed in enumerate(model.feeds[k]):
                 if i in model.keys[k]:  # as noted, whatever the model leaves out
                     begins = np.array([start, *notes.ends[:-1]], np.int64) - start
                     columns.append(
-                        bases_of(own, linked.cells[k][0], start) - np.repeat(begins, integers.counts[:, k])
+                        bases_of(calls, linked.cells[k][0], start) - np.repeat(begins, integers.counts[:, k])
                     )
                 elif i in marks:
                     visits = np.array(data[k][i], np.int64)
@@ -412,25 +456,31 @@ class FunctionTracer:
                     except BadDataError as error:
                         raise self._refused(notes, numbers, error) from None
             feeds.append(tuple(columns))
-            labels.append(tuple([[*map(released, own.labels[n])] for n in range(len(model.labels[k]))]))
-        held = [
+            labels.append(tuple([[*map(released, calls.labels[n])] for n in range(len(model.labels[k]))]))
+        values = [
             [relative(part, begin, start, new) for part in result]
             for result, begin in zip(results, offsets[:-1].tolist(), strict=True)
         ]
         find = partial(levels, self.policy, model.signatures, arithmetic=self.arithmetic)
         parts = integers.calls, integers.elements, (), tuple(feeds), tuple(labels), int(offsets[-1])
         trace = batch_trace(linked.form, find, *parts)
-        return Together(trace, integers.counts, integers.lengths, offsets, held)
+        return Together(trace, integers.counts, integers.lengths, offsets, values)
 
     def _refused(self, notes: Notes, numbers: Sequence[int], error: BadDataError) -> Exception:
-        """Return the error for the first datum that its cell does not read, given that of a column."""
+        """Return the error for the first datum of a run that its cell cannot read.
+
+        Args:
+            notes: the notes of the run.
+            numbers: the numbers of its examples in the batch.
+            error: the error of a column, for the case that no such datum is found.
+        """
 
         def number(base: int) -> int:
             return numbers[bisect_right(notes.ends, base + notes.start)]
 
         return late_error(notes.noted or noted_of(notes.lists, notes.start), number) or error
 
-    # -- from what was learnt to a model
+    # -- from cells and wires to a model
 
     def linked(self) -> Linked:
         if self._linked.version != self.learnt.version:
@@ -441,7 +491,7 @@ class FunctionTracer:
 
     def _link(self) -> Linked:
         with no_garbage():  # a model is many objects, and none of them garbage
-            return link_learnt(self.learnt, self.asides, self._known)
+            return link_learnt(self.learnt, self.asides, self._staged)
 
 
 def _labels(cells: Sequence[Signature]) -> list[str]:
@@ -459,7 +509,11 @@ def _labels(cells: Sequence[Signature]) -> list[str]:
 
 
 def link_learnt(learnt: Learnt, asides: frozenset[str], staged: StagedBefore) -> Linked:
-    """Link the cells in an order that does not depend on the order in which they were learnt."""
+    """Return the model of the cells and wires that a walk has shown, with some kinds of side outputs.
+
+    Cells have an order in it that does not depend on the order in which they were learnt, so that equal
+    knowledge gives equal models. `staged` keeps cells that an earlier link has built.
+    """
     cells = sorted(learnt.cells, key=lambda signature: signature.key)
     number = {signature: k for k, signature in enumerate(cells)}
     drafts = [s.drafted(k, label) for k, (s, label) in enumerate(zip(cells, _labels(cells), strict=True))]
@@ -493,8 +547,8 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], staged: StagedBefore) ->
             results.append(by_type[type_])
         flows[source].feed(by_type[type_])
     kept = needed(drafts, results)
-    left = [each.draft for each in kept.values()]
+    needed_drafts = [pruned.draft for pruned in kept.values()]
     result = VOID if learnt.result is None else learnt.result  # a tuple or a dict of nothing has length 0
-    model = link(left, result, results, list(learnt.parameters), staged, learnt.replacements)
-    cells_of_model = tuple((cells[old], each) for old, each in kept.items())
+    model = link(needed_drafts, result, results, list(learnt.parameters), staged, learnt.replacements)
+    cells_of_model = tuple((cells[old], pruned) for old, pruned in kept.items())
     return Linked(learnt.version, model, cells_of_model, model.form, model.bounds, learnt)

@@ -20,7 +20,7 @@ from foldbatch.engines.results import Results
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.errors import BlockTypeError
-from foldbatch.functions.deciding import UnderWay, decide, few, results
+from foldbatch.functions.deciding import UnderWay, decide, results, small_batch_results
 from foldbatch.functions.readings import Reading
 from foldbatch.functions.rounds import Rounds
 from foldbatch.functions.tracer import FunctionTracer
@@ -131,7 +131,7 @@ class Deciding:
         # a walk that learns new cells all the time runs in batches, which warn of it
         settled = self._version in (-1, tracer.learnt.version)
         self._version = tracer.learnt.version
-        walk = partial(few, self.rounds, self.computing(step, training=False), tracer)
+        walk = partial(small_batch_results, self.rounds, self.computing(step, training=False), tracer)
         return partial(self._ran, walk, examples) if settled else None
 
     def _ran(self, run: AtOnce, examples: Sequence[Any], *noted: Any) -> Results | None:

@@ -288,8 +288,8 @@ class _FunctionBody:
         """Return the class of records that an expression names; None if it names none."""
         match node:
             case ast.Name(id=name) if name not in self.variables and name not in self.arrays:
-                found = self.scope.get(name)
-                return found if isinstance(found, type) and issubclass(found, Record) else None
+                value = self.scope.get(name)
+                return value if isinstance(value, type) and issubclass(value, Record) else None
         return None
 
     # -- statements
