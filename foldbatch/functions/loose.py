@@ -20,22 +20,19 @@ from foldbatch.functions.notes import note_rows, running
 from foldbatch.functions.specs import EXACT, FIXED, read_as, typed
 from foldbatch.functions.values import GivenObject, LabelObject, Value, value_class
 from foldbatch.model.columns import kept
-from foldbatch.operators import Hooks, called_as_it_is
+from foldbatch.operators import PLAIN_OPERANDS, Hooks, PlainOperands, called_as_it_is
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
 from foldbatch.types import TensorType, describe_value, is_masked
 
-# Functions whose plain numbers are data, and may differ from call to call; those of others are static.
-NUMBERS = frozenset({"add", "subtract", "multiply", "divide", "floor_divide", "mod", "minimum", "maximum"})
-NUMBERS |= {"clip", "where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
-IDS = frozenset({"cross_entropy", "gather"})  # whose plain numbers are ids of the example
-# classes of numbers that are data of these, and not of the cell
-_DATA = dict.fromkeys(NUMBERS, FIXED - {bool}) | dict.fromkeys(IDS, FIXED - {bool, float})
-_DATA["cross_entropy"] = FIXED - {float}  # its label may be a bool
-TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belongs to the cell
-
-DRAWS = frozenset({"random", "normal"})  # whose operands are shapes
+# by the meaning of a function's plain operands, the classes of those that are data of a call; others belong
+# to the cell
+_DATA: dict[PlainOperands | None, frozenset[type]] = {
+    "numbers": FIXED - {bool},
+    "ids": FIXED - {bool, float},
+    "labels": FIXED - {float},
+}
 
 NUMBERS_OF_PYTHON = (int, float, np.ndarray, np.generic)
 _BOUNDS = frozenset({int, type(None)})  # of slices
@@ -86,27 +83,28 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         if _is_row(*operands):
             return ops.gather(operands[0], int(operands[1]))
         operands = operands[0], _bounded(operands[1])
-    if name in TOGETHER and type(operands[0]) is list:
+    meaning = PLAIN_OPERANDS.get(name)
+    if meaning == "parts" and type(operands[0]) is list:
         operands = tuple(operands[0]), *operands[1:]
-    key, kept = _key(name, operands, options), _kept_for(operands)
+    key, kept = _key(meaning, operands, options), _kept_for(operands)
     if (entry := kept.get((function, key))) is not None:
         cell, places = entry
         return cell.call(*[operands[i] for i in places])
     types = [x.type for x in _flat(operands) if isinstance(x, Value | Parameter)]
     # each call draws anew; what lacks operands says so
-    if name in DRAWS or not operands or (name in TOGETHER and not len(operands[0])):
+    if meaning == "shape" or not operands or (meaning == "parts" and not len(operands[0])):
         return op_cell(function, [(x, False, None) for x in operands], options).call()
     if not types:  # of data alone
         # einsum has letters first
         at = next((i for i, x in enumerate(operands) if not isinstance(x, str)), 0)
         data = operands[at]
-        value = [tensor(x) for x in data] if name in TOGETHER else tensor(data)
+        value = [tensor(x) for x in data] if meaning == "parts" else tensor(data)
         return _apply(function, (*operands[:at], value, *operands[at + 1 :]), options)
     kind = [*[type_ for type_ in types if type_.is_float], types[0]][0]  # `next` raises, which costs by depth
-    pattern = [_operand(name, x, kind) for x in operands]
+    pattern = [_operand(meaning, x, kind) for x in operands]
     cell = op_cell(function, pattern, options)
-    # a key of `NUMBERS` has no values of numbers, which belong to the cell beside bools
-    is_complete = name not in NUMBERS or all(dynamic for x, dynamic, _ in pattern if type(x) in FIXED)
+    # a key of a function of numbers has no values of numbers, which belong to the cell beside bools
+    is_complete = meaning != "numbers" or all(dynamic for x, dynamic, _ in pattern if type(x) in FIXED)
     if key is not None and is_complete:
         places = [i for i, (_, dynamic, _) in enumerate(pattern) if dynamic]
         kept[function, key] = cell, places
@@ -156,9 +154,11 @@ def _is_row(x: Any, key: Any) -> bool:
     return isinstance(key, int | np.integer) and int(key) >= 0
 
 
-def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...] | None:
+def _key(
+    meaning: PlainOperands | None, operands: Sequence[Any], options: dict[str, Any]
+) -> tuple[Any, ...] | None:
     """Return a key for the cell of a call: types of operands, numbers that belong to the cell; or None."""
-    data = _DATA.get(name, ())
+    data = _DATA.get(meaning, frozenset())
     key: list[Any] = []
     for x in operands:
         kind = type(x)
@@ -172,7 +172,7 @@ def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[A
             key.append((kind, *x))
         elif kind is slice and {type(x.start), type(x.stop), type(x.step)} <= _BOUNDS:
             key.append((slice, x.start, x.stop, x.step))
-        elif kind is tuple and name in TOGETHER and all(isinstance(y, Value) for y in x):
+        elif kind is tuple and meaning == "parts" and all(isinstance(y, Value) for y in x):
             key.append((tuple, *map(type, x)))
         else:
             return None
@@ -218,22 +218,22 @@ def _flat(operands: Sequence[Any]) -> list[Any]:
     return [x for y in operands for x in (y if isinstance(y, list | tuple) else [y])]
 
 
-def _operand(name: str, x: Any, kind: TensorType) -> CallOperand:
+def _operand(meaning: PlainOperands | None, x: Any, kind: TensorType) -> CallOperand:
     """Return an operand as a cell takes it, whether it is data of the call, and what these are read as.
 
     What is no data belongs to the cell. Numbers are read as the dtype of the values beside them.
     """
     if isinstance(x, list | tuple) and any(isinstance(y, Value) for y in x):
         return x, True, None
-    if isinstance(x, bool | int | float) and name in NUMBERS:
+    if isinstance(x, bool | int | float) and meaning == "numbers":
         differs = not kind.is_float and (isinstance(x, float) or kind.dtype == "bool")
         return x, not differs, TensorType((), kind.dtype)
-    read = name in NUMBERS or name == "matmul"
-    if isinstance(x, np.ndarray | np.generic) and read and kind.is_float and x.dtype.kind in "fiu":
+    as_values = meaning in ("numbers", "arrays")
+    if isinstance(x, np.ndarray | np.generic) and as_values and kind.is_float and x.dtype.kind in "fiu":
         return x, True, TensorType(x.shape, kind.dtype)
-    if isinstance(x, np.generic) and name not in NUMBERS | IDS:
+    if isinstance(x, np.generic) and meaning not in _DATA:
         return x, False, None
-    number = (name in IDS and type(x) is int) or (name == "cross_entropy" and type(x) is bool)
+    number = (meaning in ("ids", "labels") and type(x) is int) or (meaning == "labels" and type(x) is bool)
     return x, number or isinstance(x, Value | np.ndarray | np.generic), None
 
 
