@@ -24,6 +24,7 @@ from foldbatch.operators import PLAIN_OPERANDS, Hooks, PlainOperands, called_as_
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
+from foldbatch.system.remembering import Bounded, Shared
 from foldbatch.types import TensorType, describe_value, is_masked
 
 # by the meaning of a function's plain operands, the classes of those that are data of a call; others belong
@@ -41,12 +42,17 @@ _READ = {float: "float32", int: "int32"}  # what plain numbers are read as
 # An operand; whether it is data of the call, else it belongs to the cell; and what data are read as.
 CallOperand: TypeAlias = tuple[Any, bool, TensorType | None]
 
-# cells, and by `_key` a cell with the places of what is data; those of a parameter are kept by it
-_kept: dict[Any, Any] = {}
+# loose cells, and entries of each table of look-ups, that are kept for models to come: many times those of a
+# large model. A cell that a program knows is kept in any case.
+MAX_KEPT = 4096
+_cells: Shared[Any, CellFunction] = Shared(MAX_KEPT)  # but for those of parameters, which keep theirs
+# by function and `_key`, a cell with the places of what is data; those of a parameter are kept by it
+_places: dict[Any, Any] = Bounded(MAX_KEPT)
 # what does a call, by function, types of operands, and the numbers among them that belong to its cell
-_quick: dict[Any, Callable[..., Any]] = {}
-_of_data: dict[tuple[tuple[int, ...], str], CellFunction] = {}  # by shape and dtype
-_of_arrays: dict[Any, CellFunction] = {}  # by the class of what is given, and its array's dtype and shape
+_quick: dict[Any, Callable[..., Any]] = Bounded(MAX_KEPT)
+_of_data: dict[tuple[tuple[int, ...], str], CellFunction] = Bounded(MAX_KEPT)  # by shape and dtype
+# by the class of what is given, and its array's dtype and shape
+_of_arrays: dict[Any, CellFunction] = Bounded(MAX_KEPT)
 
 
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -86,7 +92,8 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     meaning = PLAIN_OPERANDS.get(name)
     if meaning == "parts" and type(operands[0]) is list:
         operands = tuple(operands[0]), *operands[1:]
-    key, kept = _key(meaning, operands, options), _kept_for(operands)
+    key, kept = _key(meaning, operands, options), _kept_by(operands)
+    kept = _places if kept is None else kept
     if (entry := kept.get((function, key))) is not None:
         cell, places = entry
         return cell.call(*[operands[i] for i in places])
@@ -183,12 +190,9 @@ def _key(
     return tuple(key)
 
 
-def _kept_for(operands: Iterable[Any]) -> dict[Any, Any]:
-    """Return where cells of operands are kept: a parameter's go with it."""
-    for x in operands:
-        if isinstance(x, Parameter):
-            return x.cells
-    return _kept
+def _kept_by(operands: Iterable[Any]) -> dict[Any, Any] | None:
+    """Return the cells of the first parameter among operands, which go with it; None where there is none."""
+    return next((x.cells for x in operands if isinstance(x, Parameter)), None)
 
 
 def op_cell(
@@ -197,7 +201,9 @@ def op_cell(
     """Return the cell of a function of `foldbatch.ops`; operands that are data of the call do not matter."""
     static = tuple([read if dynamic else typed(x) for x, dynamic, read in operands])
     key = (function, static, tuple([(n, typed(options[n])) for n in sorted(options)]))
-    kept = _kept_for(_flat([*[x for x, dynamic, _ in operands if not dynamic], *options.values()]))
+    of_parameter = _kept_by(_flat([*[x for x, dynamic, _ in operands if not dynamic], *options.values()]))
+    kept: Shared[Any, CellFunction] | dict[Any, CellFunction]
+    kept = _cells if of_parameter is None else of_parameter
     try:
         cell = kept.get(key)
     except (TypeError, ValueError):  # it cannot be hashed
@@ -420,7 +426,8 @@ def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
 def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
     """Return the cell of a loss or a metric that stands in a walk."""
     key = (kind, name, weight)
-    if key not in _kept:
+    cell = _cells.get(key)
+    if cell is None:
 
         def adds(value: Any, label: Any) -> None:
             if kind == "loss":
@@ -428,9 +435,8 @@ def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
             else:
                 metric(name, value, label)
 
-        _kept[key] = CellFunction(adds, kind if name == kind else f"{kind} {name}")
-        _kept[key].origin = ("aside", kind, name, weight)
-    cell: CellFunction = _kept[key]
+        cell = _cells[key] = CellFunction(adds, kind if name == kind else f"{kind} {name}")
+        cell.origin = ("aside", kind, name, weight)
     return cell
 
 
@@ -492,10 +498,12 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
 def data_cell(type_: TensorType) -> CellFunction:
     """Return the cell that brings numbers in, read as a type."""
     key = type_.shape, type_.dtype
-    if key not in _of_data:
-        _of_data[key] = _cell("tensor", _identity, [type_])
-        _of_data[key].origin = ("tensor", type_)
-    return _of_data[key]
+    cell = _cells.get(("tensor", *key))
+    if cell is None:
+        cell = _cells["tensor", *key] = _cell("tensor", _identity, [type_])
+        cell.origin = ("tensor", type_)
+    _of_data[key] = cell
+    return cell
 
 
 def _identity(x: Any) -> Any:
