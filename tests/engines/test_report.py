@@ -206,6 +206,28 @@ def test_cells_that_differ_in_parameters_only_ask_for_one_table() -> None:
     assert advice(report(*[cell(f"case({k})", 30, 20, form=0) for k in range(4)])) == ()
 
 
+def test_cells_are_alike_whatever_their_parameters_are_called() -> None:
+    """Others have another graph, or parameters of another shape."""
+
+    def times(w: fb.Parameter) -> fb.Block:
+        return below >> fb.Function(lambda x: fb.ops.tanh(x @ w))
+
+    tree = fb.ForwardDeclaration(output_type=[2], name="tree")
+    below = fb.GetItem(1) >> tree()
+    weights = [fb.Parameter([2, 2], np.eye(2), f"w{k}") for k in range(3)]
+    added = fb.Parameter([2], np.ones(2), "b")
+    cases = {k: times(w) for k, w in enumerate(weights, 1)}
+    cases[4] = below >> fb.Function(lambda x: fb.ops.tanh(x + added))
+    tree.resolve_to(fb.OneOf(lambda pair: pair[0], {0: fb.Zeros([2]), **cases}))
+    chain: object = (0, None)
+    for k in (1, 2, 3, 4):
+        chain = (k, chain)
+    forms = {cell.name: cell.form for cell in fb.compile(tree(), "numpy").describe([chain]).cells}
+    assert forms.pop("tree[0]", None) is None
+    alike = [forms[f"tree[{k}]"] for k in (1, 2, 3)]
+    assert alike == [alike[0]] * 3 and forms["tree[4]"] not in (alike[0], None)
+
+
 def test_sharing_is_named_where_fewer_calls_run() -> None:
     other = Shared(129, 0.5, 1.0)
     (found,) = advice(report(WIDE, shared=other))

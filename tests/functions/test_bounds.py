@@ -116,11 +116,11 @@ def test_names_of_values_go_with_the_last_cell_that_has_code_of_them() -> None:
 
     def run(scale: float) -> list[Any]:
         @fb.cell
-        def scaled(x: "float32", *, by: float) -> Any:  # noqa: F821
-            return x * by
+        def scaled(x: "float32", *, by: str) -> Any:  # noqa: F821
+            return x * float(by)
 
         def walk(x: float) -> Any:
-            return scaled(x, by=scale)
+            return scaled(x, by=str(scale))
 
         return list(fb.compile(walk, "numpy").run([1.0, 2.0]))
 
