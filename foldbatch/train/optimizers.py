@@ -128,6 +128,7 @@ class RMSprop(Optimizer):
         return (*spread, "velocity") if self.momentum else spread
 
     def _lines(self) -> tuple[str, ...]:
+        """Return the lines of the update: the running means, the divided gradient, then the step."""
         spread: tuple[str, ...] = ("square = keep * square + first * (g * g)", "g = g / (sqrt(square) + eps)")
         if self.centered:  # the variance reads the mean of the step before
             spread = (
