@@ -189,7 +189,7 @@ class Adam(Optimizer):
 
     def _numbers(self, rate: float, step: int) -> dict[str, float]:
         """Return the numbers of the update rule for a rate and a step, bias corrections included."""
-        keep, keep_square = self.betas
+        keep, keep_square = self.betas[:2]
         # eps and rate have the bias corrections in them, so that the moments need none
         correction = math.sqrt(1 - keep_square**step)
         return {
@@ -342,14 +342,6 @@ class Eve(Adam):
 
     def _numbers(self, rate: float, step: int) -> dict[str, float]:
         """Return Adam's numbers with the feedback in them: ``eps`` and ``rate`` are divided by it."""
-        keep, keep_square = self.betas[:2]
-        correction = math.sqrt(1 - keep_square**step)
+        numbers = super()._numbers(rate, step)
         feedback = self._loss_memory["feedback"]
-        return {
-            "keep": keep,
-            "first": 1 - keep,
-            "keep_square": keep_square,
-            "second": 1 - keep_square,
-            "eps": self.eps * correction / feedback,
-            "rate": rate * correction / (1 - keep**step) / feedback,
-        }
+        return numbers | {"eps": numbers["eps"] / feedback, "rate": numbers["rate"] / feedback}
