@@ -73,6 +73,16 @@ class Sampler(Described):
         return np.argsort(call_keys(self.seed, epoch, numbers, np.full(count, purpose)), kind="stable")
 
 
+def joined(batches: Sequence[list[int]], count: int) -> list[list[int]]:
+    """Return batches in groups of `count`, each as one batch; the last group may be smaller.
+
+    >>> joined([[3, 0], [1, 4], [2]], 2)
+    [[3, 0, 1, 4], [2]]
+    """
+    groups = [batches[first : first + count] for first in range(0, len(batches), count)]
+    return [[index for batch in group for index in batch] for group in groups]
+
+
 def sizes(examples: Sequence[Any]) -> Index:
     """Return the size of each example, ``[n] int64``: a tree's nodes, or the calls of a prepared one.
 
