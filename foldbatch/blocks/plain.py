@@ -413,13 +413,13 @@ def _function_data(x: Any, sink: Sink) -> Any:
         try:
             method_of(owner, name, Trust((type(owner).__module__,)))
         except ModelError:
-            return sink.lose(_called(x))
+            return sink.lose(_name_for_errors(x))
         return {"method": [_data(owner, sink), name]}
-    return sink.lose(_called(x))
+    return sink.lose(_name_for_errors(x))
 
 
-def _called(x: Any) -> str:
-    """Return the name, in errors, of an object that has no import path."""
+def _name_for_errors(x: Any) -> str:
+    """Return how errors name an object that cannot be saved, as it has no import path: its name and line."""
     code, name = getattr(x, "__code__", None), getattr(x, "__qualname__", None)
     place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code is not None else ""
     if not callable(x) or not isinstance(name, str):

@@ -78,7 +78,7 @@ class Writer:
         return f"{stem}{self._names}"
 
     def constant(self, stem: str, value: object) -> Constant:
-        """Return a constant of the program with a name of its own."""
+        """Return a constant of the tracing program with a name of its own."""
         return Constant(self.fresh(f"{stem}_"), value)
 
     def blame(

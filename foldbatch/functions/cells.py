@@ -249,7 +249,7 @@ class Signature:
 
     @cached_property
     def keywords(self) -> list[str]:
-        """The texts of keyword-only arguments that are not the default."""
+        """The keyword-only arguments that differ from their defaults, as in ``op=xor``, for the title."""
         if not isinstance(self.cell, CellFunction):
             return []
         defaults = {name: StaticSpec(p.default) for name, p in self.cell.signature.parameters.items()}

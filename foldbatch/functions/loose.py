@@ -407,7 +407,18 @@ def metric(name: str, value: Any, label: Any = None) -> None:
 
 
 def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
-    """Note a loss or a metric of a walk: a cell that does nothing else."""
+    """Add a loss or a metric of a walk: note a call of a cell that only yields this side output.
+
+    Args:
+        kind: "loss" or "metric".
+        value: a value of the walk, or numbers.
+        label: the label of a metric.
+        name: the name under which results have the loss or the metric.
+        weight: the factor of a loss.
+
+    Raises:
+        WalkError: when no walk runs.
+    """
     if not running():
         raise WalkError(f"fb.{kind}", "a call in a cell or in a walk", "one elsewhere", notes.OUTSIDE)
     if not isinstance(value, Value):
@@ -418,7 +429,7 @@ def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
 
 
 def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
-    """Return the cell of a loss or a metric that stands in a walk."""
+    """Return the cell for a loss or a metric that a walk adds outside of any cell."""
     key = (kind, name, weight)
     if key not in _kept:
 

@@ -551,7 +551,10 @@ def session(run: Callable[[], T], reading: Reading | None) -> T:
 
 
 def locals_of(walk: Any) -> list[threading.local]:
-    """Return the `threading.local` objects among the globals of a walk and what its closure holds."""
+    """Return the `threading.local` objects that a walk reads as globals or in its closure.
+
+    A walk that runs deep runs in a thread of its own, and these objects must have the same contents there.
+    """
     function = getattr(walk, "__func__", walk)
     if not hasattr(function, "__globals__"):
         function = vars(type(walk)).get("__call__")

@@ -208,7 +208,7 @@ def _number(first_alike: Index, candidates: _Candidates, calls: Index) -> None:
 
 
 def _firsts(rows: Index) -> Index:
-    """Return, for each row, the place of the first row that is equal. Shapes: ``[n, k]`` to ``[n]``."""
+    """Return, for each row, the index of the first row that is equal to it. Shapes: ``[n, k]`` to ``[n]``."""
     if not rows.shape[1]:
         return np.zeros(len(rows), np.int64)
     order = np.lexsort(rows.T)

@@ -215,7 +215,10 @@ class CudaEngine(Engine):
         return self._phase(training=False)
 
     def _phase(self, *, training: bool) -> PhaseKernels:
-        """Make the kernels of a phase: texts, compiled functions, constants on the device."""
+        """Compile and return the kernels of a phase, and copy its constants to the device.
+
+        Each call compiles anew; `training` and `inference` keep the result.
+        """
         bound = bind(self.model, TARGET, training=training)
         kernels = kernels_of(bound)
         text = "\n".join(kernel.text for kernel in kernels)

@@ -791,13 +791,15 @@ def write_backward(routines: Routines, steps: Index, count: int, output: Launche
 
 
 def write_launches(routine_constants: Index, tables_memory: Index, memory: Index, launches: Index) -> None:
-    """Write a batch's launches, forward and backward, and the rows that its buffers need.
+    """Write a batch's launch table, forward and backward, and how many rows each buffer needs.
 
     Args:
-        routine_constants: the header `Routines` and its tables.
-        tables_memory: the memory as `write_tables` writes it.
-        memory: is written: the header `Launches` and the tables behind it.
-        launches: is written: a row for each launch, those forward and then those backward.
+        routine_constants: the routines of the model: the header `Routines` and its tables.
+        tables_memory: the batch's schedule, as `write_tables` has written it.
+        memory: the output: the header `Launches`, and behind it the tables that it names; `heights` are the
+            rows of the buffers.
+        launches: the output: rows of `Routines.length` integers, the forward launches and then the backward
+            ones. `Launches.forward` and `Launches.backward` are their counts; the caller has made room.
     """
     routines = Routines(routine_constants)
     tables = Tables(tables_memory)

@@ -349,7 +349,7 @@ class _FunctionBody:
         self.views[name] = view
 
     def add_to(self, target: ast.expr, sign: ast.operator, value: ast.expr) -> None:
-        """Write an assignment such as ``target += value``."""
+        """Append the LLVM code of an assignment such as ``target += value``."""
         match target:
             case ast.Subscript() | ast.Attribute():
                 place = self.place(target)
@@ -359,7 +359,7 @@ class _FunctionBody:
                 self.set(name, arithmetic(self.builder, sign, self.get(name), self.value(value)))
 
     def put(self, target: ast.expr, value: Operand) -> None:
-        """Write the store of a value to a variable or an element."""
+        """Append the LLVM code that stores a value in a variable or an element."""
         match target:
             case ast.Name(id=name):
                 self.check_free(name)
@@ -384,7 +384,7 @@ class _FunctionBody:
             raise TypeError(f"expected {name} to stay the record, or the array of records, that it is")
 
     def repeat(self, name: str, bounds: Sequence[Operand], inside: Sequence[ast.stmt]) -> None:
-        """Write a ``for`` loop over a range."""
+        """Append the LLVM code of a ``for`` loop over a range, given its variable, bounds and body."""
         self.check_free(name)
         build = self.builder
         *bounds, step = bounds if len(bounds) == 3 else (*bounds, 1)
@@ -414,7 +414,7 @@ class _FunctionBody:
         build.position_at_end(after)
 
     def repeat_while(self, test: ast.expr, inside: Sequence[ast.stmt]) -> None:
-        """Write a ``while`` loop."""
+        """Append the LLVM code of a ``while`` loop, given its test and body as Python's syntax trees."""
         build = self.builder
         head, body, after = (build.append_basic_block() for _ in range(3))
         build.branch(head)
@@ -428,7 +428,7 @@ class _FunctionBody:
         build.position_at_end(after)
 
     def choose(self, test: ast.expr, inside: Sequence[ast.stmt], otherwise: Sequence[ast.stmt]) -> None:
-        """Write an ``if`` statement."""
+        """Append the LLVM code of an ``if`` statement, given its test, body and ``else`` part."""
         build = self.builder
         body, alternative, after = (build.append_basic_block() for _ in range(3))
         build.cbranch(self.truth(test), body, alternative)
