@@ -395,7 +395,14 @@ class Builder(Writer):
         return root
 
     def declare(self, key: object, name: str, input_type: Type, output_type: Type) -> Procedure:
-        """Return the function that stands for `key`, so that calls to it can be built."""
+        """Add a function to the tracing program, without a body yet, and return it, so that it can be called.
+
+        Args:
+            key: the declaration that it stands for.
+            name: how errors name it.
+            input_type: the type of its argument.
+            output_type: the type of its result.
+        """
         parameters = [
             Terminal(f"x{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(input_type))
         ]

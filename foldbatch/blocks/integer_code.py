@@ -440,7 +440,13 @@ def _expected(type_: Type) -> Content:
 
 
 def _appended(body: tracing.Body) -> dict[str, int]:
-    """Return the lists that a loop's body appends to, without inner loops, with their items' widths."""
+    """Return the lists that a loop's body appends to, each with the integers of an item.
+
+    Lists of inner loops do not count.
+
+    Raises:
+        Refused: when a turn of the loop appends several items to a list.
+    """
     widths: dict[str, int] = {}
     for statement in body:
         parts = (

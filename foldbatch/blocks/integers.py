@@ -29,7 +29,7 @@ from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.scheduler import tree_code as code
-from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Index, Ints, unpack
 from foldbatch.trees import TreeNode
 from foldbatch.trees.tree import node_of
@@ -94,7 +94,7 @@ class TreeProgram:
 
     def records(
         self, traced: Callable[..., int], examples: Sequence[Any], max_calls: int, *, atoms: bool = False
-    ) -> list[Together] | None:
+    ) -> list[BatchRecord] | None:
         """Return the records of trees, in their order; None where the tracing program itself must run.
 
         After many refusals in a row, some batches return None untried. The arguments are those of `record`.
@@ -102,7 +102,7 @@ class TreeProgram:
         if self.skipped:  # the more batches in turn are refused, the less often they are tried
             self.skipped -= 1
             return None
-        records, traced_count = list[Together](), 0
+        records, traced_count = list[BatchRecord](), 0
         try:
             while traced_count < len(examples):
                 records.append(self.record(traced, examples[traced_count:], max_calls, atoms=atoms))
@@ -118,7 +118,7 @@ class TreeProgram:
 
     def record(
         self, traced: Callable[..., int], examples: Sequence[Any], max_calls: int, *, atoms: bool = False
-    ) -> Together:
+    ) -> BatchRecord:
         """Return the record of trees; of the first ones only, if a record would get too large.
 
         `results` of the record has an item for each tree that was read.
@@ -205,7 +205,7 @@ class TreeProgram:
         offsets: Index,
         *,
         atoms: bool,
-    ) -> Together:
+    ) -> BatchRecord:
         """Return the arrays that the code has filled as one record, with the data that nodes stand for."""
         form = self.form
         loose: list[list[NDArray[Any]]] = []  # annotated, as to call a type of arrays takes 6 us
@@ -247,7 +247,7 @@ class TreeProgram:
             offsets[: traced_count + 1],
         )
         example_results = [*zip(*columns, strict=True)] if columns else [()] * traced_count
-        return Together(trace, *sizes, example_results)
+        return BatchRecord(trace, *sizes, example_results)
 
 
 def _differences(sums: Index) -> Index:

@@ -86,7 +86,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
 from foldbatch.scheduler.policies import Policy, levels, scopes
-from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Levels, Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node, is_view, reachable
@@ -204,7 +204,7 @@ class Lowered:
                 record = self.record(
                     examples[traced_count:], numbers[traced_count:], look, None if traced_count else at_once
                 )
-            if not isinstance(record, Together):
+            if not isinstance(record, BatchRecord):
                 return record  # the results that `at_once` returns
             traces += record.traces()
         return traces
@@ -256,7 +256,7 @@ class Lowered:
         numbers: Sequence[int],
         look: Look | None = None,
         at_once: AtOnce | None = None,
-    ) -> Together | Any:
+    ) -> BatchRecord | Any:
         """Return the record of examples, or of the first ones where there are very many calls.
 
         Arguments and errors are those of `trace_all`.

@@ -259,7 +259,11 @@ class _BlockReader(Source):
     parameters: dict[str, Parameter] = field(default_factory=dict)
 
     def make(self, plain: PlainObject) -> Any:
-        """Make an object of its class from settings, and load its state."""
+        """Return an object that a file describes: call its class with its settings, and load its state.
+
+        Raises:
+            ModelError: when the class is not trusted, or settings or state do not fit it.
+        """
         cls = KINDS[plain.kind] if plain.kind in KINDS else _class(plain.kind, self.trust)
         settings, state = (
             {name: from_data(value, self) for name, value in part.items()}
@@ -313,7 +317,11 @@ def _expect(cls: type, obj: Any) -> Any:
 
 @contextmanager
 def _blaming(where: str) -> Iterator[None]:
-    """Turn whatever data of the wrong form raise into an error of the data."""
+    """Turn any exception in the ``with`` into a `ModelError`, as data of a file have the wrong form.
+
+    Args:
+        where: the part of the file, for the error.
+    """
     try:
         yield
     except FoldbatchError as error:
@@ -489,6 +497,7 @@ def _number(content: Any, source: Source) -> Any:
 
 
 def _partial(content: Any, source: Source) -> Any:
+    """Return the `functools.partial` that a file describes by function, arguments and keyword arguments."""
     data, values, words = content
     function, named = from_data(data, source), {name: from_data(value, source) for name, value in words}
     if not takes(function, named):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.scheduler.record import SmallBatch, Together, shift
+from foldbatch.scheduler.record import BatchRecord, SmallBatch, shift
 from foldbatch.scheduler.trace import Ints, Levels, batch_trace
 
 # of a cell: calls, elements and feeds, as of `Trace`
@@ -170,7 +170,7 @@ class Recorder:
             self._none[k] = notes
         return notes
 
-    def record(self, find: Levels) -> Together:
+    def record(self, find: Levels) -> BatchRecord:
         """Return the examples that have ended; `find` finds the levels of their calls.
 
         Raises:
@@ -188,7 +188,7 @@ class Recorder:
             shift(self._form, calls, elements, counts, lengths, offsets[:-1])
         parts = calls, elements, (), feeds, labels, self._offsets[-1]
         trace = batch_trace(self._form, find, *parts)
-        return Together(trace, counts, lengths, offsets, self._results.copy())
+        return BatchRecord(trace, counts, lengths, offsets, self._results.copy())
 
 
 def _matrix(part: list[Any], width: int) -> Ints:

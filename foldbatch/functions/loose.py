@@ -120,7 +120,17 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
 
 
 def _kept_place(kinds: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[dict[Any, Any], Any, Any] | None:
-    """Return where a call is kept by an index, a parameter or items of a list, its key, and what it takes."""
+    """Return where to look for the loose cell of a call that reads an index, a parameter or a list of items.
+
+    The types of the operands alone do not decide the cell of such a call.
+
+    Args:
+        kinds: the function and the types of the operands.
+        operands: the operands.
+
+    Returns:
+        The cache, the key in it, and the argument that the cell is called with; None for other calls.
+    """
     first, items = operands[0], tuple[type, ...]()
     if type(first) in (list, tuple):
         first, items = tuple(first), tuple(map(type, first))
@@ -194,7 +204,16 @@ def _kept_for(operands: Iterable[Any]) -> dict[Any, Any]:
 def op_cell(
     function: Callable[..., Any], operands: Sequence[CallOperand], options: dict[str, Any]
 ) -> CellFunction:
-    """Return the cell of a function of `foldbatch.ops`; operands that are data of the call do not matter."""
+    """Return the loose cell of an op with these fixed operands and options; make it at the first use.
+
+    Args:
+        function: a function of `foldbatch.ops`.
+        operands: its operands; those that each call gives may be anything.
+        options: its keyword arguments.
+
+    Raises:
+        WalkError: when a fixed operand cannot be hashed.
+    """
     static = tuple([read if dynamic else typed(x) for x, dynamic, read in operands])
     key = (function, static, tuple([(n, typed(options[n])) for n in sorted(options)]))
     kept = _kept_for(_flat([*[x for x, dynamic, _ in operands if not dynamic], *options.values()]))

@@ -598,6 +598,13 @@ class Batching:
         self._deliver(answers, seconds)
 
     def _leave(self, question: Asked, joined: float, answer: Future[Any]) -> None:
+        """Deliver the answer of an example that has left the open batch, and let waiting ones join.
+
+        Args:
+            question: the example.
+            joined: the time at which it joined.
+            answer: its answer, ended or cancelled.
+        """
         self._under_way -= 1
         self._next()
         if not answer.cancelled():  # else the client has gone

@@ -373,7 +373,15 @@ def rank_calls(tables: Tables, model: Model, shares: Index, groups: Ints) -> Non
 
 
 def add_step(tables: Tables, cell_number: int, stage: int, start: int, stop: int) -> None:
-    """Append a step of a cell's stage, from rank `start` to `stop`, unless it is empty."""
+    """Append a step to the schedule: the calls of a cell with ranks from `start` to `stop`, unless none.
+
+    Args:
+        tables: the header of the schedule's memory.
+        cell_number: the cell.
+        stage: the stage to run, or `ALL_STAGES`.
+        start: the first rank.
+        stop: the rank after the last one.
+    """
     if stop > start:
         step = StepRecord(tables.memory, tables.steps_at + StepRecord.size * tables.steps)
         step.cell, step.stage = cell_number, stage

@@ -295,7 +295,11 @@ class _FunctionBody:
     # -- statements
 
     def statements(self, body: Sequence[ast.stmt]) -> Operand | None:
-        """Write statements; return the value of a return statement if the function is written in place."""
+        """Append the LLVM code of statements; return the value of a ``return`` in a function that is inlined.
+
+        Args:
+            body: the statements, as Python's syntax trees.
+        """
         for statement in body:
             match statement:
                 case ast.Assign(targets=[target], value=value):
@@ -572,7 +576,10 @@ class _FunctionBody:
         return convert(self.builder, value, "b1").at
 
     def select(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Typed:
-        """Return one of two values; only this one is computed if they read memory or call functions."""
+        """Append the LLVM code of ``body if test else otherwise``, and return its value.
+
+        If they read memory or call functions, the code computes only the one that is chosen.
+        """
         build = self.builder
         condition = self.truth(test)
         if not any(map(self.reads_memory, _parts(body, otherwise))):
@@ -600,7 +607,10 @@ class _FunctionBody:
         return isinstance(node, ast.Subscript | ast.Call)
 
     def arguments(self, node: ast.Call) -> list[Operand]:
-        """Return the operands of a call; a record is two, its array and its offset, and a header is one."""
+        """Return a call's arguments as LLVM values; a record is passed as two, its array and its offset.
+
+        A header is passed as its array alone.
+        """
         operands = list[Operand]()
         for argument in node.args:
             match argument:
@@ -658,7 +668,7 @@ class _FunctionBody:
 
 
 def _is_straight(definition: ast.FunctionDef) -> bool:
-    """Return whether a function has no loops, and returns at its end only."""
+    """Return whether a function has no loop and no return before its end, so that it can be inlined."""
     parts = [part for statement in definition.body for part in ast.walk(statement)]
     returns = [part for part in parts if isinstance(part, ast.Return)]
     return not any(isinstance(part, ast.For | ast.While) for part in parts) and all(

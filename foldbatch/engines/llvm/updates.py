@@ -301,7 +301,11 @@ def _add_step(
 
 @cache  # every batch needs it, and the text is long
 def sum_copies(dtype: str) -> Loop | None:
-    """Return the compiled sum of rows: ``(rows [n, w], starts [m + 1], order [*], out [m, w])``."""
+    """Return compiled code that adds up groups of rows; None for a dtype that it does not read.
+
+    It is called as ``sum_copies(rows [n, w], starts [m + 1], order [n], out [m, w])``, and writes to
+    ``out[i]`` the sum of the rows ``order[starts[i]:starts[i + 1]]``.
+    """
     kind = KIND_OF.get(np.dtype(dtype))
     if kind is None:
         return None
