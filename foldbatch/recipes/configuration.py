@@ -141,7 +141,7 @@ class TaskOptions(Section, frozen=True):
 class OptimizerOptions(Section, frozen=True):
     """The rule that changes the parameters."""
 
-    name: Annotated[Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw"], "the rule"] = (
+    name: Annotated[Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw", "eve"], "the rule"] = (
         "adagrad"
     )
     lr: Annotated[AtLeast0, "learning rate; 0: the rule's own default"] = 0.0

@@ -621,7 +621,8 @@ class Trainer(Closed):
         batch.loss, batch.gradients = loss_and_gradients
         self._call("on_gradients")
         count = len(batch.examples)
-        self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(count, 1))
+        scale = 1 / max(count, 1)
+        self.optimizer.update(self.program.params, batch.gradients, scale=scale, loss=batch.loss)
         self.steps += 1
         position.add(batch.loss, batch.indices, count)
         self._call("on_step_end")

@@ -25,6 +25,7 @@ from foldbatch.engines.cuda.updates import DeviceUpdates
 from foldbatch.engines.engine import Engine
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.watching import Watch, named
+from foldbatch.model.labels import title
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -259,8 +260,9 @@ class CudaEngine(Engine):
 
     def source(self, cells: Collection[int]) -> str:
         """Return the texts of the kernels of some cells."""
+        model_cells = self.model.cells
         return "\n\n".join(
-            f"// {self.model.cells[key.cell].name} {kernel.routine.name}: {_listed(kernel)}\n{kernel.text}"
+            f"// {title(model_cells[key.cell].name)} {kernel.routine.name}: {_listed(kernel)}\n{kernel.text}"
             for phase in (self.training, self.inference)
             for key, kernel in zip(phase.bound.keys, phase.kernels, strict=True)
             if key.cell in cells
