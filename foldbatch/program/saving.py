@@ -120,7 +120,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], Header]:
 
 
 def _checked(notes: Any) -> Notes:
-    """Return notes, refusing any that JSON cannot hold."""
+    """Return the user's notes for a file; raise `ModelError` if JSON cannot hold them."""
     try:
         is_json = isinstance(notes, dict) and msgspec.json.decode(msgspec.json.encode(notes)) == notes
     except (TypeError, ValueError, RecursionError):

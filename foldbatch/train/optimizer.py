@@ -545,7 +545,17 @@ class Optimizer(Described):
         return Change(name, parameter, self._moments[name], gradient, factor, *formulas[key])
 
     def _formula(self, step: int, rate: float, decay: float) -> tuple[Rule, tuple[float, ...], bool]:
-        """Return the rule of a step, its numbers, and whether rows without a gradient stay as they are."""
+        """Return the formula of one step, to be applied to each number of a parameter.
+
+        Args:
+            step: how many steps the parameter has had, this one counted.
+            rate: the learning rate.
+            decay: the weight decay.
+
+        Returns:
+            The rule; the values of `Rule.numbers`, in their order; and whether a sparse gradient changes
+            only the rows that it has.
+        """
         lines, numbers = self._lines(), self._numbers(rate, step)
         if decay:
             line, number = self._decay(rate, decay)

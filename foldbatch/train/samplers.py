@@ -93,9 +93,9 @@ def sizes(examples: Sequence[Any]) -> Index:
 
 
 def heights(examples: Sequence[Any]) -> Index:
-    """Return the height of each example, ``[n] int64``: how often its calls wait for each other, about.
+    """Return the height of each example, ``[n] int64``, to put examples of like height into one batch.
 
-    That is a tree's height, or the highest level of the calls of a prepared example.
+    It is the height of a tree, or the highest level of the calls of a prepared example.
 
     >>> heights([Tree.leaf(), Tree.from_nested(("S", ("NP", "I"), ("VP", "slept")))])
     array([0, 1])

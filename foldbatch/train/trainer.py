@@ -108,7 +108,7 @@ class Callback(Described):
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take over a state that `state` returned."""
+        """Set the callback's attributes from a state that `state` returned, when a training is resumed."""
         for name in self.in_state:
             kept = state[name.strip("_")]
             if not isinstance(kept, int | float | None):
