@@ -79,7 +79,10 @@ def write(
 
 
 def left_out(written: Written, parameters: Mapping[str, Parameter]) -> list[str]:
-    """Return the parts of a program that a file cannot hold, described for people; none if it holds all."""
+    """Return the parts of a program that a file cannot hold, described for people; none if it holds all.
+
+    Of `parameters`, by name, those that no block holds have no place in a file.
+    """
     if written.lost:
         return written.lost
     stored = {obj.state["array"] for obj in written.plain.objects if obj.kind == "Parameter" and obj.state}

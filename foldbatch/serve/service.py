@@ -382,7 +382,10 @@ class Service:
 
 
 def _kept(structure: Any) -> bytes | None:
-    """Return a structure as bytes, to be read again; None of one that is no plain data, as a tree."""
+    """Return an example as bytes, to restore it after a reading that may change it.
+
+    None if it is not plain data: a `Tree`, say, is an object.
+    """
     try:
         return marshal.dumps(structure)
     except ValueError:

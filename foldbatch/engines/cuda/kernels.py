@@ -231,6 +231,7 @@ def _check(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
 
 
 def _linear(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
+    """Yield the parts of a statement ``linear``: products of a library where these fit, else lines."""
     products = [] if len(statement.reads) > 2 else multiplied(cut.routine, statement)
     if products:
         yield from (_product(statement, product) for product in products)

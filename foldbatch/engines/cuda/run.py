@@ -277,7 +277,7 @@ class CudaRun:
             return {parameter: total(terms) for parameter, terms in parts.items()}
 
     def fire(self, update: UpdateLaunch | None = None) -> None:
-        """Launch what was asked for, and an update of parameters by its gradients."""
+        """Launch the passes that `forward` and `backward` have noted, then an update by their gradients."""
         packed, memory = self.arranged.packed, self.memory
         update_numbers = np.zeros(0, np.int64) if update is None else update.numbers
         count = len(packed.numbers)

@@ -307,7 +307,13 @@ class RoundRunner:
                 helper.leave()
 
     def _bring(self, place: int, data: tuple[int, Array] | None) -> None:
-        """Bring a feed's data as an array in rank order; `place` is the offset of its record."""
+        """Put a feed's data, in rank order, where the round's kernels read them.
+
+        Args:
+            place: the offset of the feed's record in the header.
+            data: the number of the cell, and a column with a datum for each of its calls; None where the
+                compiled code has brought the data itself.
+        """
         if data is not None:
             (cell, column) = data
             memory = self._arrays[5]
