@@ -10,7 +10,7 @@ from foldbatch.train.callbacks import (
     ReduceLROnPlateau,
     Schedule,
 )
-from foldbatch.train.logs import CSVLog, Progress
+from foldbatch.train.logs import CSVLog, JSONLinesLog, Progress
 from foldbatch.train.metrics import (
     F1,
     Accuracy,
@@ -44,6 +44,7 @@ __all__ = [
     "DataParallel",
     "EarlyStopping",
     "Eve",
+    "JSONLinesLog",
     "LambdaCallback",
     "LazyAdam",
     "MeanAbsoluteError",
