@@ -20,6 +20,7 @@ from foldbatch.engines.results import (
     no_values,
 )
 from foldbatch.engines.visits import DataGradients
+from foldbatch.errors import ExamplePlace
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.trace import Trace
@@ -148,5 +149,5 @@ class Naming:
         """Change an error, if there is one."""
         if isinstance(error, OutOfRangeError):
             example = self.first + int(self.batch.schedule.cells[error.cell].examples[error.rank])
-            where = f"{self.model.cells[error.cell].name} at example {example}"
+            where = ExamplePlace(self.model.cells[error.cell].name, example)
             raise error.example_error(where, self.batch.schedule.cells[error.cell].segments) from None
