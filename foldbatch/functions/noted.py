@@ -406,12 +406,12 @@ def _taken(
         keys, field_values = opened(x, ExamplePlace("walk", example))
         types = [_taken(part, start, terminals, seen, example, levels - 1) for part in field_values]
         return NestType(type(x), getattr(x, "_fields", keys) if isinstance(x, tuple) else keys, tuple(types))
-    _refuse_no_result(x, ExamplePlace("walk", example))
+    _refuse_no_result(x, example)
     terminals.append(x)
     return OBJECT
 
 
-def _refuse_no_result(x: Any, where: str) -> None:
+def _refuse_no_result(x: Any, example: int) -> None:
     """Refuse objects in which values would be returned without numbers, and parameters."""
     if isinstance(x, np.ndarray):
         items: Any = x.flat if x.dtype == object else ()
@@ -428,10 +428,10 @@ def _refuse_no_result(x: Any, where: str) -> None:
             actual = f"a {type(x).__name__}, which is another dict"
         elif is_dataclass(x):
             actual = f"a {type(x).__name__}, with its own __new__ or a property as a field"
-        raise WalkError(where, expected, actual, fix)
+        raise WalkError(ExamplePlace("walk", example), expected, actual, fix)
     if isinstance(x, Parameter):
         fix = "return fb.tensor(parameter), its value"
-        raise WalkError(where, "values", f"the parameter {x.path}", fix)
+        raise WalkError(ExamplePlace("walk", example), "values", f"the parameter {x.path}", fix)
 
 
 def _joined(a: Type | None, b: Type) -> Type | None:

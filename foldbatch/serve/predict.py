@@ -409,6 +409,7 @@ async def _cancel_when_gone(receive: Receive, task: asyncio.Task[Any]) -> None:
 def raised_by_walk(error: Exception) -> ExampleError | None:
     """Return the error that a client sees of an exception that a walk raised for its example; None of others.
 
+    >>> from foldbatch.errors import WalkNote
     >>> error = KeyError("text")
     >>> error.add_note(WalkNote(2))
     >>> print(raised_by_walk(error))
