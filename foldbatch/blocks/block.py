@@ -26,7 +26,7 @@ from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import UnknownTypeError, Value, pattern, type_of
 from foldbatch.blocks.writer import exceeds_message, shown
 from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, WalkError
-from foldbatch.operators import Hooks, is_symbolic
+from foldbatch.operators import active_recorder, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system.closed import Closed
 from foldbatch.system.showing import arguments_of
@@ -143,11 +143,12 @@ class Block(Closed, Generic[In_contra, Out_co]):
             WalkError: elsewhere.
             BlockTypeError: when it cannot read what it is given.
         """
-        if Hooks.layer is None or is_symbolic():
+        recorder = active_recorder()
+        if recorder is None or is_symbolic():
             fix = "block.eval(example) shows what it makes of one example"
             expected = "a call in a plain function given to foldbatch.compile"
             raise WalkError(shown(self), expected, "one elsewhere", fix)
-        return Hooks.layer(self, xs)
+        return recorder.layer(self, xs)
 
     # an array on the left of >> must leave the operator to us
     __array_ufunc__ = None

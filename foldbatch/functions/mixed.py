@@ -24,7 +24,7 @@ from foldbatch.blocks.tracer import SHALLOW, Descent, Located
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, ExampleError, FoldbatchError, WalkError
 from foldbatch.functions import notes
-from foldbatch.functions.cells import COUNTERS, GLOBALS, InForce, Signature, Slow, Stale, numbers
+from foldbatch.functions.cells import COUNTERS, GLOBALS, InForce, Signature, Stale, numbers
 from foldbatch.functions.specs import NestSpec, ValueSpec
 from foldbatch.functions.values import Value, value_class
 from foldbatch.model.columns import kept, of_now
@@ -430,8 +430,8 @@ def present_part(block: AnyBlock, type_: Type) -> BlockInWalk:
     return part_of(block, type_)
 
 
-def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
-    """Note a call of a block in a walk.
+def call(block: AnyBlock, xs: tuple[Any, ...], run: Callable[[BlockInWalk, Any], Any]) -> Any:
+    """Do a call of a block in a walk by `run`, which is given the block's part and its argument.
 
     Raises:
         WalkError: when no walk runs.
@@ -440,14 +440,7 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
     x, reads = xs[0] if len(xs) == 1 else xs, _parts_of(block).reads
     if reads is None or reads == VOID or (reads == OBJECT and isinstance(x, Value)):
         reads = given_type(x)
-    run = Eagerly.run if Slow.on else BlockInWalk.note
     try:
         return run(part_of(block, reads), x)
     except Stale:
         return run(part_of(block, reads), x)
-
-
-class Eagerly:
-    """The function that runs a block in eager mode; `eager` sets it."""
-
-    run: Callable[[BlockInWalk, Any], Any]
