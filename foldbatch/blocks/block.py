@@ -154,11 +154,12 @@ class Block(Closed, Generic[In_contra, Out_co]):
     __array_ufunc__ = None
 
     def reads(self, *sources: Any) -> Any:
-        """Connect the block to sources, inside a composition's scope; return its result as a wire.
+        """Connect the block to its sources, in the ``with`` of a `Composition`; return its result as a wire.
 
         Args:
-            sources: wires, blocks read once in this scope, what stands for a block, or tuples of
-                these. One is read as it is, several as a tuple, none as void.
+            sources: wires that `reads` returned; blocks, each in place of its only wire in this composition;
+                arrays, parameters, dicts and lists, which stand for blocks as after ``>>``; or tuples of all
+                these. One source is read as it is, several as a tuple, and none as void.
 
         Raises:
             BlockUseError: outside of a scope.

@@ -78,7 +78,7 @@ class Writer:
         return f"{stem}{self._names}"
 
     def constant(self, stem: str, value: object) -> Constant:
-        """Return a constant of the program with a name of its own."""
+        """Return a constant of the tracing program with a name of its own."""
         return Constant(self.fresh(f"{stem}_"), value)
 
     def blame(
@@ -131,7 +131,14 @@ class Writer:
 
     @contextmanager
     def inside(self, levels: int = 1, *, loop: bool = False) -> Iterator[list[Statement]]:
-        """Build a body in a nested region, which is printed so far to the right; yields its statements."""
+        """Open a nested region, for the body of a branch or a loop; yield the list of its statements.
+
+        Statements that are added in the ``with`` go there.
+
+        Args:
+            levels: by how many levels the body will be indented.
+            loop: whether it is the body of a loop.
+        """
         self._loops += loop
         if self._loops > LOOPS:
             fix = "make what is inside a ForwardDeclaration of its own"

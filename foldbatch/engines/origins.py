@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from foldbatch.engines.nonfinite import NotFinite, has_nan, is_finite, shown
-from foldbatch.model.decoding import walk
+from foldbatch.model.decoding import map_tensors
 from foldbatch.model.evaluation import Directions, Evaluation, directions_of
 from foldbatch.model.keys import keyed
 from foldbatch.model.model import Model
@@ -45,12 +45,12 @@ def find_nonfinite(
     cells = [directions_of(cell) for cell in model.cells]
     gradients: dict[Parameter, Array] = {}  # summed over the examples
     with np.errstate(all="ignore"):
-        walks = []
+        runs = []
         for number, trace in enumerate(traces):
             examples = [np.full(len(rows), number) for rows in trace.calls]
             feeds = keyed(trace.feeds, model.keys, seed, step, examples)
-            walks.append(
-                _Walk(
+            runs.append(
+                _ExampleRun(
                     model,
                     replace(trace, feeds=feeds),
                     dtype,
@@ -60,10 +60,10 @@ def find_nonfinite(
                     names=names,
                 )
             )
-            walks[-1].forward()
-        losses = (walk.sinks.get(LOSS) for walk in walks)
-        backward = (walk.gradient() for walk in walks)
-        side_outputs = (walk.sinks.get(METRIC) or walk.result() for walk in walks)
+            runs[-1].forward()
+        losses = (run.sinks.get(LOSS) for run in runs)
+        backward = (run.gradient() for run in runs)
+        side_outputs = (run.sinks.get(METRIC) or run.result() for run in runs)
         for origin in chain(losses, backward, side_outputs):
             if origin is not None:
                 return origin
@@ -71,10 +71,9 @@ def find_nonfinite(
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class _Walk(Evaluation):
+class _ExampleRun(Evaluation):
     """One example, evaluated call by call with the origins of values that are not finite."""
 
-    directions: Sequence[Directions]  # the graphs of the model's cells
     example: int  # the number of the example
     names: Mapping[Parameter, str]  # the parameters' names
     # the origins of values that are not finite, by number
@@ -138,7 +137,7 @@ class _Walk(Evaluation):
     def result(self) -> NotFinite | None:
         """Return the origin of the first tensor of the example's result that is not finite."""
         numbers: list[int] = []
-        walk(self.model.result, iter(self.trace.result), numbers.append)
+        map_tensors(self.model.result, iter(self.trace.result), numbers.append)
         origins = (self.origins[number] for number in numbers if number in self.origins)
         return next((replace(origin, reached="the result") for origin in origins), None)
 

@@ -81,7 +81,11 @@ def _loss_names(model: Model) -> list[str]:
 
 
 def _by_name(model: Model, batch: ScheduledBatch, run: Run) -> dict[str, list[Any]]:
-    """Return the metric values that cells collected, by name: values, places of visits, examples, labels."""
+    """Return the metrics of a batch by name; of each cell that collects one, four columns.
+
+    They are the values; the numbers by which values are put in the order of visits; the examples; and the
+    labels, or None.
+    """
     merged, schedule = batch.merged, batch.schedule
     collected: dict[str, list[Any]] = {}
     for (k, i), values in sorted(run.metrics.items(), key=itemgetter(0)):

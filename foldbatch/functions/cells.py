@@ -249,7 +249,7 @@ class Signature:
 
     @cached_property
     def keywords(self) -> list[str]:
-        """The texts of keyword-only arguments that are not the default."""
+        """The keyword-only arguments that differ from their defaults, as in ``op=xor``, for the title."""
         if not isinstance(self.cell, CellFunction):
             return []
         defaults = {name: StaticSpec(p.default) for name, p in self.cell.signature.parameters.items()}
@@ -761,7 +761,10 @@ class CellFunction:
         return self._by_structure[key]
 
     def present(self, specs: dict[str, Spec]) -> Signature:
-        """Return the signature of a structure as the model is now; errors are those of `find`."""
+        """Return the signature for a structure of arguments, made again if it is out of date.
+
+        It is if the cell's function would compute something else now. Errors are those of `find`.
+        """
         count = len(self.signatures)
         signature = self.of(specs)
         if len(self.signatures) == count and not self.is_current(signature):

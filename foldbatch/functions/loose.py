@@ -123,7 +123,17 @@ def _apply(
 
 
 def _kept_place(kinds: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[dict[Any, Any], Any, Any] | None:
-    """Return where a call is kept by an index, a parameter or items of a list, its key, and what it takes."""
+    """Return where to look for the loose cell of a call that reads an index, a parameter or a list of items.
+
+    The types of the operands alone do not decide the cell of such a call.
+
+    Args:
+        kinds: the function and the types of the operands.
+        operands: the operands.
+
+    Returns:
+        The cache, the key in it, and the argument that the cell is called with; None for other calls.
+    """
     first, items = operands[0], tuple[type, ...]()
     if type(first) in (list, tuple):
         first, items = tuple(first), tuple(map(type, first))
@@ -197,7 +207,16 @@ def _kept_for(operands: Iterable[Any]) -> dict[Any, Any]:
 def op_cell(
     function: Callable[..., Any], operands: Sequence[CallOperand], options: dict[str, Any]
 ) -> CellFunction:
-    """Return the cell of a function of `foldbatch.ops`; operands that are data of the call do not matter."""
+    """Return the loose cell of an op with these fixed operands and options; make it at the first use.
+
+    Args:
+        function: a function of `foldbatch.ops`.
+        operands: its operands; those that each call gives may be anything.
+        options: its keyword arguments.
+
+    Raises:
+        WalkError: when a fixed operand cannot be hashed.
+    """
     static = tuple([read if dynamic else typed(x) for x, dynamic, read in operands])
     key = (function, static, tuple([(n, typed(options[n])) for n in sorted(options)]))
     kept = _kept_for(_flat([*[x for x, dynamic, _ in operands if not dynamic], *options.values()]))
@@ -426,7 +445,18 @@ def metric(name: str, value: Any, label: Any = None) -> None:
 
 
 def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
-    """Note a loss or a metric of a walk: a cell that does nothing else."""
+    """Add a loss or a metric of a walk: note a call of a cell that only yields this side output.
+
+    Args:
+        kind: "loss" or "metric".
+        value: a value of the walk, or numbers.
+        label: the label of a metric.
+        name: the name under which results have the loss or the metric.
+        weight: the factor of a loss.
+
+    Raises:
+        WalkError: when no walk runs.
+    """
     if not running():
         raise WalkError(f"fb.{kind}", "a call in a cell or in a walk", "one elsewhere", OUTSIDE)
     if not isinstance(value, Value):
@@ -437,7 +467,7 @@ def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
 
 
 def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
-    """Return the cell of a loss or a metric that stands in a walk."""
+    """Return the cell for a loss or a metric that a walk adds outside of any cell."""
     key = (kind, name, weight)
     if key not in _kept:
 

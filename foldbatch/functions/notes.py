@@ -135,7 +135,7 @@ class Forks:
 
 
 def _before_fork() -> None:
-    """Wait until no run is under way, or until one lets forks pass, before this thread forks the process."""
+    """Wait, before this thread forks the process, until no run is under way or the run lets forks pass."""
     thread = get_ident()
     with Forks.gate:
         Forks.waiting += 1
@@ -147,7 +147,7 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    """Let runs go on in the parent, after this thread has forked."""
+    """Release the lock of runs that `_before_fork` has taken; called in the parent after the fork."""
     thread = get_ident()
     with Forks.gate:
         Forks.waiting -= 1
@@ -345,7 +345,16 @@ def note_rows(signature: Signature, rows: Sequence[Any]) -> range | None:
 
 
 def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callable[[Any], None]:
-    """Return an appender of data that checks each datum at once, and names the example in its error."""
+    """Return the function by which calls append data of a feed, with each datum checked first.
+
+    It is used where an error must name the example; else data are checked by columns at the end.
+
+    Args:
+        signature: the signature that is called.
+        lists: its lists, to which the data are appended.
+        i: the number of the feed.
+        feed: its type, and its name in errors.
+    """
 
     def check(item: Any) -> None:
         """Check a datum as its cell reads it, and append it."""
@@ -405,10 +414,14 @@ def taken_by(signature: Signature) -> int:
 
 
 def refuse_broken(notes: Notes, first: int) -> None:
-    """Refuse notes where the calls from a number on do not have consecutive numbers.
+    """Check that a walk's calls took consecutive value numbers, each call before the next one began.
+
+    Args:
+        notes: the notes of the run.
+        first: the first value number to be checked; the last one is the last taken.
 
     Raises:
-        WalkError: when they were noted in the midst of each other.
+        WalkError: when numbers are missing, as another thread noted a call, or an interrupt broke one off.
     """
     taken = State.drawn + sum(
         len(lists.rows) // signature.arguments * taken_by(signature)
@@ -560,7 +573,10 @@ def session(run: Callable[[], T], reading: Reading | None) -> T:
 
 
 def locals_of(walk: Any) -> list[threading.local]:
-    """Return the `threading.local` objects among the globals of a walk and what its closure holds."""
+    """Return the `threading.local` objects that a walk reads as globals or in its closure.
+
+    A walk that runs deep runs in a thread of its own, and these objects must have the same contents there.
+    """
     function = getattr(walk, "__func__", walk)
     if not hasattr(function, "__globals__"):
         function = vars(type(walk)).get("__call__")

@@ -1,6 +1,6 @@
 """Walks that stand for blocks: `Walk` is the block that calls a plain function.
 
-The values of the function are numbers to the program around it. A block in which a `Walk` stands is itself
+Its values are numbers in the tracing program around it. A block in which a `Walk` stands is itself
 compiled as a walk, as only a run of the function tells which cells there are.
 """
 
@@ -46,7 +46,7 @@ class Walk(Block[Any, Any]):
 
     Raises:
         BlockTypeError: when the function is none, or its input or output is a broadcast.
-        WalkError: when the program runs, and the function returns something else.
+        WalkError: when the tracing program runs, and the function returns something else.
 
     >>> def product(numbers):
     ...     found = fb.tensor(1.0)
@@ -70,7 +70,7 @@ class Walk(Block[Any, Any]):
         return self.output_type_
 
     def build(self, builder: Builder, value: Value) -> Value:
-        """Add a call of the walk to the program that is built; return variables of the walk's output type."""
+        """Add a call of the walk to the tracing program; return variables of the walk's output type."""
         where, input_type = builder.where(self), type_of(value)
         for type_ in (input_type, self.output_type_):
             if repeats(type_):

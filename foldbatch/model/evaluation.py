@@ -65,6 +65,7 @@ class Evaluation:
     dtype: str | None = "float64"  # the precision of all floats; None for that of each tensor
     # whether to evaluate the graphs of training, as `backward` needs, or those of inference
     training: bool = True
+    directions: Sequence[Directions] = ()  # the graphs of the cells; by default made by `backward`
     values: dict[int, Array] = field(default_factory=dict)  # every value so far, by number
     # by (cell, number), the values in order of calls
     losses: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
@@ -107,7 +108,7 @@ class Evaluation:
         assert self.training, "forward must have run for training"
         for number, g in seeds:
             self.cotangents[number] = np.asarray(self.cotangents.get(number, 0.0) + g, self.dtype)
-        directions = [directions_of(cell) for cell in self.model.cells]
+        directions = self.directions or [directions_of(cell) for cell in self.model.cells]
         for base, k, i in reversed(self.calls()):
             cell = directions[k]
             for (target, node), value in zip(
