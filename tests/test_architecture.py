@@ -72,6 +72,8 @@ PLANTED = [
     ("foldbatch.functions.attic", "foldbatch.functions.values", "Inside functions"),
     ("foldbatch.zoo.words", "foldbatch.zoo.models", "No room has a circle"),
     ("foldbatch.static.ops.shape", "foldbatch.static.ops.functions", "No room has a circle"),
+    # the other door, beside the seam
+    ("foldbatch.functions.cells", "foldbatch.blocks.block", "Walks know blocks by one seam"),
     # an engine, and libraries outside of their rooms
     (
         "foldbatch.engines.runner",

@@ -16,7 +16,6 @@ import numpy as np
 
 from foldbatch.blocks.building import Buildable
 from foldbatch.blocks.lower import built, depth, linked, lower
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import UnknownNameError, UnusedBackendWarning, frames_inside
 from foldbatch.model.decoding import decode
 from foldbatch.model.drafts import ASIDES
@@ -28,6 +27,7 @@ from foldbatch.params.saved import read_parameters
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.trace import Trace
 from foldbatch.system.processes import no_garbage
+from foldbatch.system.showing import shown
 from foldbatch.types import BackendName
 
 # What evaluates op by op: by backend, the precision of all floats; None is that of each tensor.

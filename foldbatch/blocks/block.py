@@ -24,12 +24,11 @@ from foldbatch.blocks import alone
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import UnknownTypeError, Value, pattern, type_of
-from foldbatch.blocks.writer import exceeds_message, shown
 from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, WalkError
 from foldbatch.operators import active_recorder, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system.closed import Closed
-from foldbatch.system.showing import arguments_of
+from foldbatch.system.showing import arguments_of, exceeds_message, shown
 from foldbatch.types import BackendName, Type, describe_value
 
 # Kinds, for static checkers: the classes of `foldbatch.types` stand for values of such a type.

@@ -17,8 +17,8 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import Value, type_of
 from foldbatch.blocks.items import GetItem, Record
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, FoldbatchError, line_of_caller
+from foldbatch.system.showing import shown
 from foldbatch.types import OBJECT, VOID, Type, describe_value, is_void
 
 

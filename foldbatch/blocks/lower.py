@@ -72,7 +72,6 @@ from foldbatch.blocks.tracing import (
     names_of,
     statements_of,
 )
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
 from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
@@ -93,6 +92,7 @@ from foldbatch.static.printer import in_order_of_reading, print_graph
 from foldbatch.system.comparing import means_same
 from foldbatch.system.processes import no_garbage
 from foldbatch.system.remembering import code_of
+from foldbatch.system.showing import shown
 from foldbatch.types import OBJECT, VOID, Type
 
 GETTERS = operator.attrgetter, operator.itemgetter  # they change nothing

@@ -12,12 +12,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from foldbatch.blocks.function import TensorBlock
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import WalkError
 from foldbatch.functions import mixed, notes
 from foldbatch.functions.cells import CellFunction, Slow, body
 from foldbatch.functions.notes import note_rows, running
+from foldbatch.functions.seam import TensorBlock
 from foldbatch.functions.specs import EXACT, FIXED, read_as, typed
 from foldbatch.functions.values import GivenObject, LabelObject, Value, value_class
 from foldbatch.model.columns import kept
@@ -25,6 +24,7 @@ from foldbatch.operators import OUTSIDE, called_as_it_is
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
+from foldbatch.system.showing import shown
 from foldbatch.types import TensorType, describe_value, is_masked
 
 # Functions whose plain numbers are data, and may differ from call to call; those of others are static.

@@ -15,20 +15,28 @@ from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any
 
-from foldbatch.blocks.block import AnyBlock, function_name
-from foldbatch.blocks.drafts import run_time_terminals
-from foldbatch.blocks.interrupts import interrupted
-from foldbatch.blocks.lower import alike, built
-from foldbatch.blocks.printing import DEEPER, TOOLS, program_text
-from foldbatch.blocks.tracer import SHALLOW, Descent, Located
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, ExampleError, FoldbatchError, WalkError
 from foldbatch.functions import notes
 from foldbatch.functions.cells import COUNTERS, GLOBALS, InForce, Signature, Stale, numbers
+from foldbatch.functions.seam import (
+    DEEPER,
+    SHALLOW,
+    TOOLS,
+    AnyBlock,
+    Descent,
+    Located,
+    alike,
+    built,
+    function_name,
+    interrupted,
+    program_text,
+    run_time_terminals,
+)
 from foldbatch.functions.specs import NestSpec, ValueSpec
 from foldbatch.functions.values import Value, value_class
 from foldbatch.model.columns import kept, of_now
 from foldbatch.model.drafts import Draft
+from foldbatch.system.showing import shown
 from foldbatch.types import (
     OBJECT,
     VOID,

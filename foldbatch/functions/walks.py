@@ -15,14 +15,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.blocks.block import Block, function_name
-from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.drafts import Object, Terminal, Value, leaves, new_wires, run_time_terminals, type_of
-from foldbatch.blocks.tracing import InvokeWalk
 from foldbatch.errors import BlockTypeError
 from foldbatch.functions.deciding import decide
 from foldbatch.functions.mixed import Called, repeats
 from foldbatch.functions.rounds import Rounds
+from foldbatch.functions.seam import (
+    Block,
+    Builder,
+    InvokeWalk,
+    Object,
+    Terminal,
+    Value,
+    function_name,
+    leaves,
+    new_wires,
+    run_time_terminals,
+    type_of,
+)
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.evaluation import CallError, Evaluation
 from foldbatch.model.keys import call_keys

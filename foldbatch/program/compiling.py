@@ -10,7 +10,6 @@ import msgspec
 from foldbatch.blocks.block import as_block
 from foldbatch.blocks.drafts import refuse_no_count
 from foldbatch.blocks.lower import built, linked
-from foldbatch.blocks.paths import Trusted, trust_in
 from foldbatch.blocks.plain import from_plain, to_plain
 from foldbatch.engines.engine import (
     Launch,
@@ -36,6 +35,7 @@ from foldbatch.functions.modules import is_walk, refuse_no_walk
 from foldbatch.functions.saving import from_written
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.drafts import ASIDES
+from foldbatch.model.paths import Trusted, trust_in
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.tracer import MAX_CALLS, Tracer
 from foldbatch.params.parameters import name_parameters

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import foldbatch as fb
-from foldbatch.blocks.paths import find, takes
 from foldbatch.errors import FoldbatchError
+from foldbatch.model.paths import find, takes
 from foldbatch.params.saved import KIND
 from foldbatch.system import files
 from foldbatch.system.remembering import code_of
