@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
 from foldbatch.errors import FoldbatchError, GraphError, WalkError
 from foldbatch.types import TensorType
@@ -20,9 +20,12 @@ from foldbatch.types import TensorType
 Result = TypeVar("Result")  # what an operator yields
 Value = TypeVar("Value")
 F = TypeVar("F", bound=Callable[..., Any])
+PlainOperands: TypeAlias = Literal["numbers", "arrays", "ids", "labels", "parts", "shape"]
 OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # the functions of `foldbatch.ops` by name
 TAKEN: set[str] = set()  # those that take the arguments of the NumPy function of their name
+# by name, the meaning of plain operands of functions, see `plain_operands`
+PLAIN_OPERANDS: dict[str, PlainOperands] = {}
 
 # NumPy's and PyTorch's names for ops of the same meaning, each behind ours.
 _NAMES = (
@@ -378,6 +381,22 @@ def numpys(function: F) -> F:
     """Enter a function as `public` does; users may also call NumPy's of its name, which takes the same."""
     TAKEN.add(function.__name__)
     return public(function)
+
+
+def plain_operands(meaning: PlainOperands) -> Callable[[F], F]:
+    """Return a decorator that says what plain Python operands of a function are, where a walk calls it.
+
+    They are `numbers` of the example, alone or in arrays, which may differ from call to call, and are read in
+    the dtype of the values beside them; the same in `arrays` alone; `ids` of the example, which are whole
+    numbers, or `labels`, which may be truths, too; the `parts` of a list, whose length belongs to the model;
+    or a `shape`. Those of other functions belong to the model.
+    """
+
+    def entered(function: F) -> F:
+        PLAIN_OPERANDS[function.__name__] = meaning
+        return function
+
+    return entered
 
 
 def is_symbolic() -> bool:

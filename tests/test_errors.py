@@ -5,6 +5,7 @@ raised, the expression that raises it, and below it what the user reads.
 """
 
 import builtins
+import copy
 import inspect
 import pickle
 import re
@@ -19,7 +20,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import errors, ops
 from foldbatch.blocks import tracer
-from foldbatch.errors import FoldbatchError
+from foldbatch.errors import ExampleError, ExamplePlace, FoldbatchError, WalkError, WalkNote, counted_anew
 
 CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, FoldbatchError)]
 MISUSES = Path(__file__).parent / "golden" / "misuses.txt"
@@ -186,3 +187,16 @@ def test_a_fault_of_the_package_shows_its_frames(capsys: pytest.CaptureFixture[s
         scope["faulty"]()
     sys.excepthook(RuntimeError, caught.value, caught.value.__traceback__)
     assert "faulty.py" in capsys.readouterr().err
+
+
+def test_an_error_of_an_example_keeps_its_number_in_copies_and_counted_anew() -> None:
+    error = ExampleError(ExamplePlace("tree", 3, "[1]"), "a number", "None")
+    error.add_note(WalkNote(3))
+    for found in (error, pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
+        counted_anew(found, 256)
+        assert (found.example, found.where, found.args[0]) == (259, *["tree at example 259 [1]"] * 2)
+        assert found.__notes__ == ["foldbatch: in the walk of example 259"]
+        counted_anew(found, -256)
+    plain = WalkError("the example 3", "a walk", "none")
+    counted_anew(plain, 256)
+    assert (plain.example, plain.where) == (None, "the example 3")

@@ -28,6 +28,7 @@ from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, Wal
 from foldbatch.operators import active_recorder, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system.closed import Closed
+from foldbatch.system.remembering import Bounded
 from foldbatch.system.showing import arguments_of, exceeds_message, shown
 from foldbatch.types import BackendName, Type, describe_value
 
@@ -418,7 +419,7 @@ def function_name(fn: Callable[..., Any]) -> str:
 
 
 PLAIN = (bool, int, float, str)
-SIGNATURES: dict[type, inspect.Signature] = {}  # of constructors, which take long to find out
+SIGNATURES: dict[type, inspect.Signature] = Bounded(1024)  # of constructors, which take long to find out
 
 
 # -- settings: constructor's arguments, kept as attributes of the same names
@@ -426,9 +427,10 @@ SIGNATURES: dict[type, inspect.Signature] = {}  # of constructors, which take lo
 
 def signature_of(cls: type) -> inspect.Signature:
     """Return the signature of a constructor."""
-    if cls not in SIGNATURES:
-        SIGNATURES[cls] = arguments_of(cls)
-    return SIGNATURES[cls]
+    signature = SIGNATURES.get(cls)
+    if signature is None:
+        signature = SIGNATURES[cls] = arguments_of(cls)
+    return signature
 
 
 def settings_of(obj: object) -> dict[str, Any]:

@@ -72,7 +72,7 @@ from foldbatch.blocks.tracing import (
     names_of,
     statements_of,
 )
-from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
+from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExamplePlace
 from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
 from foldbatch.model.labels import tell_apart
@@ -311,7 +311,7 @@ class Lowered:
         if isinstance(error, TooManyCallsError):
             expected = f"at most {self.max_calls:,} calls"
             fix = "raise the option max_calls, or visit shared parts once: ForwardDeclaration(memo=True)"
-            return ExampleError(f"model at example {number}", expected, "more", fix)
+            return ExampleError(ExamplePlace("model", number), expected, "more", fix)
         lines = self.source.splitlines(keepends=True)
         linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
         try:

@@ -23,6 +23,7 @@ from foldbatch.errors import (
     ExampleError,
     ExampleIndexError,
     ExampleKeyError,
+    ExamplePlace,
     ExampleTypeError,
     FoldbatchError,
 )
@@ -149,7 +150,7 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
         (line, scope), cause = self.frames[-1], self.cause
         kind: type[ExampleError]
         place = joined(self.places)
-        where = f"{line.where} at example {number}" + (f" {place}" if place else "")
+        where = ExamplePlace(line.where, number, place)
         if isinstance(cause, BadDataError):
             return cause.kind(where, cause.expected, cause.found, cause.fix)
         match cause:
@@ -174,9 +175,9 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
         actual = "no object"
         if isinstance(line.subject, str) and line.subject in scope:
             subject = scope[line.subject]
-            actual, name = describe_value(subject), line.expected.removeprefix("an item '").rstrip("'")
-            if kind is ExampleTypeError and name.isidentifier() and hasattr(subject, name):
-                fix = f"an attribute is read by InputTransform(operator.attrgetter({name!r}))"
+            actual = describe_value(subject)
+            if kind is ExampleTypeError and line.item.isidentifier() and hasattr(subject, line.item):
+                fix = f"an attribute is read by InputTransform(operator.attrgetter({line.item!r}))"
         if line.expected and fix:
             return kind(where, line.expected, actual, fix)
         expected = line.expected or (
@@ -210,7 +211,7 @@ def unlocated(error: Exception, number: int) -> FoldbatchError:
         error: the exception of the first reading.
         number: the number of the example in its batch.
     """
-    where = f"model at example {number}"
+    where = ExamplePlace("model", number)
     if isinstance(error, BadDataError):
         return error.kind(where, error.expected, error.found, error.fix)
     fix = "see the exception above; of iterators, which are used up by reading, make lists"

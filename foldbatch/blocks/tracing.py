@@ -115,6 +115,7 @@ class Blame:
     place: Place = ()  # where that is found
     expected: str = ""  # the property that it must have for the statement to succeed
     calls: str = ""  # the function of the user that is called
+    item: str = ""  # the name of the item of the object that is read, if its key is a text
 
 
 @dataclass(frozen=True, slots=True, eq=False)

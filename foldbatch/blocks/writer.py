@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from foldbatch.blocks.drafts import Object, Procedure, Region
@@ -122,9 +123,10 @@ class Writer:
         name = self.fresh()
         # an enum's repr is no expression, though it be a str or an int
         constant = Constant("", key) if type(key) in (str, int) else self.constant("key", key)
-        self.add(
-            Read(self.blame(subject, expected, where=where), name, subject.expression, constant, default)
-        )
+        blame = self.blame(subject, expected, where=where)
+        if isinstance(key, str):
+            blame = replace(blame, item=key)
+        self.add(Read(blame, name, subject.expression, constant, default))
         return Object(name, subject.place if place is None else place)
 
     @contextmanager

@@ -12,6 +12,7 @@ from foldbatch.engines.engine import Run
 from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.results import Losses, Metrics, MetricValues, Results, collect_metric, no_values
 from foldbatch.engines.visits import DataGradients
+from foldbatch.errors import ExamplePlace
 from foldbatch.model.decoding import decode
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
@@ -141,5 +142,5 @@ class Naming:
         """Change an error, if there is one."""
         if isinstance(error, OutOfRangeError):
             example = self.first + int(self.batch.schedule.cells[error.cell].examples[error.rank])
-            where = f"{self.model.cells[error.cell].name} at example {example}"
+            where = ExamplePlace(self.model.cells[error.cell].name, example)
             raise error.example_error(where, self.batch.schedule.cells[error.cell].segments) from None

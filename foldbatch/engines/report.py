@@ -5,7 +5,6 @@ All advice follows from what was counted, or from medians of warm runs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -16,7 +15,7 @@ from foldbatch.errors import counted
 from foldbatch.model.model import Model
 from foldbatch.scheduler.levels import lower_bound
 from foldbatch.static.graph import Graph
-from foldbatch.static.printer import print_graph
+from foldbatch.static.printer import graph_form
 from foldbatch.system.showing import Printed, table
 
 
@@ -178,8 +177,8 @@ def _forms(model: Model) -> list[int | None]:
     numbers: dict[tuple[int, str], int] = {}
     forms: list[int | None] = []
     for cell, signature in zip(model.cells, model.signatures, strict=True):
-        text = print_graph(Graph(cell.graph.inputs, cell.graph.results))
-        form = signature.component, re.sub(r" = parameter .*", " = parameter", text)
+        graph = Graph(cell.graph.inputs, cell.graph.results)
+        form = signature.component, repr(graph_form(graph, names=False))
         forms.append(numbers.setdefault(form, len(numbers)) if cell.parameters else None)
     return forms
 

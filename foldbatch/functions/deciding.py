@@ -13,7 +13,7 @@ from warnings import warn
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside, install
+from foldbatch.errors import ExamplePlace, ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import COUNTERS, Signature
 from foldbatch.functions.loose import RECORDER
 from foldbatch.functions.noted import (
@@ -532,7 +532,7 @@ class UnderWay:
         if value.n >= self._first:
             if self._round - walked.began >= MAX_ROUNDS - 1:
                 walked.began = NEVER
-                where, expected = f"walk at example {walked.number}", "a loop that ends after a few rounds"
+                where, expected = ExamplePlace("walk", walked.number), "a loop that ends after a few rounds"
                 fix = "look for one without an end; the option max_calls stops it"
                 warning = ManyRoundsWarning(
                     where, expected, f"{MAX_ROUNDS:,} numbers that it waited for", fix

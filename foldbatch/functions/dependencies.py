@@ -17,7 +17,7 @@ import sysconfig
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import PurePath
 from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Final
@@ -337,7 +337,7 @@ def _function_of(value: Any) -> FunctionType:
 def _no_function() -> None: ...
 
 
-@cache
+@lru_cache(4096)
 def _stored(code: CodeType) -> tuple[frozenset[str], bool]:
     """Return the names that code assigns to, and whether it assigns to items of containers."""
     instructions = [*dis.get_instructions(code)]
@@ -345,7 +345,7 @@ def _stored(code: CodeType) -> tuple[frozenset[str], bool]:
     return frozenset(names), any(x.opname in _ITEMS_STORED for x in instructions)
 
 
-@cache
+@lru_cache(4096)
 def _names_in(code: CodeType) -> tuple[str, ...]:
     """Return the names in code, and in functions within it."""
     inner = [name for x in code.co_consts if isinstance(x, CodeType) for name in _names_in(x)]

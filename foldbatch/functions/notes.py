@@ -23,17 +23,8 @@ from typing import Any, Final, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import PACKAGE, WALKED, ExampleError, WalkError
-from foldbatch.functions.cells import (
-    COUNTERS,
-    GLOBALS,
-    CellFunction,
-    InForce,
-    Signature,
-    Slow,
-    elsewhere,
-    name_of,
-)
+from foldbatch.errors import PACKAGE, ExampleError, ExamplePlace, WalkError, WalkNote
+from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, InForce, Signature, Slow, elsewhere
 from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.specs import ARGUMENT, guard
 from foldbatch.functions.values import Reading as Numbers
@@ -365,7 +356,7 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
                 State.reading.history.refused += 1
             if not isinstance(signature.cell, CellFunction):  # the error of a block's program names it
                 raise
-            where = f"{feed.where} at example {example()}"
+            where = ExamplePlace(feed.where, example())
             raise error.kind(where, error.expected, error.found, error.fix) from None
         lists.feeds[i].append(item)
 
@@ -432,12 +423,12 @@ def refuse_broken(notes: Notes, first: int) -> None:
         expected = "blocks that read data of the example"
         actual = "a value that one has read, or one broken off by a handler of signals"
         fix = "declare what the function returns, as in Walk(function, 'float32[3]'); or read it in the walk"
-        raise WalkError(f"walk at example {State.example}", expected, actual, fix)
+        raise WalkError(ExamplePlace("walk", State.example), expected, actual, fix)
     if missing:
         expected = "one call of a cell after the other"
         actual = "some in the midst of others, or broken off by a handler of signals"
         fix = "call cells in the thread of the walk, and let what handlers raise end the run"
-        raise WalkError(f"walk at example {State.example}", expected, actual, fix)
+        raise WalkError(ExamplePlace("walk", State.example), expected, actual, fix)
 
 
 @dataclass(slots=True)
@@ -595,7 +586,7 @@ def may_go_deeper(error: Exception) -> bool:
 
 def name_example(error: Exception, number: int) -> None:
     """Add the number of its example to an error, and to a RecursionError the call that repeats itself."""
-    error.add_note(f"{WALKED}{number}")
+    error.add_note(WalkNote(number))
     if isinstance(error, AttributeError) and isinstance(error.obj, Value):
         error.args = (no_attribute(str(error.name)),)  # here, as values have no `operators.unknown`
     trace, seen = error.__traceback__, set[tuple[object, ...]]()
@@ -762,8 +753,14 @@ def first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
 def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
     """Whether arguments of a signature's structure meet the conditions in its code."""
     namespace = {ARGUMENT + name: x for name, x in arguments.items()}
+
+    def name_of(value: Any) -> str:
+        name = f"K{len(namespace)}"
+        namespace[name] = value
+        return name
+
     conditions = [g for name, spec in signature.specs.items() for g in guard(spec, ARGUMENT + name, name_of)]
-    return all(eval(condition, GLOBALS, namespace) for condition in conditions)  # noqa: S307 - the text is our own
+    return all(eval(condition, namespace) for condition in conditions)  # noqa: S307 - the text is our own
 
 
 def too_many(number: int) -> None:
@@ -771,7 +768,7 @@ def too_many(number: int) -> None:
     if State.may_take is not None and State.may_take(number):
         return
     fix = "look for a loop without an end, or raise the option max_calls"
-    raise ExampleError(f"walk at example {example()}", "fewer calls", "more than max_calls", fix)
+    raise ExampleError(ExamplePlace("walk", example()), "fewer calls", "more than max_calls", fix)
 
 
 unknown = Numbers.read  # the function that reads a number outside of runs

@@ -43,6 +43,7 @@ from foldbatch.model.model import Model
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.rounds import CALL_NUMBER, FAILED, LEFT_OUT, LENGTH
 from foldbatch.scheduler.trace import Index, Ints
+from foldbatch.system.remembering import Shared
 from foldbatch.types import TensorType
 
 KEPT = 256  # the most schedules of rounds that are kept
@@ -87,14 +88,15 @@ class Computing(Protocol):
         """Return keys of random numbers ``[n]`` of examples and calls, given by their numbers."""
 
 
-_EARLIER: dict[type[Value], Signature] = {}
+_EARLIER: Shared[type[Value], Signature] = Shared(1024)  # by class of values
 
 
 def earlier(kind: type[Value]) -> Signature:
     """Return the import cell of a class of values."""
-    if kind not in _EARLIER:
-        _EARLIER[kind] = CellFunction(_identity, "earlier").of({"x": DataSpec(kind.type)})
-    return _EARLIER[kind]
+    signature = _EARLIER.get(kind)
+    if signature is None:
+        signature = _EARLIER[kind] = CellFunction(_identity, "earlier").of({"x": DataSpec(kind.type)})
+    return signature
 
 
 def _identity(x: Any) -> Any:

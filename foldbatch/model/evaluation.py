@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.errors import ExampleError, counted
+from foldbatch.errors import ExampleError, ExamplePlace, counted
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.trace import Trace, arguments_of, lengths_of
@@ -183,7 +183,7 @@ class Evaluation:
         if sequences == 1:
             start, stop = self._elements(error.cell, 0)[error.call : error.call + 2]
             length = stop - start
-        where = f"{self.model.cells[error.cell].name} at example {example}"
+        where = ExamplePlace(self.model.cells[error.cell].name, example)
         return id_error(where, error.id, error.size, length)
 
     def _terms(self, k: int, i: int, target: ResultKey, value: Value) -> list[tuple[Parameter | int, Array]]:

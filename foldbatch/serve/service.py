@@ -7,7 +7,6 @@ refuses single examples, is read anew, and has limits.
 
 import asyncio
 import marshal
-import re
 import sys
 import threading
 import traceback
@@ -24,7 +23,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from foldbatch.errors import ExampleError, FoldbatchError, ReadError, counted, told_of
+from foldbatch.errors import ExampleError, ExamplePlace, FoldbatchError, ReadError, counted, told_of
 from foldbatch.functions.deciding import UnderWay
 from foldbatch.functions.notes import let_forks_pass, session
 from foldbatch.functions.suspended import Walked
@@ -226,7 +225,6 @@ def one_line(text: str) -> str:
 
 EXPECTED = "a model that can answer"
 FIX = "train it again, or give another file"
-NUMBER = re.compile(r"\bat example (\d+)")  # of an example, in an error of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +401,7 @@ def _again(structure: Any, kept: bytes | None, place: int) -> Any:
         return again
     if (blocked := obstacle([structure])) is not None:
         expected = "data that can be read again, as another example of its batch was refused"
-        raise ExampleError(f"model at example {place}", expected, blocked.actual, "send it again")
+        raise ExampleError(ExamplePlace("model", place), expected, blocked.actual, "send it again")
     return structure
 
 
@@ -428,8 +426,8 @@ def _divided(part: list[int], error: Exception) -> list[list[int]]:
     So each example that is to blame ends up alone, after few runs.
     """
     reported = told_of(error)
-    named = NUMBER.search(reported.where) if reported else None
-    blamed = part[int(named[1]) :][:1] if named else []
+    named = reported.example if reported else None
+    blamed = [] if named is None else part[named:][:1]
     remaining = [number for number in part if number not in blamed]
     half = (len(remaining) + 1) // 2
     return [numbers for numbers in (blamed, remaining[:half], remaining[half:]) if numbers]

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
+from foldbatch.errors import ExamplePlace, ExampleTypeError, TrainingError, UnknownNameError
 from foldbatch.model.keys import call_keys
 from foldbatch.program.traced import Prepared
 from foldbatch.system.showing import Described
@@ -188,7 +188,7 @@ def _of_each(
         else:
             fix = "give what program.prepare(examples) returns"
             expected = "a Tree or a prepared example"
-            raise ExampleTypeError(f"{where} at example {number}", expected, describe_value(example), fix)
+            raise ExampleTypeError(ExamplePlace(where, number), expected, describe_value(example), fix)
     return costs
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import ExampleError, ReadError
+from foldbatch.errors import ExampleError, ExamplePlace, ReadError
 from foldbatch.serve.service import MAX_LINE, Service, log, one_line
 from foldbatch.system import files
 from tests.serve.conftest import BAD, GOOD, LONG, save_model
@@ -40,7 +40,7 @@ def test_an_example_that_an_error_names_costs_few_runs(service, monkeypatch):
     def predict(model, structures, *, nodes):
         runs.append(len(structures))
         if "bad" in structures:
-            raise ExampleError(f"model at example {structures.index('bad')} ['a']", "a tree", "none")
+            raise ExampleError(ExamplePlace("model", structures.index("bad"), "['a']"), "a tree", "none")
         return structures
 
     monkeypatch.setattr("foldbatch.serve.service.ServedModel.predict", predict)

@@ -31,7 +31,6 @@ from foldbatch.model.model import Model
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis
 from foldbatch.static.ops.lists import OF_LISTS
 from foldbatch.static.places import Place, contiguous
-from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Routine, Statement, axis_of
 
 Lines = Callable[[KernelText], list[str]]
@@ -139,7 +138,7 @@ class RoutineCut:
         elif name in ALONE or OPS[name].elementwise:
             yield self._part(statement, ALONE.get(name, op_lines), prod(statement.result.shape))
         else:
-            axis = CALL if name in ON_SEQUENCES else None
+            axis = CALL if OPS[name].sequence else None
             yield self._part(statement, line_lines, prod(along(statement).shape), axis)
 
     def _part(
@@ -154,7 +153,7 @@ class RoutineCut:
 
     def _on_all_rows(self, statement: Statement) -> RoutinePart:
         shape = statement.result.shape
-        elements = shape[1:] if statement.op in ("sum_rows", "sum_outer_by") else shape
+        elements = shape if OPS[statement.op].bound is None else shape[1:]  # ids choose along the first axis
         return replace(self._part(statement, ON_ALL_ROWS[statement.op], prod(elements)), all_rows=True)
 
     def _loop(self, statement: Statement) -> Iterator[RoutinePart]:

@@ -235,9 +235,7 @@ def native(
 
     def translate(name: str) -> str:
         scope = {**vector_functions.SCOPE, **(extra_scope() if extra_scope is not None else {})}
-        llvm_text = translation.translate(name, text, scope)
-        # with "contract", LLVM may round a product and a sum once, together
-        return llvm_text.replace(" contract ", " ") if rounded else llvm_text
+        return translation.translate(name, text, scope, rounded=rounded)
 
     count = len(text.split("\n", 1)[0].removeprefix("#").split())
     return Native(_code_address("native", f"{source}{' rounded' * rounded}\n{text}", translate), count)

@@ -44,7 +44,6 @@ from foldbatch.static.ops.lists import OF_LISTS
 from foldbatch.static.ops.random import GAMMA, WORD_MASK
 from foldbatch.static.ops.rows import REPEATED
 from foldbatch.static.places import Place, aligned, contiguous, merged
-from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement, axis_of
 
 # The functions of `_visit` go through each element of some places of one shape: elementwise ops, copies,
@@ -168,7 +167,7 @@ def encode_op(coder: Coder, statement: Statement) -> None:
         ENCODERS[statement.op](coder, statement)
     elif OPS[statement.op].elementwise:
         _elementwise(coder, statement, OPS[statement.op])
-    elif statement.op in ON_SEQUENCES:
+    elif OPS[statement.op].sequence:
         _segments(coder, statement)
     else:
         _along(coder, statement)

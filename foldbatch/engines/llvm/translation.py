@@ -42,6 +42,7 @@ from foldbatch.engines.llvm.numbers import (
     SYMBOLS,
     TYPES,
     Instruction,
+    LoopModule,
     Operand,
     Typed,
     absolute,
@@ -56,7 +57,7 @@ from foldbatch.engines.llvm.numbers import (
 from foldbatch.loops.records import Header, Record
 
 
-def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
+def translate(name: str, text: str, scope: Mapping[str, Any], *, rounded: bool = False) -> str:
     """Return LLVM's text of a module with one function, `name`, of two pointers to integers.
 
     Args:
@@ -64,6 +65,7 @@ def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
         text: of ``loop(n, x0, x1, ..., s)``, whose first line has the kinds of the numbers that x0, x1 and so
             on point to: ``# f4 i8``. None of this memory overlaps.
         scope: the functions that the text may call, by name.
+        rounded: whether every product is rounded before a sum adds it.
 
     The first pointer is to `n` and the addresses of x0, x1 and so on; the second one is `s`.
 
@@ -72,7 +74,7 @@ def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
     """
     kinds = text.split("\n", 1)[0].removeprefix("#").split()
     definition = definition_in(text)
-    module = ir.Module(name)
+    module = LoopModule(name, rounded=rounded)
     inner = _function(module, "loop", definition, scope, ["u8", *(f"*{k}" for k in kinds), "*i8"], "")
     inner.attributes.add("alwaysinline")
     for argument in inner.args[1:]:
@@ -107,7 +109,7 @@ def translate_function(
     object. It returns an integer; it does nothing and returns `MISFIT` if an argument that should be an array
     is another object, or an array of another dtype, of other axes, or with gaps.
     """
-    module = ir.Module(name)
+    module = LoopModule(name)
     kinds = signature.split()
     inner = _function(module, "function", definition, scope, kinds, returned := _returned(definition))
     inner.attributes.add("alwaysinline")
@@ -132,7 +134,7 @@ def translate_function(
 
 def translate_words(name: str, definition: ast.FunctionDef, scope: Mapping[str, Any]) -> str:
     """Return LLVM's text of a module with one function, `name`, from words to a word, which C calls."""
-    module = ir.Module(name)
+    module = LoopModule(name)
     kinds = ["i8"] * len(definition.args.args)
     _function(module, name, definition, scope, kinds, _returned(definition)).linkage = ""
     return str(module)
