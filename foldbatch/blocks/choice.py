@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from foldbatch.blocks.block import (
-    AnyBlock,
-    Block,
-    as_block,
-    build,
-    check,
-    function_name,
-    keyed,
-    named,
-    settings_of,
-)
+from foldbatch.blocks.block import AnyBlock, Block, as_block, check, function_name, keyed, named, settings_of
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import Object, UnknownTypeError, Value, as_object, type_of
 from foldbatch.blocks.flow import Variables, apart, assign, declare, make_call, make_return, pass_on, read
 from foldbatch.blocks.function import shorthand, zeros

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from foldbatch.blocks.block import DERIVED, AnyBlock, Block, as_block, build, check, opened
+from foldbatch.blocks.block import DERIVED, AnyBlock, Block, as_block, check, opened
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import Value, type_of
 from foldbatch.blocks.items import GetItem, Record
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, FoldbatchError, line_of_caller
+from foldbatch.system.showing import shown
 from foldbatch.types import OBJECT, VOID, Type, describe_value, is_void
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder, packed
+from foldbatch.blocks.building import Buildable, build
 from foldbatch.blocks.drafts import (
     Object,
     Procedure,
@@ -99,7 +99,7 @@ def make_return(builder: Builder, function: Procedure, value: Value) -> None:
     builder.add(Return(builder.blame(), tuple(slot.expression for slot in slots)))
 
 
-def apart(builder: Builder, block: AnyBlock, value: Value) -> Value:
+def apart(builder: Builder, block: Buildable, value: Value) -> Value:
     """Build a block as a function of its own and a call of that; return its result."""
     function = builder.declare(object(), "part", type_of(value), VOID)
     with builder.define(function, builder.path) as argument:

@@ -19,8 +19,8 @@ from itertools import chain
 from types import CodeType
 from typing import Any, ClassVar, TypeAlias
 
-from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import MODEL, Builder
+from foldbatch.blocks.building import Buildable, build
 from foldbatch.blocks.drafts import (
     Kinds,
     Procedure,
@@ -34,7 +34,6 @@ from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.integer_code import Refused
 from foldbatch.blocks.integers import TreeProgram
 from foldbatch.blocks.interrupts import interrupted, is_accident
-from foldbatch.blocks.plain import to_plain
 from foldbatch.blocks.printing import DEEPER, ITEMS, KINDS, TOOLS, ProgramText, program_text
 from foldbatch.blocks.purity import direct, reads_of
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
@@ -73,7 +72,6 @@ from foldbatch.blocks.tracing import (
     names_of,
     statements_of,
 )
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExamplePlace
 from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
@@ -94,9 +92,13 @@ from foldbatch.static.printer import in_order_of_reading, print_graph
 from foldbatch.system.comparing import means_same
 from foldbatch.system.processes import no_garbage
 from foldbatch.system.remembering import code_of
+from foldbatch.system.showing import shown
 from foldbatch.types import OBJECT, VOID, Type
 
 GETTERS = operator.attrgetter, operator.itemgetter  # they change nothing
+
+# Returns a block as plain data, given the names of parameters, and those that stand in the place of others.
+Write: TypeAlias = Callable[[Any, Mapping[str, Parameter], Replacements], Written]
 
 # The globals of a run, and the lists that it appends to.
 Run: TypeAlias = "tuple[dict[str, Any], Recorder]"
@@ -111,7 +113,7 @@ class Lowered:
     append to. Another one has them after it.
     """
 
-    origin: AnyBlock
+    origin: Buildable
     functions: Sequence[Procedure]  # the functions of the tracing program, the root's first
     model: Model
     policy: Policy
@@ -122,6 +124,7 @@ class Lowered:
     arithmetic: Arithmetic  # finds levels
     replacements: Replacements  # the parameters that the program has in the place of the block's
     built: Built = field(repr=False)  # the tracing program of the block when it was compiled
+    write: Write | None = field(default=None, repr=False)  # writes the block; None where no file is written
     trees: TreeProgram | str = field(
         init=False
     )  # the tracing program as compiled code, or the reason why it cannot be
@@ -223,7 +226,7 @@ class Lowered:
             fix = "compile the block again, which reads all as it is now; or run once before the change"
             raise BlockTypeError(self.name, expected, actual, fix)
         options = self.max_calls, asides, self.arithmetic, self.replacements
-        return lower(self.origin, policy or self.policy, *options)
+        return lower(self.origin, policy or self.policy, *options, self.write)
 
     @property
     def parameters(self) -> Sequence[Parameter]:
@@ -237,7 +240,8 @@ class Lowered:
         raise BlockTypeError("Program.debug", "a program of a plain function", "one of blocks", fix)
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
-        return to_plain(self.origin, parameters, self.replacements)
+        assert self.write is not None, "a tracer of a single example is not saved"
+        return self.write(self.origin, parameters, self.replacements)
 
     # -- by the tracing program
 
@@ -365,27 +369,29 @@ class Lowered:
 
 
 def lower(
-    block: AnyBlock,
+    block: Buildable,
     policy: Policy,
     max_calls: int = MAX_CALLS,
     asides: frozenset[str] = ASIDES,
     arithmetic: Arithmetic = NUMPY,
     replacements: Replacements | None = None,
+    write: Write | None = None,
 ) -> Lowered:
     """Build a block whose input is one example, a Python object.
 
     Where one of `asides` is missing, so is all that serves nothing else.
     """
-    return linked(block, built(block, asides), policy, max_calls, arithmetic, replacements)
+    return linked(block, built(block, asides), policy, max_calls, arithmetic, replacements, write)
 
 
 def linked(
-    block: AnyBlock,
+    block: Buildable,
     program: Built,
     policy: Policy,
     max_calls: int = MAX_CALLS,
     arithmetic: Arithmetic = NUMPY,
     replacements: Replacements | None = None,
+    write: Write | None = None,
 ) -> Lowered:
     """Link a block that has been built; return it ready to trace. Arguments are those of `lower`.
 
@@ -400,7 +406,7 @@ def linked(
     model = link(program.drafts, program.type, program.results, parameters, replacements=replacements)
     program_variables = program.globals, program.collections, program.memos
     options = max_calls, arithmetic, replacements
-    return Lowered(block, program.functions, model, policy, *program_variables, *options, program)
+    return Lowered(block, program.functions, model, policy, *program_variables, *options, program, write)
 
 
 def _of_trees(tracer: Lowered) -> TreeProgram | str:
@@ -431,7 +437,7 @@ class Built:
 
 
 def built(
-    block: AnyBlock, asides: frozenset[str] = ASIDES, input_type: Type = OBJECT, path: str = MODEL
+    block: Buildable, asides: frozenset[str] = ASIDES, input_type: Type = OBJECT, path: str = MODEL
 ) -> Built:
     """Build a block that reads a value of `input_type`; errors begin with `path`."""
     builder = Builder(path, asides=asides)

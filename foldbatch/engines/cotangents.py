@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.results import terminal_count
 from foldbatch.errors import ExampleError, ExampleTypeError
+from foldbatch.model.decoding import terminal_count
 from foldbatch.params.parameters import Array
 from foldbatch.types import (
     BroadcastType,

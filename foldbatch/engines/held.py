@@ -16,9 +16,9 @@ import numpy as np
 
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.parts import ForwardPart, sum_losses
-from foldbatch.engines.results import map_tensors, numbers_in
 from foldbatch.engines.runner import Runner, Work
 from foldbatch.engines.visits import DataGradients
+from foldbatch.model.decoding import map_tensors, numbers_in
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system.processes import start_in_each_process

@@ -10,17 +10,10 @@ from typing import Any, TypeAlias
 from foldbatch.engines.batch import ScheduledBatch, SubBatch
 from foldbatch.engines.engine import Run
 from foldbatch.engines.launch import OutOfRangeError
-from foldbatch.engines.results import (
-    Losses,
-    Metrics,
-    MetricValues,
-    Results,
-    collect_metric,
-    decode,
-    no_values,
-)
+from foldbatch.engines.results import Losses, Metrics, MetricValues, Results, collect_metric, no_values
 from foldbatch.engines.visits import DataGradients
 from foldbatch.errors import ExamplePlace
+from foldbatch.model.decoding import decode
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.trace import Trace

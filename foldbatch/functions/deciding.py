@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ExamplePlace, ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import COUNTERS, Signature
+from foldbatch.functions.loose import RECORDER
 from foldbatch.functions.noted import (
     ATOMS,
     OBJECTS,
@@ -108,7 +109,7 @@ def _in_turn(
     fork = kind and partial(ask, reader="fb.together")
     learnt = tracer.learnt
     learnt.install()
-    with noting(notes, [*learnt.cells], ask, fork, careful=careful, accept=learnt.accept):
+    with noting(notes, [*learnt.cells], RECORDER, ask, fork, careful=careful, accept=learnt.accept):
         fiber = Fiber(_NO_EXAMPLE, walks.go, ())
         asked = fiber.switch(None)
         if asked is None and walks.coroutine is None:
@@ -281,7 +282,8 @@ class UnderWay:
         """
         learnt = self._tracer.learnt
         learnt.install()
-        with noting(self.notes, [*learnt.cells], careful=careful, accept=learnt.accept), self.entered():
+        signatures, accept = [*learnt.cells], learnt.accept
+        with noting(self.notes, signatures, RECORDER, careful=careful, accept=accept), self.entered():
             yield
 
     @contextmanager

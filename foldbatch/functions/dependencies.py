@@ -24,10 +24,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from foldbatch.blocks.block import DERIVED, Block
-from foldbatch.blocks.paths import called
 from foldbatch.errors import PACKAGE
 from foldbatch.functions.modules import MethodCell, Module
+from foldbatch.functions.seam import DERIVED, Block
+from foldbatch.model.paths import called
 from foldbatch.params.parameters import Parameter
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import Type

@@ -1,9 +1,8 @@
-"""Both doors in one program: blocks called in walks, and walks that stand for blocks.
+"""Blocks called in walks.
 
 A block that a walk calls is built for the type of its argument: its drafts are cells like any others, and
-its tracing program notes calls of them where the walk does. `Walk` is the block that calls a plain function;
-its values are numbers in the tracing program around it. The wires that lead in and out are learnt, as those
-of all cells of walks, so a block in which a `Walk` stands is itself compiled as a walk.
+its tracing program notes calls of them where the walk does. The wires that lead in and out are learnt, as
+those of all cells of walks.
 """
 
 from __future__ import annotations
@@ -16,23 +15,28 @@ from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any
 
-from foldbatch.blocks.block import AnyBlock, Block, function_name
-from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.drafts import Object, Terminal, leaves, new_wires, run_time_terminals, type_of
-from foldbatch.blocks.drafts import Value as Built
-from foldbatch.blocks.interrupts import interrupted
-from foldbatch.blocks.lower import alike, built
-from foldbatch.blocks.printing import DEEPER, TOOLS, program_text
-from foldbatch.blocks.tracer import SHALLOW, Descent, Located
-from foldbatch.blocks.tracing import InvokeWalk
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, ExampleError, FoldbatchError, WalkError
 from foldbatch.functions import notes
-from foldbatch.functions.cells import COUNTERS, GLOBALS, InForce, Signature, Slow, Stale, numbers
+from foldbatch.functions.cells import COUNTERS, GLOBALS, InForce, Signature, Stale, numbers
+from foldbatch.functions.seam import (
+    DEEPER,
+    SHALLOW,
+    TOOLS,
+    AnyBlock,
+    Descent,
+    Located,
+    alike,
+    built,
+    function_name,
+    interrupted,
+    program_text,
+    run_time_terminals,
+)
 from foldbatch.functions.specs import NestSpec, ValueSpec
 from foldbatch.functions.values import Value, value_class
 from foldbatch.model.columns import kept, of_now
 from foldbatch.model.drafts import Draft
+from foldbatch.system.showing import shown
 from foldbatch.types import (
     OBJECT,
     VOID,
@@ -41,76 +45,11 @@ from foldbatch.types import (
     TensorType,
     TupleType,
     Type,
-    as_type,
     describe_value,
     types_in,
 )
 
 _files = itertools.count()
-
-
-# -- walks that stand for blocks
-
-
-class Walk(Block[Any, Any]):
-    """A plain function that stands for a block; it is run once for each visit, as a walk is.
-
-    So a model of blocks may have parts that are written as functions, with all that these may do.
-
-    Args:
-        function: takes what the block is given, objects of the example and values; the items of a tuple are
-            its arguments.
-        output_type: what it returns, as of `ForwardDeclaration`.
-
-    Raises:
-        BlockTypeError: when the function is none, or its input or output is a broadcast.
-        WalkError: when the tracing program runs, and the function returns something else.
-
-    >>> def product(numbers):
-    ...     found = fb.tensor(1.0)
-    ...     for number in numbers:
-    ...         found = found * fb.tensor(number)
-    ...     return found
-    >>> block = fb.Map(fb.functions.Walk(product, "float32")) >> fb.Sum()
-    >>> float(block.eval([[2.0, 3.0], [], [4.0]]))
-    11.0
-    """
-
-    def __init__(self, function: Callable[..., Any], output_type: Any) -> None:
-        if isinstance(function, type | Block) or not callable(function):
-            fix = "for example Walk(tree, 150)"
-            raise BlockTypeError("Walk", "a function", describe_value(function), fix)
-        self.function = function
-        self.output_type_ = as_type(output_type, "Walk output_type")
-
-    @property
-    def output_type(self) -> Type:
-        return self.output_type_
-
-    def build(self, builder: Builder, value: Built) -> Built:
-        """Add a call of the walk to the tracing program; return variables of the walk's output type."""
-        where, input_type = builder.where(self), type_of(value)
-        for type_ in (input_type, self.output_type_):
-            if _repeats(type_):
-                raise BlockTypeError(where, "values, objects and sequences", str(type_), "Zip it first")
-        if builder.inferring:
-            return builder.specimen(self.output_type_)
-        slots = builder.flatten(value)
-        builder.enter()
-        builder.affect()
-        subject = next((leaf for leaf in leaves(value) if isinstance(leaf, Object)), None)
-        place = subject.place if subject else ()
-        results = [
-            Terminal(builder.fresh(), t, new_wires(t), place) for t in run_time_terminals(self.output_type_)
-        ]
-        names = tuple([str(slot.expression) for slot in results])
-        called = builder.constant("walk", Called(self.function, input_type, self.output_type_))
-        blame = builder.blame(subject, calls=function_name(self.function))
-        builder.add(InvokeWalk(blame, names, called, tuple([slot.expression for slot in slots])))
-        return builder.unflatten(self.output_type_, iter(results))
-
-    def arguments(self) -> str:
-        return f"{function_name(self.function)}, {self.output_type_}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +77,8 @@ class Called:
         return tuple(converter.slots(self.yields, result, where))
 
 
-def _repeats(type_: Type) -> bool:
+def repeats(type_: Type) -> bool:
+    """Whether a type has a broadcast in it, which no walk can be given."""
     return any(isinstance(part, BroadcastType) for part in types_in(type_))
 
 
@@ -234,7 +174,7 @@ class BlockInWalk:
         built_block = self._built = built(self.block, input_type=self.input_type, path=shown(self.block))
         self._compared = -1  # the number of the run in which `is_current` was last True
         self.yields, self._functions = built_block.type, built_block.functions
-        if _repeats(built_block.type):
+        if repeats(built_block.type):
             fix = "Zip it first"
             raise BlockTypeError(
                 shown(self.block), "values, objects and sequences", str(built_block.type), fix
@@ -510,8 +450,8 @@ def present_part(block: AnyBlock, type_: Type) -> BlockInWalk:
     return part_of(block, type_)
 
 
-def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
-    """Note a call of a block in a walk.
+def call(block: AnyBlock, xs: tuple[Any, ...], run: Callable[[BlockInWalk, Any], Any]) -> Any:
+    """Do a call of a block in a walk by `run`, which is given the block's part and its argument.
 
     Raises:
         WalkError: when no walk runs.
@@ -520,14 +460,7 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
     x, reads = xs[0] if len(xs) == 1 else xs, _parts_of(block).reads
     if reads is None or reads == VOID or (reads == OBJECT and isinstance(x, Value)):
         reads = given_type(x)
-    run = Eagerly.run if Slow.on else BlockInWalk.note
     try:
         return run(part_of(block, reads), x)
     except Stale:
         return run(part_of(block, reads), x)
-
-
-class Eagerly:
-    """The function that runs a block in eager mode; `eager` sets it."""
-
-    run: Callable[[BlockInWalk, Any], Any]

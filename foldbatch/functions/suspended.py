@@ -19,6 +19,7 @@ from typing import Any
 
 from foldbatch.errors import WalkError
 from foldbatch.functions import notes
+from foldbatch.operators import OUTSIDE
 
 
 @dataclass(eq=False, slots=True)
@@ -204,7 +205,7 @@ def together(*parts: Any) -> Any:
     [[1, 3], []]
     """
     if not notes.running():
-        raise WalkError("fb.together", "a call in a walk", "one elsewhere", notes.OUTSIDE)
+        raise WalkError("fb.together", "a call in a walk", "one elsewhere", OUTSIDE)
     if sys._getframe(1).f_code.co_flags & CO_COROUTINE:
         return Fork(parts)
     fork = notes.forking()

@@ -24,6 +24,7 @@ from foldbatch.functions.cells import Signature
 from foldbatch.functions.dependencies import snapshot
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, lengths, remarks
+from foldbatch.functions.loose import RECORDER
 from foldbatch.functions.modules import drop_replaced_methods
 from foldbatch.functions.noted import (
     Noted,
@@ -185,7 +186,7 @@ class FunctionTracer:
         signature, _ = self.linked().cells[cell]
         with LOCK:
             self.learnt.install()
-            return line_of(self.walk, example, signature, call, self.max_calls, self.learnt.accept)
+            return line_of(self.walk, example, signature, call, self.max_calls, RECORDER, self.learnt.accept)
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         cells = self.linked().cells
@@ -312,7 +313,8 @@ class FunctionTracer:
         learnt.install()
         signatures, accept = [*learnt.cells], learnt.accept
         try:
-            return note(self.walk, reading, signatures, self.max_calls, careful=careful, accept=accept)
+            arguments = self.walk, reading, signatures, self.max_calls, RECORDER
+            return note(*arguments, careful=careful, accept=accept)
         except Forced as forced:
             expected = "a walk that reads no numbers, where examples are traced and nothing is computed"
             fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foldbatch.engines.keys import call_keys
 from foldbatch.errors import ExamplePlace, ExampleTypeError, TrainingError, UnknownNameError
+from foldbatch.model.keys import call_keys
 from foldbatch.program.traced import Prepared
 from foldbatch.system.showing import Described
 from foldbatch.train.numbers import whole_number

@@ -17,8 +17,8 @@ from foldbatch.communicators import Alone, from_first, together
 from foldbatch.communicators.communicator import mark_as_shared
 from foldbatch.errors import ProcessError, TrainingError, UnknownNameError, counted
 from foldbatch.params.parameters import Array
+from foldbatch.params.saved import KIND
 from foldbatch.program.program import Program
-from foldbatch.program.saving import KIND
 from foldbatch.system import files
 from foldbatch.system.closed import Closed
 from foldbatch.system.files import locked, remove_partial
