@@ -222,6 +222,10 @@ class UnusedSeedWarning(FoldbatchWarning):
     """A seed was given for parameters that have values already, which another seed drew, or which changed."""
 
 
+class UnusedBackendWarning(FoldbatchWarning):
+    """`Block.eval` was given a backend that makes kernels: a single example is evaluated without any."""
+
+
 class UnlikeSamplesWarning(FoldbatchWarning):
     """A value has a field, or is of a kind, that the samples of a schema did not have: it is not read."""
 

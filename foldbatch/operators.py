@@ -10,16 +10,18 @@ import difflib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
-from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
-from foldbatch.errors import FoldbatchError, GraphError
+from foldbatch.errors import FoldbatchError, GraphError, WalkError
 from foldbatch.types import TensorType
 
 Result = TypeVar("Result")  # what an operator yields
 Value = TypeVar("Value")
 F = TypeVar("F", bound=Callable[..., Any])
 PlainOperands: TypeAlias = Literal["numbers", "arrays", "ids", "labels", "parts", "shape"]
+OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # the functions of `foldbatch.ops` by name
 TAKEN: set[str] = set()  # those that take the arguments of the NumPy function of their name
 # by name, the meaning of plain operands of functions, see `plain_operands`
@@ -304,14 +306,28 @@ class Stored(Operators[Any]):
     __slots__ = ()
 
 
-class Hooks:
-    """How a front end gets to see calls that are made while a user's function runs."""
+class Recorder(Protocol):
+    """A front end that notes the calls which a user's plain function makes while it runs."""
 
-    # takes a function of `foldbatch.ops`, its arguments, and options
-    function: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
-    # takes a layer and what it is called with, where that is in no cell's function; None where no user's
-    # function runs
-    layer: Callable[[Any, tuple[Any, ...]], Any] | None = None
+    def function(
+        self, function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any], /
+    ) -> Any:
+        """Note a call of a function of `foldbatch.ops`, and return its result."""
+
+    def layer(self, layer: Any, operands: tuple[Any, ...], /) -> Any:
+        """Note a call of a layer or another block outside of cells' functions, and return its result."""
+
+
+_recorder: ContextVar[Any] = ContextVar("recorder", default=None)
+active_recorder = _recorder.get  # returns the `Recorder` of the function that runs here; None where none does
+
+
+def record_with(recorder: Recorder | None) -> None:
+    """Let a recorder note the calls that are made here from now on; None ends that.
+
+    It is a variable of the context: other threads do not see it.
+    """
+    _recorder.set(recorder)
 
 
 def _holds_symbol(operands: Sequence[Any]) -> bool:
@@ -341,9 +357,14 @@ def deferring(function: F) -> F:
             if isinstance(x, Deferred) or (
                 isinstance(x, (list, tuple)) and any(isinstance(y, Deferred) for y in x)
             ):
-                return Hooks.function(function, operands, options)
-        if Hooks.layer is not None and not _functions.running and not _holds_symbol(operands):
-            return Hooks.function(function, operands, options)  # of parameters and data alone, in a walk
+                recorder = active_recorder()
+                if recorder is None:
+                    name, expected = f"ops.{function.__name__}", "values of the walk that runs"
+                    raise WalkError(name, expected, "one outside of its walk", OUTSIDE)
+                return recorder.function(function, operands, options)
+        recorder = active_recorder()
+        if recorder is not None and not _functions.running and not _holds_symbol(operands):
+            return recorder.function(function, operands, options)  # of parameters and data alone, in a walk
         return called_as_it_is(function, operands, options)
 
     called.__module__ = "foldbatch.static.ops"  # where pickle finds it

@@ -20,22 +20,16 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, ov
 
 import numpy as np
 
+from foldbatch.blocks import alone
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import UnknownTypeError, Value, pattern, type_of
-from foldbatch.blocks.writer import exceeds_message, shown
-from foldbatch.errors import (
-    BlockTypeError,
-    BlockUseError,
-    BlockValueError,
-    GraphError,
-    WalkError,
-    lines_outside,
-)
-from foldbatch.operators import Hooks, is_symbolic
+from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, WalkError
+from foldbatch.operators import active_recorder, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system.closed import Closed
 from foldbatch.system.remembering import Bounded
-from foldbatch.system.showing import arguments_of
+from foldbatch.system.showing import arguments_of, exceeds_message, shown
 from foldbatch.types import BackendName, Type, describe_value
 
 # Kinds, for static checkers: the classes of `foldbatch.types` stand for values of such a type.
@@ -149,21 +143,23 @@ class Block(Closed, Generic[In_contra, Out_co]):
             WalkError: elsewhere.
             BlockTypeError: when it cannot read what it is given.
         """
-        if Hooks.layer is None or is_symbolic():
+        recorder = active_recorder()
+        if recorder is None or is_symbolic():
             fix = "block.eval(example) shows what it makes of one example"
             expected = "a call in a plain function given to foldbatch.compile"
             raise WalkError(shown(self), expected, "one elsewhere", fix)
-        return Hooks.layer(self, xs)
+        return recorder.layer(self, xs)
 
     # an array on the left of >> must leave the operator to us
     __array_ufunc__ = None
 
     def reads(self, *sources: Any) -> Any:
-        """Connect the block to sources, inside a composition's scope; return its result as a wire.
+        """Connect the block to its sources, in the ``with`` of a `Composition`; return its result as a wire.
 
         Args:
-            sources: wires, blocks read once in this scope, what stands for a block, or tuples of
-                these. One is read as it is, several as a tuple, none as void.
+            sources: wires that `reads` returned; blocks, each in place of its only wire in this composition;
+                arrays, parameters, dicts and lists, which stand for blocks as after ``>>``; or tuples of all
+                these. One source is read as it is, several as a tuple, and none as void.
 
         Raises:
             BlockUseError: outside of a scope.
@@ -178,21 +174,26 @@ class Block(Closed, Generic[In_contra, Out_co]):
     def eval(self, example: Any, backend: BackendName = "auto") -> Any:
         """Return the block's result for one example: nested arrays, lists and tuples.
 
-        With metrics, returns ``(result, metrics)``, metrics by name. The block is compiled anew.
+        With metrics, returns ``(result, metrics)``, metrics by name. The block is built anew, and its ops run
+        one by one in NumPy: for one example no kernels are worth making.
+
+        Args:
+            example: a Python object that the block reads.
+            backend: ``auto`` or ``numpy``, the precision of each tensor; ``reference``, float64. Others make
+                kernels of a program, so they are not used, with a warning: ``fb.compile(block, backend)``.
 
         Raises:
             BlockTypeError: when the block is ill typed.
             ExampleError: when the example does not fit it.
-        """
-        from foldbatch.program.compiling import evaluate  # noqa: PLC0415 - running blocks is a floor above them
+            UnknownNameError: when there is no such backend.
 
-        return evaluate(self, example, backend)
+        Warns: `UnusedBackendWarning`, when another backend is named.
+        """
+        return alone.evaluate(self, example, backend)
 
     def max_depth(self, example: Any) -> int:
         """Return how many levels the example needs, after blocks that run together are joined."""
-        from foldbatch.program.compiling import max_depth  # noqa: PLC0415 - so does this
-
-        return max_depth(self, example)
+        return alone.max_depth(self, example)
 
     def load_parameters(self, path: str | os.PathLike[str]) -> None:
         """Copy the parameters in a file that `Program.save` wrote into those of this block, all or none.
@@ -211,9 +212,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
             BlockTypeError: when the block is ill typed.
             OSError: when there is no such file, or it cannot be read.
         """
-        from foldbatch.program.compiling import load_parameters  # noqa: PLC0415 - and this
-
-        load_parameters(self, path)
+        alone.load_parameters(self, path)
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments that the block was made with, by name; its class makes an equal block of them.
@@ -240,37 +239,6 @@ class Block(Closed, Generic[In_contra, Out_co]):
 
 
 AnyBlock: TypeAlias = Block[Any, Any]
-
-
-def build(block: AnyBlock, builder: Builder, value: Value) -> Value:
-    """Build a block, turning the errors of tensor expressions into errors of the block.
-
-    While types are inferred, a block is built once for each pattern of values (see `drafts.pattern`): for
-    another value of the same pattern, the earlier result is copied.
-    """
-    if not builder.inferring:
-        return _build(block, builder, value)
-    inferred = block.__dict__.setdefault("_inferred", {})
-    kind = pattern(value)
-    if kind is None or kind not in inferred:
-        result = _build(block, builder, value)
-        if kind is not None and pattern(result) is not None:
-            inferred[kind] = builder.renewed(result)
-        return result
-    return builder.renewed(inferred[kind])
-
-
-def _build(block: AnyBlock, builder: Builder, value: Value) -> Value:
-    """Build a block; an error of a tensor expression becomes one of the block, with its place."""
-    try:
-        return block.build(builder, value)
-    except GraphError as error:
-        inside = "" if error.where == repr(block) else f" in {error.where}"
-        where = builder.where(block) + inside
-        wrapped = BlockTypeError(where, error.expected, error.found, error.fix)
-        for line in lines_outside(error):
-            wrapped.add_note(line)
-        raise wrapped from None
 
 
 def infer(block: AnyBlock, builder: Builder) -> tuple[Value] | None:

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from foldbatch.blocks.block import DERIVED, AnyBlock, Block, as_block, build, check, opened
+from foldbatch.blocks.block import DERIVED, AnyBlock, Block, as_block, check, opened
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import Value, type_of
 from foldbatch.blocks.items import GetItem, Record
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, FoldbatchError, line_of_caller
+from foldbatch.system.showing import shown
 from foldbatch.types import OBJECT, VOID, Type, describe_value, is_void
 
 
@@ -195,7 +196,15 @@ class Composition(Block[Any, Any]):
     # -- putting wires in order
 
     def wire_of(self, source: Any) -> Any:
-        """Return the wires of a source; a block has one wire in this scope."""
+        """Return the wire that a source stands for; a tuple of wires for a tuple.
+
+        Args:
+            source: a wire, a block, or a tuple of these. A block stands for its only wire in this
+                composition; one that reads void and has none is used now.
+
+        Raises:
+            BlockValueError: when a block has several wires, or reads something and has none.
+        """
         if isinstance(source, tuple):
             return tuple(map(self.wire_of, source))
         if isinstance(source, Wire):

@@ -1,7 +1,7 @@
 """Flow: how values pass from one region of the tracing program into another, and how sequences are held.
 
-A value leaves a region in two ways: in *variables* of the program, to which every branch of a choice,
-or every turn of a loop, assigns its result; or as an argument or a result of a recursive function.
+A value leaves a region in two ways: in *variables* of the tracing program, to which every branch of a choice
+or every turn of a loop assigns its result; or as an argument or a result of a recursive function.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder, packed
+from foldbatch.blocks.building import Buildable, build
 from foldbatch.blocks.drafts import (
     Object,
     Procedure,
@@ -32,7 +32,7 @@ from foldbatch.types import OBJECT, VOID, Type
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """Variables of the program that hold a value of a type."""
+    """Variables of the tracing program that hold a value of a type."""
 
     type: Type
     slots: tuple[Terminal, ...]
@@ -99,7 +99,7 @@ def make_return(builder: Builder, function: Procedure, value: Value) -> None:
     builder.add(Return(builder.blame(), tuple(slot.expression for slot in slots)))
 
 
-def apart(builder: Builder, block: AnyBlock, value: Value) -> Value:
+def apart(builder: Builder, block: Buildable, value: Value) -> Value:
     """Build a block as a function of its own and a call of that; return its result."""
     function = builder.declare(object(), "part", type_of(value), VOID)
     with builder.define(function, builder.path) as argument:

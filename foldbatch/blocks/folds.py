@@ -7,8 +7,9 @@ from functools import reduce
 from typing import Any
 
 from foldbatch.blocks import flow
-from foldbatch.blocks.block import Block, as_block, build
+from foldbatch.blocks.block import Block, as_block
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import Object, Sequence, Value, as_object, feed, type_of
 from foldbatch.blocks.function import zeros
 from foldbatch.blocks.tracing import Apply, Assign, Branch, Constant, Filled, Listed, Loop

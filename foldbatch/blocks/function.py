@@ -24,7 +24,7 @@ from foldbatch.blocks.drafts import (
     type_of,
 )
 from foldbatch.errors import BlockTypeError, FoldbatchError, GraphError
-from foldbatch.operators import Hooks, in_function, is_symbolic
+from foldbatch.operators import active_recorder, in_function, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, constant, lift, parameter_node
@@ -67,9 +67,10 @@ class TensorBlock(Block[In_contra, Out_co]):
 
         In a plain function that stands for a model it is a call of a small cell.
         """
-        if Hooks.layer is None or is_symbolic():
+        recorder = active_recorder()
+        if recorder is None or is_symbolic():
             return self.apply(*map(_read, xs))
-        return Hooks.layer(self, xs)
+        return recorder.layer(self, xs)
 
     def build(self, builder: Builder, value: Value) -> Value:
         """Call the block's function of symbolic tensors; its result joins the region's graph."""

@@ -35,8 +35,8 @@ NODE_ITSELF = "node"  # the beginning of a making that reads no field
 Making: TypeAlias = "tuple[Any, ...]"
 
 
-class Refused(Exception):  # noqa: N818 - is caught, and the program itself runs
-    """Raised for a program that cannot be code of integers; `where` is the path of the block."""
+class Refused(Exception):  # noqa: N818 - is caught, and the tracing program itself runs
+    """Raised for a tracing program that cannot be code of integers; `where` is the path of the block."""
 
     where = ""
 
@@ -306,7 +306,7 @@ class Writer:
         self.emit(len(lists), *(x.slot for x in lists), len(noted) // 2, *noted)
 
     def invoke(self, results: Sequence[str], name: str, arguments: Sequence[Expression]) -> None:
-        """Write a call of a function of the program; assign its results."""
+        """Write a call of a function of the tracing program; assign its results."""
         operands = [None if x is None else self.content_of(x) for x in arguments]
         if any(x is not None and x.kind == LENGTH for x in operands):
             raise Refused("it passes a length on")
@@ -440,7 +440,13 @@ def _expected(type_: Type) -> Content:
 
 
 def _appended(body: tracing.Body) -> dict[str, int]:
-    """Return the lists that a loop's body appends to, without inner loops, with their items' widths."""
+    """Return the lists that a loop's body appends to, each with the integers of an item.
+
+    Lists of inner loops do not count.
+
+    Raises:
+        Refused: when a turn of the loop appends several items to a list.
+    """
     widths: dict[str, int] = {}
     for statement in body:
         parts = (
@@ -460,7 +466,7 @@ def _items(value: Expression) -> Sequence[Expression]:
 
 
 class WrittenCode:
-    """The code of a program's functions, and the tables that a run of it needs."""
+    """The code of a tracing program's functions, and the tables that a run of it needs."""
 
     def __init__(self, functions: Sequence[Procedure], model: Model) -> None:
         self.functions, self.model = {function.name: function for function in functions}, model

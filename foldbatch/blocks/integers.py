@@ -1,11 +1,12 @@
 """Integers: the tracing program on trees as code that one compiled call runs on all trees of a batch.
 
-Where the user's functions are on a short list of what is pure, the program is one of integers. Variables hold
-numbers of nodes and of values, and lists of values. Nothing is read of a node while the code runs: it notes
-the nodes' numbers, and data are made of them afterwards, one list for each feed. `integer_code` writes the
-code.
+Where the user's functions are on a short list of pure ones, the tracing program is one of integers. Variables
+hold numbers of nodes and of values, and lists of values. Nothing is read of a node while the code runs: it
+notes the nodes' numbers, and data are made of them afterwards, one list for each feed. `integer_code` writes
+the code.
 
-Whatever is not known here is `Refused`, and so is what fails: then the program itself runs, and finds errors.
+Where a statement is not known here, or fails, `Refused` is raised: then the tracing program itself runs, and
+finds errors.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.scheduler import tree_code as code
-from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Index, Ints, unpack
 from foldbatch.trees import TreeNode
 from foldbatch.trees.tree import node_of
@@ -93,16 +94,15 @@ class TreeProgram:
 
     def records(
         self, traced: Callable[..., int], examples: Sequence[Any], max_calls: int, *, atoms: bool = False
-    ) -> list[Together] | None:
-        """Return the calls for trees, in a few records; None where the program itself must run.
+    ) -> list[BatchRecord] | None:
+        """Return the records of trees, in their order; None where the tracing program itself must run.
 
-        `traced` does the work of `tree_code.traced`; `max_calls` limits the calls an example; with `atoms`,
-        all data must be of `ATOMS`.
+        After many refusals in a row, some batches return None untried. The arguments are those of `record`.
         """
         if self.skipped:  # the more batches in turn are refused, the less often they are tried
             self.skipped -= 1
             return None
-        records, traced_count = list[Together](), 0
+        records, traced_count = list[BatchRecord](), 0
         try:
             while traced_count < len(examples):
                 records.append(self.record(traced, examples[traced_count:], max_calls, atoms=atoms))
@@ -118,11 +118,20 @@ class TreeProgram:
 
     def record(
         self, traced: Callable[..., int], examples: Sequence[Any], max_calls: int, *, atoms: bool = False
-    ) -> Together:
-        """Return the calls for trees, or for the first of them where there are very many.
+    ) -> BatchRecord:
+        """Return the record of trees; of the first ones only, if a record would get too large.
+
+        `results` of the record has an item for each tree that was read.
+
+        Args:
+            traced: `tree_code.traced`, compiled or as Python.
+            examples: the trees, or nodes of them.
+            max_calls: how many calls a tree may make.
+            atoms: whether all data must be of the types in `ATOMS`.
 
         Raises:
-            Refused: when the program itself must run, as where anything else is raised.
+            Refused: when a tree or a function is none that the code can read. After this and after any other
+                exception, the caller runs the tracing program itself.
         """
         self._watch()
         max_nodes = min(FULL_RECORD, MAX_NOTED // (self.end + 1))
@@ -196,7 +205,7 @@ class TreeProgram:
         offsets: Index,
         *,
         atoms: bool,
-    ) -> Together:
+    ) -> BatchRecord:
         """Return the arrays that the code has filled as one record, with the data that nodes stand for."""
         form = self.form
         loose: list[list[NDArray[Any]]] = []  # annotated, as to call a type of arrays takes 6 us
@@ -238,7 +247,7 @@ class TreeProgram:
             offsets[: traced_count + 1],
         )
         example_results = [*zip(*columns, strict=True)] if columns else [()] * traced_count
-        return Together(trace, *sizes, example_results)
+        return BatchRecord(trace, *sizes, example_results)
 
 
 def _differences(sums: Index) -> Index:

@@ -14,8 +14,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, build, check, keyed, settings_of
+from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, check, keyed, settings_of
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import Object, Sequence, Value, as_object, is_int, type_of
 from foldbatch.blocks.flow import expect_list
 from foldbatch.blocks.tracing import Constant, Cut, Limit

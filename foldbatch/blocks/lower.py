@@ -2,9 +2,9 @@
 
 ``block --build--> drafts, tracing program --link--> Model``
 
-Data is only collected while the program runs and checked afterwards, column by column. When anything fails,
-the examples are traced again one by one, with every datum checked on the spot, and the error tells the block,
-the example and the place in it.
+Data are only collected while the tracing program runs, and checked afterwards by columns. When anything
+fails, the examples are traced again one by one, with every datum checked when it is read, and the error names
+the block, the example and the place in it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from itertools import chain
 from types import CodeType
 from typing import Any, ClassVar, TypeAlias
 
-from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import MODEL, Builder
+from foldbatch.blocks.building import Buildable, build
 from foldbatch.blocks.drafts import (
     Kinds,
     Procedure,
@@ -34,8 +34,7 @@ from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.integer_code import Refused
 from foldbatch.blocks.integers import TreeProgram
 from foldbatch.blocks.interrupts import interrupted, is_accident
-from foldbatch.blocks.plain import to_plain
-from foldbatch.blocks.printing import DEEPER, ITEMS, KINDS, TOOLS, ProgramText, program
+from foldbatch.blocks.printing import DEEPER, ITEMS, KINDS, TOOLS, ProgramText, program_text
 from foldbatch.blocks.purity import direct, reads_of
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
 from foldbatch.blocks.tracer import (
@@ -73,7 +72,6 @@ from foldbatch.blocks.tracing import (
     names_of,
     statements_of,
 )
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExamplePlace
 from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
@@ -86,7 +84,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
 from foldbatch.scheduler.policies import Policy, levels, scopes
-from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Levels, Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node, is_view, reachable
@@ -94,9 +92,13 @@ from foldbatch.static.printer import in_order_of_reading, print_graph
 from foldbatch.system.comparing import means_same
 from foldbatch.system.processes import no_garbage
 from foldbatch.system.remembering import code_of
+from foldbatch.system.showing import shown
 from foldbatch.types import OBJECT, VOID, Type
 
 GETTERS = operator.attrgetter, operator.itemgetter  # they change nothing
+
+# Returns a block as plain data, given the names of parameters, and those that stand in the place of others.
+Write: TypeAlias = Callable[[Any, Mapping[str, Parameter], Replacements], Written]
 
 # The globals of a run, and the lists that it appends to.
 Run: TypeAlias = "tuple[dict[str, Any], Recorder]"
@@ -104,15 +106,15 @@ Run: TypeAlias = "tuple[dict[str, Any], Recorder]"
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """A block ready to run: its model, and the program that turns examples into traces for the model.
+    """A block ready to run: its model, and the tracing program that makes traces of examples.
 
-    It is a `foldbatch.model.tracer.Tracer`. Several threads may trace at once, and a run of the program may
-    start other runs: a run has globals of its own, the functions of the program, and the lists that they
+    It is a `foldbatch.model.tracer.Tracer`. Several threads may trace at once, and a run of the tracing
+    program may start other runs: a run has globals of its own, its functions, and the lists that they
     append to. Another one has them after it.
     """
 
-    origin: AnyBlock
-    functions: Sequence[Procedure]  # the functions of the program, the root's first
+    origin: Buildable
+    functions: Sequence[Procedure]  # the functions of the tracing program, the root's first
     model: Model
     policy: Policy
     globals: dict[str, Any]  # globals of all runs
@@ -121,11 +123,12 @@ class Lowered:
     max_calls: int
     arithmetic: Arithmetic  # finds levels
     replacements: Replacements  # the parameters that the program has in the place of the block's
-    built: Built = field(repr=False)  # the program of the block when it was compiled
+    built: Built = field(repr=False)  # the tracing program of the block when it was compiled
+    write: Write | None = field(default=None, repr=False)  # writes the block; None where no file is written
     trees: TreeProgram | str = field(
         init=False
-    )  # the program as compiled code, or the reason why it cannot be
-    text: ProgramText = field(init=False, repr=False)  # the program as text
+    )  # the tracing program as compiled code, or the reason why it cannot be
+    text: ProgramText = field(init=False, repr=False)  # the tracing program as text
     code: CodeType = field(init=False, repr=False)  # the same, compiled, with variables that are shared
     # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, init=False, repr=False)
@@ -134,10 +137,10 @@ class Lowered:
     decides: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        shared = program(self.functions, shared=True).source
+        shared = program_text(self.functions, shared=True).source
         put = partial(object.__setattr__, self)  # it is frozen
         put("trees", _of_trees(self))
-        put("text", program(self.functions))
+        put("text", program_text(self.functions))
         put("code", code_of(shared, FILENAME))
 
     @property
@@ -185,7 +188,7 @@ class Lowered:
         decide: Decide | None = None,
         at_once: AtOnce | None = None,
     ) -> list[Trace] | Any:
-        """Trace examples: trees at once by compiled code, all other examples by the program."""
+        """Trace examples: trees at once by compiled code, all other examples by the tracing program."""
         traced = self.arithmetic.traced
         if traced is not None and isinstance(self.trees, TreeProgram) and all(map(suits, examples)):
             with no_garbage():  # many traces are many objects
@@ -204,7 +207,7 @@ class Lowered:
                 record = self.record(
                     examples[traced_count:], numbers[traced_count:], look, None if traced_count else at_once
                 )
-            if not isinstance(record, Together):
+            if not isinstance(record, BatchRecord):
                 return record  # the results that `at_once` returns
             traces += record.traces()
         return traces
@@ -223,27 +226,28 @@ class Lowered:
             fix = "compile the block again, which reads all as it is now; or run once before the change"
             raise BlockTypeError(self.name, expected, actual, fix)
         options = self.max_calls, asides, self.arithmetic, self.replacements
-        return lower(self.origin, policy or self.policy, *options)
+        return lower(self.origin, policy or self.policy, *options, self.write)
 
     @property
     def parameters(self) -> Sequence[Parameter]:
         return self.model.parameters
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
-        return place_of(self.model, self.walk, example, cell, call)
+        return place_of(self.model, self.read_carefully, example, cell, call)
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
         fix = "metrics show values of blocks: AllOf(Identity(), Metric('name')) >> GetItem(0)"
         raise BlockTypeError("Program.debug", "a program of a plain function", "one of blocks", fix)
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
-        return to_plain(self.origin, parameters, self.replacements)
+        assert self.write is not None, "a tracer of a single example is not saved"
+        return self.write(self.origin, parameters, self.replacements)
 
-    # -- by the program
+    # -- by the tracing program
 
     @cached_property
     def numbered(self) -> Numbered | None:
-        """The program on trees, where it gains something: made when the first tree is read."""
+        """The tracing program on trees, where it gains something: made when the first tree is read."""
         return numbered(self.functions)
 
     @cached_property
@@ -256,7 +260,7 @@ class Lowered:
         numbers: Sequence[int],
         look: Look | None = None,
         at_once: AtOnce | None = None,
-    ) -> Together | Any:
+    ) -> BatchRecord | Any:
         """Return the record of examples, or of the first ones where there are very many calls.
 
         Arguments and errors are those of `trace_all`.
@@ -311,7 +315,7 @@ class Lowered:
         lines = self.source.splitlines(keepends=True)
         linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
         try:
-            self.walk(example)
+            self.read_carefully(example)
         except Located as located:
             return located.error(number)
         except (BadDataError, TooManyCallsError):
@@ -322,10 +326,18 @@ class Lowered:
         refused.__cause__ = None if isinstance(error, BadDataError) else error
         return refused
 
-    def walk(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
-        """Read an example with care: each datum is checked at once, and errors are `Located`.
+    def read_carefully(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+        """Run the tracing program on an example and check each datum as it is read, to find where it fails.
 
-        `adapt` changes the globals of the run.
+        Nothing is kept of the calls that it notes.
+
+        Args:
+            example: the example.
+            adapt: changes the globals of the run before it begins.
+
+        Raises:
+            Located: when reading fails; it has the place in the example.
+            BadDataError: when only the data as a whole are wrong.
         """
         namespace, recorder = self._fresh(careful=True)
         namespace[ITEMS] = items_of  # items read before are read again
@@ -344,7 +356,7 @@ class Lowered:
         recorder.record(self.levels)
 
     def _fresh(self, *, careful: bool = False) -> Run:
-        """Return globals for runs of the program, and the lists that its functions append to."""
+        """Return globals for runs of the tracing program, and the lists that its functions append to."""
         arguments = self.model, self.collections, self.memos, self.max_calls, self.model.bounds
         recorder = Recorder(*arguments, careful=careful)
         namespace = self.globals | TOOLS | recorder.bindings
@@ -357,27 +369,29 @@ class Lowered:
 
 
 def lower(
-    block: AnyBlock,
+    block: Buildable,
     policy: Policy,
     max_calls: int = MAX_CALLS,
     asides: frozenset[str] = ASIDES,
     arithmetic: Arithmetic = NUMPY,
     replacements: Replacements | None = None,
+    write: Write | None = None,
 ) -> Lowered:
     """Build a block whose input is one example, a Python object.
 
     Where one of `asides` is missing, so is all that serves nothing else.
     """
-    return linked(block, built(block, asides), policy, max_calls, arithmetic, replacements)
+    return linked(block, built(block, asides), policy, max_calls, arithmetic, replacements, write)
 
 
 def linked(
-    block: AnyBlock,
+    block: Buildable,
     program: Built,
     policy: Policy,
     max_calls: int = MAX_CALLS,
     arithmetic: Arithmetic = NUMPY,
     replacements: Replacements | None = None,
+    write: Write | None = None,
 ) -> Lowered:
     """Link a block that has been built; return it ready to trace. Arguments are those of `lower`.
 
@@ -392,7 +406,7 @@ def linked(
     model = link(program.drafts, program.type, program.results, parameters, replacements=replacements)
     program_variables = program.globals, program.collections, program.memos
     options = max_calls, arithmetic, replacements
-    return Lowered(block, program.functions, model, policy, *program_variables, *options, program)
+    return Lowered(block, program.functions, model, policy, *program_variables, *options, program, write)
 
 
 def _of_trees(tracer: Lowered) -> TreeProgram | str:
@@ -410,7 +424,7 @@ def _of_trees(tracer: Lowered) -> TreeProgram | str:
 class Built:
     """A built block: its tracing program, and drafts of the cells that it calls."""
 
-    functions: Sequence[Procedure]  # of the program, the root's first
+    functions: Sequence[Procedure]  # of the tracing program, the root's first
     drafts: list[Draft]  # of the cells
     type: Type  # of the block's result
     results: list[Flow]  # the wires of that
@@ -423,7 +437,7 @@ class Built:
 
 
 def built(
-    block: AnyBlock, asides: frozenset[str] = ASIDES, input_type: Type = OBJECT, path: str = MODEL
+    block: Buildable, asides: frozenset[str] = ASIDES, input_type: Type = OBJECT, path: str = MODEL
 ) -> Built:
     """Build a block that reads a value of `input_type`; errors begin with `path`."""
     builder = Builder(path, asides=asides)
@@ -470,7 +484,7 @@ def alike(first: Built, second: Built) -> bool:
     bindings = [
         {name: x for name, x in building.globals.items() if name != KINDS} for building in (first, second)
     ]
-    parts = [(program(building.functions).source, building.type) for building in (first, second)]
+    parts = [(program_text(building.functions).source, building.type) for building in (first, second)]
     forms = [[_form_of(draft) for draft in building.drafts] for building in (first, second)]
     return parts[0] == parts[1] and forms[0] == forms[1] and means_same(bindings[0], bindings[1])
 
@@ -579,7 +593,7 @@ def _of_kept(part: Part, kept: Mapping[int, PrunedDraft]) -> Any:
 
 
 class _Used:
-    """The facts known so far about what a program uses: variables, results, functions and effects."""
+    """The facts known so far about what a tracing program uses: variables, results, functions and effects."""
 
     def __init__(self, functions: Sequence[Procedure]) -> None:
         self.functions = {f.name: f for f in functions}
@@ -590,7 +604,7 @@ class _Used:
         self.live: set[Fact] = set()
 
     def names(self, function: str, expressions: Iterable[Expression]) -> list[Fact]:
-        """Return the facts that the variables in expressions, of a function or of the program, are used."""
+        """Return the facts that the variables in some expressions are used, of a function or globals."""
         names = [x for expression in expressions for x in names_of(expression)]
         return [("name", function if x in self.locals[function] else "", x) for x in names]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.block import Block, as_block, build, named
+from foldbatch.blocks.block import Block, as_block, named
 from foldbatch.blocks.builder import Builder, refuse_ragged
+from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import MetricVisit, Object, Sequence, UnknownTypeError, Value, leaves, type_of
 from foldbatch.blocks.flow import empty_list
 from foldbatch.blocks.tracing import Apply, Constant, Count

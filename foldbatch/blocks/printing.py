@@ -87,14 +87,14 @@ TOOLS: dict[str, Any] = {ITEM_OR: item_or, NOW: as_now, ITEMS: items_once}
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """A program as text."""
+    """A tracing program as text."""
 
     source: str  # the text
     blames: Mapping[int, Blame]  # by the number of a line, the parts of an error there
 
 
 def text(expression: Expression) -> str:
-    """Return an expression as text.
+    """Return an expression of a tracing program as Python's text for it.
 
     >>> text(Tuple(("t1", CallOutput("v2", 0, 1), Count("list3"))))
     '(t1, v2 + 1, len(list3))'
@@ -102,8 +102,11 @@ def text(expression: Expression) -> str:
     return _Printer({}).text(expression)
 
 
-def program(functions: Sequence[Procedure], *, shared: bool = False) -> ProgramText:
-    """Return a program as text; variables are `shared` where a function has many, see `shared_names`."""
+def program_text(functions: Sequence[Procedure], *, shared: bool = False) -> ProgramText:
+    """Return a tracing program as the text of Python functions, with the parts of errors for each line.
+
+    With `shared`, a function that has many variables uses names again, see `shared_names`.
+    """
     by_name = {function.name: function for function in functions}
     lines: list[tuple[str, Blame | None]] = []
     changing = changes(functions)
@@ -114,7 +117,7 @@ def program(functions: Sequence[Procedure], *, shared: bool = False) -> ProgramT
 
 
 def by_number(functions: Sequence[Procedure]) -> tuple[str, str, list[Constant]]:
-    """Return a program on trees as text, the name of its first function, and its tabled functions.
+    """Return a tracing program on trees as text, the name of its first function, and its tabled functions.
 
     The first function is given the number of a node. The text is empty where it gains nothing. Tabled are the
     functions of the user that are looked up by the number of children, as long as their code does not change.
@@ -192,7 +195,7 @@ def shared_names(function: Procedure) -> dict[str, str]:
 class _Printer:
     """Prints the functions of a tracing program."""
 
-    functions: Mapping[str, Procedure]  # those of the program, by name
+    functions: Mapping[str, Procedure]  # those of the tracing program, by name
     changing: bool = False  # whether functions of the user make data
     # gets the functions of the user that are looked up by the number of children
     tabled: list[Constant] = field(default_factory=list)
@@ -208,7 +211,10 @@ class _Printer:
     # -- functions
 
     def function(self, function: Procedure, name: str) -> Iterator[tuple[str, Blame | None]]:
-        """Yield the lines of a function; one with a memo looks its objects up first."""
+        """Yield the lines of a function of the tracing program, each with the parts of its errors.
+
+        A function with a memo looks its objects up first, and returns the result of an earlier call.
+        """
         self.array_axes = self._made_arrays(function) if self.changing else {}
         names, objects = function.names, function.objects
         yield f"def {name}({', '.join([*names, REMAINING])}):", None

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.scheduler.record import SmallBatch, Together, shift
+from foldbatch.scheduler.record import BatchRecord, SmallBatch, shift
 from foldbatch.scheduler.trace import Ints, Levels, batch_trace
 
 # of a cell: calls, elements and feeds, as of `Trace`
@@ -40,7 +40,7 @@ class Recorder:
 
     def __init__(
         self,
-        model: Model,  # the model that the program calls cells of
+        model: Model,  # the model that the tracing program calls cells of
         collections: Sequence[str],  # the variables that hold lists of collected values
         memos: Sequence[str],  # the variables that hold memos
         max_calls: int,  # how many calls an example may make
@@ -73,7 +73,7 @@ class Recorder:
         self._counter: Iterator[int] = iter(())
         notes = self._counted, self._ends, self._offsets, self._feeds
         self.small_batch = SmallBatch(None, *notes, self._joint_column, self._results)
-        # the functions that the program finds among its globals, by name; they append to the lists
+        # the functions that the tracing program finds among its globals, by name; they append to the lists
         self.bindings: dict[str, Any] = {}
         for k, feeds in enumerate(model.feeds):
             self.bindings[f"row{k}"] = self._rows[k].extend
@@ -86,7 +86,11 @@ class Recorder:
                 self.bindings[f"feed{k}_{i}"] = check if careful else items.append
 
     def begin(self, namespace: dict[str, Any]) -> None:
-        """Begin an example: set its counter, collections and memos among the globals of the program."""
+        """Begin an example: put a new counter of value numbers, collections and memos into the globals.
+
+        Args:
+            namespace: the globals of the tracing program, changed in place.
+        """
         self._counter = counter = chain(self._numbers, _too_many())
         namespace["call"] = counter.__next__
         for name in self._collections:
@@ -166,7 +170,7 @@ class Recorder:
             self._none[k] = notes
         return notes
 
-    def record(self, find: Levels) -> Together:
+    def record(self, find: Levels) -> BatchRecord:
         """Return the examples that have ended; `find` finds the levels of their calls.
 
         Raises:
@@ -184,7 +188,7 @@ class Recorder:
             shift(self._form, calls, elements, counts, lengths, offsets[:-1])
         parts = calls, elements, (), feeds, labels, self._offsets[-1]
         trace = batch_trace(self._form, find, *parts)
-        return Together(trace, counts, lengths, offsets, self._results.copy())
+        return BatchRecord(trace, counts, lengths, offsets, self._results.copy())
 
 
 def _matrix(part: list[Any], width: int) -> Ints:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any, Never, overload
 
-from foldbatch.blocks.block import Block, BlockLike, Out_co, as_block, build
+from foldbatch.blocks.block import Block, BlockLike, Out_co, as_block
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import (
     Object,
     Repeated,

@@ -1,6 +1,6 @@
 """Runs of a tracing program: how deep they go, where they stood at an error, and trees by number.
 
-The program's functions call each other, half as deep as Python's stack allows, and from there on in a thread
+Its functions call each other, half as deep as Python's stack allows, and from there on in a thread
 with a large one, so that a chain of a million nodes is traced as any other.
 """
 
@@ -41,12 +41,12 @@ SHALLOW = 10_000  # calls within calls; from here on, whenever their number doub
 NO_TREE = dict.fromkeys(printing.FIELDS)  # globals that belong to a tree, where there is none
 SPARE = 10_000  # calls within calls that are left to functions of the user
 
-# Reads an example with care; before it runs, the globals of the run may be changed.
-Walking: TypeAlias = "Callable[[Any, Callable[[dict[str, Any]], None]], None]"
+# Reads an example with each datum checked; before it runs, a function may change the globals of the run.
+CarefulReading: TypeAlias = "Callable[[Any, Callable[[dict[str, Any]], None]], None]"
 
 
 def depth_left() -> int:
-    """Return how deep the program's functions may recurse; half of the stack is left to the user's."""
+    """Return how deep the tracing program may recurse; half of the stack is left to the user's functions."""
     frame: FrameType | None = sys._getframe()
     used = 0
     while frame is not None:
@@ -66,12 +66,12 @@ class EndlessError(BadDataError):
 class Descent:
     """Continues a recursion that has reached the depth allowed so far, in a thread with a larger stack."""
 
-    functions: Sequence[Procedure]  # those of the program
+    functions: Sequence[Procedure]  # those of the tracing program
     namespace: dict[str, Any]  # their globals
     levels: int = 0  # how deep they may call each other so far; 0 where they run in no thread for that yet
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the program with a larger limit of depth.
+        """Call a function of the tracing program with a larger limit of depth.
 
         Raises:
             BadDataError: where the data contains itself, or is deeper than any.
@@ -96,7 +96,7 @@ class Descent:
             self.levels = before
 
 
-# A call of a function of the program: the function, the line where it stands, and its variables.
+# A call of a function of the tracing program: the function, the line where it stands, and its variables.
 Frame: TypeAlias = "tuple[str, int, Mapping[str, Any]]"
 
 
@@ -120,14 +120,14 @@ def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None
 
 
 def frames_of(namespace: Mapping[str, Any], calls: Iterable[tuple[FrameType, int]]) -> Iterator[Frame]:
-    """Yield the frames, among some calls, of a program's functions."""
+    """Yield the frames, among some calls, of a tracing program's functions."""
     for frame, line in calls:
         if frame.f_globals is namespace and printing.REMAINING in frame.f_code.co_varnames:
             yield frame.f_code.co_name, line, frame.f_locals
 
 
 class Located(Exception):  # noqa: N818 - carries an error, is none itself
-    """An error with the lines at which the program's functions stood."""
+    """An error with the lines at which the tracing program's functions stood."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ def joined(places: Sequence[str]) -> str:
 
 
 def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
-    """Let the traceback of an exception begin at the innermost function of the program."""
+    """Let the traceback of an exception begin at the innermost function of the tracing program."""
     trace: TracebackType | None = cause.__traceback__
     innermost = trace
     while trace is not None:
@@ -205,7 +205,12 @@ def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
 
 
 def unlocated(error: Exception, number: int) -> FoldbatchError:
-    """Return the error for a failure that did not happen again when the example was read a second time."""
+    """Return the error for an example that failed once, and not when it was read again to find the place.
+
+    Args:
+        error: the exception of the first reading.
+        number: the number of the example in its batch.
+    """
     where = ExamplePlace("model", number)
     if isinstance(error, BadDataError):
         return error.kind(where, error.expected, error.found, error.fix)
@@ -224,7 +229,7 @@ def _brief(error: Exception) -> str:
 
 
 class Numbered(NamedTuple):
-    """The program on trees."""
+    """The tracing program on trees."""
 
     code: CodeType  # its compiled functions
     root: str  # the name of the first one
@@ -244,7 +249,7 @@ def fields_of(example: TreeNode) -> dict[str, Any]:
 
 
 def numbered(functions: Sequence[Procedure]) -> Numbered | None:
-    """Return the program on trees by number, or None where it would gain nothing."""
+    """Return the tracing program on trees by number, or None where it would gain nothing."""
     text, root, tabled = printing.by_number(functions)
     if not text:
         return None
@@ -282,7 +287,7 @@ class _ReachedError(Exception):
     """The call that is looked for has been reached."""
 
 
-def place_of(model: Model, walk: Walking, example: Any, cell: int, call: int) -> str:
+def place_of(model: Model, read_carefully: CarefulReading, example: Any, cell: int, call: int) -> str:
     """Return the part of an example that a call is for, as Python would index it.
 
     That is the part that holds all data that the call reads; of a call that reads none, the part that the
@@ -291,17 +296,17 @@ def place_of(model: Model, walk: Walking, example: Any, cell: int, call: int) ->
     """
     numbers = {*model.keys[cell], *(feed for _, feed in model.marks[cell])}
     data = [f"feed{cell}_{i}" for i in range(len(model.feeds[cell])) if i not in numbers]
-    places = [_stopped(walk, example, name, call) for name in data or [f"row{cell}"]]
+    places = [_stopped(read_carefully, example, name, call) for name in data or [f"row{cell}"]]
     alike = takewhile(lambda parts: len(set(parts)) == 1, zip(*places, strict=False))
     return joined([parts[0] for parts in alike])
 
 
-def _stopped(walk: Walking, example: Any, name: str, call: int) -> list[str]:
+def _stopped(read_carefully: CarefulReading, example: Any, name: str, call: int) -> list[str]:
     """Return the place in the example at which a global function is called once more than `call` times."""
     calls = iter(range(call))
 
     def adapt(bindings: dict[str, Any]) -> None:
-        """Replace the function by one that stops the program at that call."""
+        """Replace the function by one that stops the tracing program at that call."""
         append = bindings[name]
 
         def stop(item: Any) -> None:
@@ -312,7 +317,7 @@ def _stopped(walk: Walking, example: Any, name: str, call: int) -> list[str]:
         bindings[name] = stop
 
     try:
-        walk(example, adapt)
+        read_carefully(example, adapt)
     except Located as located:
         return located.places if isinstance(located.cause, _ReachedError) else []
     except BadDataError:

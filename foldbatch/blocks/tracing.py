@@ -30,9 +30,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Part):
-    """An object that is known when the program is made."""
+    """An object that is known when the tracing program is made."""
 
-    name: str  # the name that it has in the program; empty if its literal stands there
+    name: str  # the name that it has in the tracing program; empty if its literal stands there
     value: Any  # the object
 
 
@@ -262,7 +262,7 @@ class _Invocation(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Invoke(_Invocation):
-    """Calls a function of the program."""
+    """Calls a function of the tracing program."""
 
     function: str
 

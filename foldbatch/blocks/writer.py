@@ -5,7 +5,6 @@ Every statement remembers the block it is for and where in the data it looks, at
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,9 +13,8 @@ from typing import Any
 from foldbatch.blocks.drafts import Object, Procedure, Region
 from foldbatch.blocks.tracing import Apply, Assign, Blame, Constant, Expression, Place, Read, Statement
 from foldbatch.errors import BlockValueError
+from foldbatch.system.showing import shown
 
-MAX_REPR = 60  # characters of a block's repr in an error
-PRINTED = 12  # blocks printed at most: then the repr is longer than an error shows
 LOOPS = 20  # loops inside each other: the most that Python compiles
 MAX_INDENTATION = (
     50  # indentation from which choices become functions of their own: Python compiles 100 levels
@@ -79,7 +77,7 @@ class Writer:
         return f"{stem}{self._names}"
 
     def constant(self, stem: str, value: object) -> Constant:
-        """Return a constant of the program with a name of its own."""
+        """Return a constant of the tracing program with a name of its own."""
         return Constant(self.fresh(f"{stem}_"), value)
 
     def blame(
@@ -133,7 +131,14 @@ class Writer:
 
     @contextmanager
     def inside(self, levels: int = 1, *, loop: bool = False) -> Iterator[list[Statement]]:
-        """Build a body in a nested region, which is printed so far to the right; yields its statements."""
+        """Open a nested region, for the body of a branch or a loop; yield the list of its statements.
+
+        Statements that are added in the ``with`` go there.
+
+        Args:
+            levels: by how many levels the body will be indented.
+            loop: whether it is the body of a loop.
+        """
         self._loops += loop
         if self._loops > LOOPS:
             fix = "make what is inside a ForwardDeclaration of its own"
@@ -153,36 +158,3 @@ class Writer:
     def deep(self) -> bool:
         """Whether bodies are nested so deeply that a choice should become a function of its own."""
         return self._levels > MAX_INDENTATION
-
-
-class _Printing(threading.local):
-    remaining: int | None = None  # blocks that may still be printed; None: all of them
-
-
-_printing = _Printing()
-
-
-def shown(block: object) -> str:
-    """Return a block's `repr` for errors: its kind alone where it is long.
-
-    >>> shown(1), shown("long" * 20)
-    ('1', 'str(...)')
-    """
-    outer, _printing.remaining = _printing.remaining, PRINTED
-    try:
-        text = repr(block)
-        cut = _printing.remaining < 0
-    finally:
-        _printing.remaining = outer
-    return f"{type(block).__name__}(...)" if cut or len(text) > MAX_REPR else text
-
-
-def exceeds_message() -> bool:
-    """Count one more block as printed; return whether these are too many for an error message.
-
-    Every block's `repr` asks first.
-    """
-    if _printing.remaining is None:
-        return False
-    _printing.remaining -= 1
-    return _printing.remaining < 0

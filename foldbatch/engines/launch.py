@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import ExampleError, counted
-from foldbatch.static.op import OF_LIST, id_of_code
+from foldbatch.errors import ExampleError
+from foldbatch.model.evaluation import id_error
+from foldbatch.static.op import OF_LIST
 
 Ints = NDArray[np.int64]
 
@@ -71,18 +72,8 @@ class OutOfRangeError(IndexError):
 
     def example_error(self, where: str, segments: Sequence[Ints]) -> ExampleError:
         """Return the error for users; `segments` are those of the cell's calls by rank, see `CellTable`."""
-        fix = "correct what computes the id"
-        if self.size != OF_LIST:
-            return ExampleError(where, f"ids from 0 to {self.size - 1}", str(self.id), fix)
-        number = id_of_code(self.id)
-        if len(segments) != 1 or not self.exact:  # nobody knows of which list, or of which call
-            return ExampleError(where, "the number of an element of the list", number, fix)
-        (bounds,) = segments
-        length = int(bounds[self.rank + 1] - bounds[self.rank])
-        if not length:
-            fix = "look elements up only where the list has some"
-            return ExampleError(
-                where, "a list of at least one element", f"an empty list, and id {number}", fix
-            )
-        expected = f"ids from 0 to {length - 1}, as the list has {counted(length, 'element')}"
-        return ExampleError(where, expected, number, fix)
+        length = None  # nobody knows of which list, or of which call
+        if self.size == OF_LIST and len(segments) == 1 and self.exact:
+            (bounds,) = segments
+            length = int(bounds[self.rank + 1] - bounds[self.rank])
+        return id_error(where, self.id, self.size, length)

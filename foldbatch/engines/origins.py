@@ -14,17 +14,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from foldbatch.engines.keys import keyed
 from foldbatch.engines.nonfinite import NotFinite, has_nan, is_finite, shown
-from foldbatch.engines.results import walk
+from foldbatch.model.decoding import map_tensors
+from foldbatch.model.evaluation import Directions, Evaluation, directions_of
+from foldbatch.model.keys import keyed
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
-from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, lengths_of
-from foldbatch.static.cell import Cell, ResultKey, cotangents
+from foldbatch.scheduler.trace import Trace
 from foldbatch.static.evaluate import Value, evaluate
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
 
 Origins: TypeAlias = dict[Node, NotFinite]
+LOSS = "the loss"
+METRIC = "a metric"
+GRADIENT = "a gradient"
 
 
 def find_nonfinite(
@@ -40,162 +43,101 @@ def find_nonfinite(
     The model is evaluated as it trains, in this precision of all floats; None is that of each tensor.
     """
     cells = [directions_of(cell) for cell in model.cells]
-    gradients: dict[Parameter, Array] = {}
+    gradients: dict[Parameter, Array] = {}  # summed over the examples
     with np.errstate(all="ignore"):
-        walks = []
+        runs = []
         for number, trace in enumerate(traces):
             examples = [np.full(len(rows), number) for rows in trace.calls]
             feeds = keyed(trace.feeds, model.keys, seed, step, examples)
-            reading = Reading(model.signatures, replace(trace, feeds=feeds))
-            walks.append(_Walk(model, cells, reading, number, names, dtype))
-            walks[-1].forward()
-        losses = (walk.sinks.get("the loss") for walk in walks)
-        backward = (walk.backward(gradients) for walk in walks)
-        side_outputs = (walk.sinks.get("a metric") or walk.result() for walk in walks)
+            runs.append(
+                _ExampleRun(
+                    model,
+                    replace(trace, feeds=feeds),
+                    dtype,
+                    gradients=gradients,
+                    directions=cells,
+                    example=number,
+                    names=names,
+                )
+            )
+            runs[-1].forward()
+        losses = (run.sinks.get(LOSS) for run in runs)
+        backward = (run.gradient() for run in runs)
+        side_outputs = (run.sinks.get(METRIC) or run.result() for run in runs)
         for origin in chain(losses, backward, side_outputs):
             if origin is not None:
                 return origin
     return None
 
 
-@dataclass(slots=True)
-class Reading:
-    """The values that the calls of one example read, call by call."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class _ExampleRun(Evaluation):
+    """One example, evaluated call by call with the origins of values that are not finite."""
 
-    signatures: Sequence[CellSignature]  # the scheduler's view, for how calls are packed
-    trace: Trace  # the example
-    values: dict[int, Array] = field(default_factory=dict)  # every value so far, by number
-    _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
-
-    def sweep(self) -> list[tuple[int, int, int]]:
-        """Return the calls in the order of the trace: the first value's number, the cell, the call."""
-        return sorted(
-            (int(base), k, i) for k, rows in enumerate(self.trace.calls) for i, base in enumerate(rows[:, 0])
-        )
-
-    def read(self, k: int, i: int) -> tuple[list[Any], list[list[int]]]:
-        """Return a call's inputs, and for each operand the numbers of the values it reads."""
-        cell = self.signatures[k]
-        inputs: list[Any] = []
-        read: list[list[int]] = []
-        for operand in cell.operands:
-            if operand.sequence is None:
-                numbers = [int(arguments_of(self.trace, self.signatures, k)[i, c]) for c in operand.columns]
-                parts = [self.values[n] for n in numbers]
-                inputs.append(parts[0] if len(parts) == 1 else np.stack(parts))
-            else:
-                start, stop = self._elements(k, operand.sequence)[i : i + 2]
-                numbers = self.trace.elements[k][operand.sequence][start:stop, operand.member].tolist()
-                inputs.append([self.values[n] for n in numbers])
-            read.append(numbers)
-        inputs += [column[i] for column in self.trace.feeds[k]]
-        return inputs, read
-
-    def terms(
-        self, k: int, target: ResultKey, value: Value, read: Sequence[Sequence[int]]
-    ) -> list[tuple[Parameter | int, Array]]:
-        """Return the terms that a result of a cell's backward graph adds to a gradient, or to cotangents."""
-        _, key = target
-        if isinstance(key, Parameter):
-            return [(key, value)]
-        assert isinstance(key, int)
-        operand = self.signatures[k].operands[key]
-        single = operand.sequence is None and len(operand.columns) == 1
-        return list(zip(read[key], [value] if single else value, strict=True))
-
-    def _elements(self, k: int, sequence: int) -> list[int]:
-        """Return where the elements of each of a cell's calls start, and where the last ones end."""
-        if (k, sequence) not in self._starts:
-            lengths = lengths_of(self.trace, self.signatures, k, sequence)
-            self._starts[k, sequence] = [0, *np.cumsum(lengths).tolist()]
-        return self._starts[k, sequence]
-
-
-@dataclass(frozen=True, slots=True)
-class Directions:
-    """A cell's forward graph, and that of its gradients with what it is given and what it yields."""
-
-    forward: Graph
-    nodes: frozenset[Node]
-    seeds: Mapping[int, Node]
-    targets: Sequence[tuple[ResultKey, Node]]
-    backward: Graph
-
-
-def directions_of(cell: Cell) -> Directions:
-    forward = Graph(cell.graph.inputs, cell.graph.results)
-    seeds, targets = cotangents(cell.graph, cell.ends)
-    backward = Graph((*cell.graph.inputs, *seeds.values()), tuple(node for _, node in targets))
-    return Directions(forward, frozenset(forward.nodes), seeds, targets, backward)
-
-
-@dataclass(slots=True)
-class _Walk:
-    """One example, evaluated call by call."""
-
-    model: Model
-    cells: Sequence[Directions]  # the graphs of its cells
-    reading: Reading  # holds the example, and the values so far by number
     example: int  # the number of the example
     names: Mapping[Parameter, str]  # the parameters' names
-    dtype: str | None  # the precision, or None for that of each tensor
     # the origins of values that are not finite, by number
     origins: dict[int, NotFinite] = field(default_factory=dict)
-    # the origins of the first loss and the first metric that are not finite
+    # the origins of cotangents that are not finite, by number
+    reached: dict[int, NotFinite] = field(default_factory=dict)
+    # the origins of the first loss, the first metric and the first gradient that are not finite
     sinks: dict[str, NotFinite] = field(default_factory=dict)
-    # by cell and call, the inputs, the numbers of values that they are read from, and the origins of inputs
-    # that are not finite
-    inputs: dict[tuple[int, int], tuple[list[Value], list[list[int]], Origins]] = field(default_factory=dict)
+    # by cell and call, the origins of inputs that are not finite
+    input_origins: dict[tuple[int, int], Origins] = field(default_factory=dict)
+    # the origins of nodes of the backward graph that was evaluated last
+    node_origins: Origins = field(default_factory=dict)
 
-    def forward(self) -> None:
-        """Evaluate every call, in the order of the trace."""
-        for base, k, i in self.reading.sweep():
-            graph = self.model.cells[k].graph
-            inputs, read = self.reading.read(k, i)
-            input_origins = self._input_origins(k, i, inputs, read)
-            self.inputs[k, i] = inputs, read, input_origins
-            values, origins = self._evaluate(k, i, self.cells[k].forward, inputs, input_origins)
-            for j, (node, value) in enumerate(zip(graph.results, values, strict=True)):
-                if j < len(graph.outputs):
-                    self.reading.values[base + j] = value
-                    if node in origins:
-                        self.origins[base + j] = origins[node]
-                elif not is_finite(value):
-                    origin = origins.get(node) or self._origin(k, i, node.op.name, value)
-                    kind = "the loss" if j < len(graph.outputs + graph.losses) else "a metric"
-                    self.sinks.setdefault(kind, replace(origin, reached=kind))
+    def evaluate_call(
+        self, base: int, k: int, i: int, inputs: list[Any], numbers: list[list[int]]
+    ) -> list[Value]:
+        """Evaluate a call, and note the origins of its results that are not finite."""
+        self.read[k, i] = inputs, numbers
+        graph = self.model.cells[k].graph
+        input_origins = self.input_origins[k, i] = self._input_origins(k, i, inputs, numbers)
+        values, origins = self._evaluate(k, i, self.directions[k].forward, inputs, input_origins)
+        for j, (node, value) in enumerate(zip(graph.results, values, strict=True)):
+            if j < len(graph.outputs):
+                if node in origins:
+                    self.origins[base + j] = origins[node]
+            elif not is_finite(value):
+                origin = origins.get(node) or self._origin(k, i, node.op.name, value)
+                kind = LOSS if j < len(graph.outputs + graph.losses) else METRIC
+                self.sinks.setdefault(kind, replace(origin, reached=kind))
+        return values
 
-    def backward(self, gradients: dict[Parameter, Array]) -> NotFinite | None:
-        """Add the example's gradients to those of others; return the origin of the first not finite."""
-        totals: dict[int, Array] = {}
-        reached: dict[int, NotFinite] = {}
-        for base, k, i in reversed(self.reading.sweep()):
-            cell = self.cells[k]
-            inputs, read, input_origins = self.inputs[k, i]
-            seeds = [totals.get(base + j, np.zeros(x.shape, x.dtype)) for j, x in cell.seeds.items()]
-            input_origins = input_origins | {
-                x: reached[base + j] for j, x in cell.seeds.items() if base + j in reached
-            }
-            values, origins = self._evaluate(k, i, cell.backward, [*inputs, *seeds], input_origins)
-            for (target, node), value in zip(cell.targets, values, strict=True):
-                for key, term in self.reading.terms(k, target, value, read):
-                    sums: dict[Any, Array] = gradients if isinstance(key, Parameter) else totals
-                    before = [sums[key]] if key in sums else []
-                    sums[key] = np.asarray(sum(before, start=term))
-                    if is_finite(sums[key]):
-                        continue
-                    origin = origins.get(node) or self._origin(
-                        k, i, "add", sums[key], [*before, term], "backward"
-                    )
-                    if isinstance(key, Parameter):
-                        return replace(origin, reached=f"the gradient of {self.names[key]}")
-                    reached.setdefault(key, origin)
-        return None
+    def evaluate_backward(self, base: int, k: int, i: int, cell: Directions) -> list[Value]:
+        """Evaluate the backward graph of a call; the origins of its results are those of the last call."""
+        inputs = self.backward_inputs(base, k, i, cell)
+        seed_origins = {x: self.reached[base + j] for j, x in cell.seeds.items() if base + j in self.reached}
+        input_origins = self.input_origins[k, i] | seed_origins
+        values, self.node_origins = self._evaluate(k, i, cell.backward, inputs, input_origins)
+        return values
+
+    def add(self, k: int, i: int, key: Parameter | int, term: Array, node: Node) -> None:
+        """Add a term to a gradient or cotangent, and note the origin of a sum that is not finite."""
+        sums: dict[Any, Array] = self.gradients if isinstance(key, Parameter) else self.cotangents
+        before = [sums[key]] if key in sums else []
+        Evaluation.add(self, k, i, key, term, node)
+        if is_finite(sums[key]):
+            return
+        origin = self.node_origins.get(node) or self._origin(
+            k, i, "add", sums[key], [*before, term], "backward"
+        )
+        if isinstance(key, Parameter):
+            reached = f"the gradient of {self.names[key]}"
+            self.sinks.setdefault(GRADIENT, replace(origin, reached=reached))
+        else:
+            self.reached.setdefault(key, origin)
+
+    def gradient(self) -> NotFinite | None:
+        """Run backward; return the origin of the first gradient that is not finite."""
+        self.backward()
+        return self.sinks.get(GRADIENT)
 
     def result(self) -> NotFinite | None:
         """Return the origin of the first tensor of the example's result that is not finite."""
         numbers: list[int] = []
-        walk(self.model.result, iter(self.reading.trace.result), numbers.append)
+        map_tensors(self.model.result, iter(self.trace.result), numbers.append)
         origins = (self.origins[number] for number in numbers if number in self.origins)
         return next((replace(origin, reached="the result") for origin in origins), None)
 
@@ -232,7 +174,7 @@ class _Walk:
                 op = node.op.name
                 if node.op is PARAMETER:
                     op += f" {self.names[node.attrs['parameter']]}"
-                direction = "forward" if node in self.cells[k].nodes else "backward"
+                direction = "forward" if node in self.directions[k].nodes else "backward"
                 origin = self._origin(k, i, op, value, operands, direction)
             origins[node] = origin
 

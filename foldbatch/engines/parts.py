@@ -10,17 +10,10 @@ from typing import Any, TypeAlias
 from foldbatch.engines.batch import ScheduledBatch, SubBatch
 from foldbatch.engines.engine import Run
 from foldbatch.engines.launch import OutOfRangeError
-from foldbatch.engines.results import (
-    Losses,
-    Metrics,
-    MetricValues,
-    Results,
-    collect_metric,
-    decode,
-    no_values,
-)
+from foldbatch.engines.results import Losses, Metrics, MetricValues, Results, collect_metric, no_values
 from foldbatch.engines.visits import DataGradients
 from foldbatch.errors import ExamplePlace
+from foldbatch.model.decoding import decode
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.trace import Trace
@@ -89,7 +82,11 @@ def _loss_names(model: Model) -> list[str]:
 
 
 def _by_name(model: Model, batch: ScheduledBatch, run: Run) -> dict[str, list[Any]]:
-    """Return the metric values that cells collected, by name: values, places of visits, examples, labels."""
+    """Return the metrics of a batch by name; of each cell that collects one, four columns.
+
+    They are the values; the numbers by which values are put in the order of visits; the examples; and the
+    labels, or None.
+    """
     merged, schedule = batch.merged, batch.schedule
     collected: dict[str, list[Any]] = {}
     for (k, i), values in sorted(run.metrics.items(), key=itemgetter(0)):

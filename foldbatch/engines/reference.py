@@ -1,6 +1,6 @@
 """The oracle: examples one at a time, calls one at a time, in float64, by the interpreter.
 
-It has no schedule, no arena and no generated code. Every engine must agree with it. It also shows what a new
+The interpreter is `foldbatch.model.evaluation`. Every engine must agree with it. It also shows what a new
 engine must have, and no more: `BACKEND`, and what `foldbatch.engines.engine` says of an Engine and a Run.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,76 +16,13 @@ import numpy as np
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Backend, Cotangents, Engine
 from foldbatch.engines.launch import OutOfRangeError
-from foldbatch.engines.origins import Reading, directions_of
 from foldbatch.engines.threads import single_threaded_blas
+from foldbatch.model.evaluation import CallError, Evaluation
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.scheduler.schedule import Index
-from foldbatch.static.cell import Cell
-from foldbatch.static.evaluate import IdError, evaluate
 from foldbatch.static.routines import Target
-
-
-@dataclass(slots=True, kw_only=True)
-class Evaluation(Reading):
-    """One example, evaluated call by call."""
-
-    cells: Sequence[Cell]  # the cells; only their graphs are read
-    # whether to evaluate the graphs of training, as `backward` needs, or those of inference
-    training: bool = True
-    # by (cell, number), the values in order of calls
-    losses: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
-    # by (cell, number), the values in order of calls
-    metrics: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
-    # by (cell, feed), the gradients of data by call, where cells yield them
-    inputs: dict[tuple[int, int], dict[int, Array]] = field(default_factory=dict)
-    _inputs: dict[tuple[int, int], tuple[list[Any], list[list[int]]]] = field(default_factory=dict)
-
-    def forward(self) -> None:
-        """Evaluate every call, in the order of the trace."""
-        chosen = [cell.phase(training=self.training).graph for cell in self.cells]
-        graphs = [graph.joined for graph in chosen]
-        for base, k, i in self.sweep():
-            cell = self.cells[k]
-            inputs, read = self.read(k, i)
-            self._inputs[k, i] = inputs, read
-            try:
-                results = iter(evaluate(graphs[k], inputs))
-            except IdError as error:  # all calls are of one example: the first one's rank names it as well
-                failure = OutOfRangeError(0, error.id, error.size, cell=k)
-                failure.exact = False
-                raise failure from None
-            for j in range(len(cell.graph.outputs)):
-                self.values[base + j] = next(results)
-            for m in range(len(cell.graph.losses)):
-                self.losses.setdefault((k, m), []).append(next(results))
-            for m in range(len(cell.graph.metrics)):
-                self.metrics.setdefault((k, m), []).append(next(results))
-
-    def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Array]:
-        """Evaluate the backward graph of every call, last call first; return the gradients of parameters."""
-        assert self.training, "forward must have run for training"
-        total: dict[int, Array] = {}
-        for number, g in cotangents:
-            total[number] = np.asarray(total.get(number, 0.0) + g, np.float64)
-        gradients: dict[Parameter, Array] = {}
-        cells = list(map(directions_of, self.cells))
-        for base, k, i in reversed(self.sweep()):
-            cell = cells[k]
-            inputs, read = self._inputs[k, i]
-            seeds = [total.get(base + j, np.zeros(node.shape)) for j, node in cell.seeds.items()]
-            values = evaluate(cell.backward, [*inputs, *seeds])
-            for (target, _), value in zip(cell.targets, values, strict=True):
-                kind, feed = target
-                if kind == "feed":
-                    assert isinstance(feed, int)
-                    self.inputs.setdefault((k, feed), {})[i] = value
-                    continue
-                for key, term in self.terms(k, target, value, read):
-                    sums: dict[Any, Array] = gradients if isinstance(key, Parameter) else total
-                    sums[key] = np.asarray(sums.get(key, 0.0) + term)
-        return gradients
 
 
 class ReferenceEngine(Engine):
@@ -117,9 +54,14 @@ class ReferenceEngine(Engine):
             )
         )
         trace = replace(batch.merged.trace, feeds=ordered)
-        reference = Evaluation(self.model.signatures, trace, cells=self.model.cells, training=training)
+        reference = Evaluation(self.model, trace, training=training)
         with single_threaded_blas(), np.errstate(all="ignore"):
-            reference.forward()
+            try:
+                reference.forward()
+            except CallError as error:  # all calls are of one example: the first one's rank names it as well
+                failure = OutOfRangeError(0, error.id, error.size, cell=error.cell)
+                failure.exact = False
+                raise failure from None
         return ReferenceRun(reference, tuple(table.order for table in tables))
 
 

@@ -132,7 +132,15 @@ def _hit_rate(calls: int, distinct: int) -> float:
 def report_on(
     batch: ScheduledBatch, model: Model, kernels: tuple[int, int], buffer_bytes: int, phases: dict[str, float]
 ) -> Report:
-    """Return the report on a batch that has run; `kernels` are what `Engine.launched` returned."""
+    """Return the report on a batch that has run: counts of calls, steps and rows, by cell and in all.
+
+    Args:
+        batch: the batch.
+        model: its model.
+        kernels: the counts that `Engine.launched` returned.
+        buffer_bytes: the memory that its buffers take.
+        phases: the seconds of each part of its run, by name.
+    """
     trace, schedule = batch.merged.trace, batch.schedule
     forms = _forms(model)
     parts = tuple(
@@ -365,7 +373,7 @@ def _alike(report: Report) -> Iterator[str]:
 
 
 def _narrow(report: Report) -> Iterator[str]:
-    """Advise where most steps of some cells have few calls: larger batches, or batches of like examples."""
+    """Yield a line of advice if most steps of some cells have few calls: larger or more uniform batches."""
     cells = [
         cell
         for cell in by_cost(report.cells)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -14,7 +14,7 @@ from foldbatch.errors import NotAskedError, UnknownNameError, counted
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Array
 from foldbatch.system.showing import Printed
-from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
+from foldbatch.types import TensorType
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -179,65 +179,6 @@ def no_values(type_: TensorType, *, labelled: bool) -> MetricValues:
     """Return the values of a metric that a batch never visits: arrays of no rows."""
     none = np.zeros(0, np.int64)
     return MetricValues(np.zeros((0, *type_.shape), type_.dtype), none, none, [] if labelled else None)
-
-
-def decode(
-    type_: Type, results: Sequence[Any], offsets: Sequence[int], fetch: Callable[[list[int]], list[Array]]
-) -> list[Any]:
-    """Return each example's result, from its terminals as its trace holds them.
-
-    Offsets are what merging added to value numbers. `fetch` returns the arrays of some; it is called once.
-    """
-    if isinstance(type_, TensorType):  # of which there is one
-        return fetch([number + offset for (number,), offset in zip(results, offsets, strict=True)])
-    if isinstance(type_, SequenceType) and isinstance(type_.element, TensorType):
-        sequences = [sequence for (sequence,) in results]
-        ends = list(itertools.accumulate(map(len, sequences), initial=0))
-        raised = np.repeat(np.array(offsets, np.int64), np.diff(ends))
-        every = np.fromiter(itertools.chain.from_iterable(sequences), np.int64, ends[-1]) + raised
-        tensors = fetch(every.tolist())
-        return [tensors[start:stop] for start, stop in itertools.pairwise(ends)]
-    arrays = iter(fetch(numbers_in(type_, results, offsets)))
-    return [walk(type_, iter(terminals), lambda _: next(arrays)) for terminals in results]
-
-
-def numbers_in(type_: Type, results: Sequence[Any], offsets: Sequence[int]) -> list[int]:
-    """Return the numbers of the tensors of results in the batch; arguments are those of `decode`."""
-    numbers: list[int] = []
-    for terminals, offset in zip(results, offsets, strict=True):
-        walk(type_, iter(terminals), lambda number, offset=offset: numbers.append(number + offset))  # type: ignore[misc]
-    return numbers
-
-
-def walk(type_: Type, terminals: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
-    """Return a value of a type, with `tensor` applied to every value number in it."""
-    match type_:
-        case VoidType():
-            return None
-        case TupleType(items):
-            return type_.value_of([walk(item, terminals, tensor) for item in items])
-        case BroadcastType(element):
-            return itertools.repeat(walk(element, terminals, tensor))
-        case TensorType():
-            return tensor(next(terminals))
-        case SequenceType(element):
-            single = terminal_count(element) == 1  # then an element is held as it is, else as a tuple
-            return [walk(element, iter((part,) if single else part), tensor) for part in next(terminals)]
-        case ObjectType():
-            return next(terminals)
-
-
-def terminal_count(type_: Type) -> int:
-    """Return how many terminals a trace holds for a value of a type."""
-    match type_:
-        case TupleType(items):
-            return sum(map(terminal_count, items))
-        case BroadcastType(element):
-            return terminal_count(element)
-        case VoidType():
-            return 0
-        case TensorType() | SequenceType() | ObjectType():
-            return 1
 
 
 def join(parts: Sequence[Results]) -> Results:

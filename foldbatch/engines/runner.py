@@ -22,15 +22,16 @@ from numpy.typing import NDArray
 from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
 from foldbatch.engines.engine import Cotangents, EngineSettings, Run, choose_engine, load_engine
-from foldbatch.engines.keys import example_numbers, keyed
 from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, empty_results, sum_losses
 from foldbatch.engines.report import Report, Shared, may_share, report_on
-from foldbatch.engines.results import Losses, Metrics, Results, decode, join
+from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, split
 from foldbatch.engines.visits import DataGradients
 from foldbatch.errors import BackendError, ParameterError
+from foldbatch.model.decoding import decode
 from foldbatch.model.drafts import ASIDES
+from foldbatch.model.keys import example_numbers, keyed
 from foldbatch.model.model import Model
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates

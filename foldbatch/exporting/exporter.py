@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.batch import arenas_of
 from foldbatch.engines.parts import labels_of
-from foldbatch.engines.results import Metrics, MetricValues, Results, decode, numbers_in
+from foldbatch.engines.results import Metrics, MetricValues, Results
 from foldbatch.errors import BlockTypeError, BlockValueError, ModelError
 from foldbatch.exporting.operators import REFUSED, TRANSLATIONS, OnnxScope, OnnxWriter, onnx_type, write
 from foldbatch.functions.noted import is_named
 from foldbatch.functions.specs import opened
+from foldbatch.model.decoding import decode, numbers_in
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program

@@ -7,8 +7,8 @@ same cells, schedules and engines as those of blocks run it.
 from foldbatch.functions.cells import cell
 from foldbatch.functions.eager import Seen
 from foldbatch.functions.loose import loss, metric, tensor
-from foldbatch.functions.mixed import Walk
 from foldbatch.functions.modules import Module
 from foldbatch.functions.suspended import together
+from foldbatch.functions.walks import Walk
 
 __all__ = ["Module", "Seen", "Walk", "cell", "loss", "metric", "tensor", "together"]

@@ -18,7 +18,7 @@ from itertools import chain
 from operator import attrgetter
 from threading import get_ident
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
@@ -58,7 +58,7 @@ from foldbatch.model.columns import PLAIN, as_now, kept
 from foldbatch.model.drafts import Draft, Feed, Flow
 from foldbatch.model.labels import STRUCTURE, argument_text, label_of, shortened
 from foldbatch.model.link import numbered_sites
-from foldbatch.operators import in_function, is_symbolic
+from foldbatch.operators import OUTSIDE, Recorder, active_recorder, in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.cellgraph import CellGraph
@@ -261,7 +261,7 @@ class Signature:
 
     @cached_property
     def keywords(self) -> list[str]:
-        """The texts of keyword-only arguments that are not the default."""
+        """The keyword-only arguments that differ from their defaults, as in ``op=xor``, for the title."""
         if not isinstance(self.cell, CellFunction):
             return []
         defaults = {name: StaticSpec(p.default) for name, p in self.cell.signature.parameters.items()}
@@ -798,7 +798,10 @@ class CellFunction:
         return self._by_structure[key]
 
     def present(self, specs: dict[str, Spec]) -> Signature:
-        """Return the signature of a structure as the model is now; errors are those of `find`."""
+        """Return the signature for a structure of arguments, made again if it is out of date.
+
+        It is if the cell's function would compute something else now. Errors are those of `find`.
+        """
         count = len(self.signatures)
         signature = self.of(specs)
         if len(self.signatures) == count and not self.is_current(signature):
@@ -807,14 +810,29 @@ class CellFunction:
         return signature
 
 
+class CallRecorder(Recorder, Protocol):
+    """The recorder of a walk, as cells know it."""
+
+    def call(self, cell: CellFunction, arguments: dict[str, Any], /) -> Any:
+        """Note a call that the cell's code does not know, and return its result."""
+
+    def value(self, parameter: Parameter, /) -> Any:
+        """Return a parameter as a value."""
+
+    def rows(self, array: Any, row: TensorType, where: str, /) -> list[Any]:
+        """Return the rows of an array as values of a type; `where` is for errors."""
+
+
+def elsewhere(name: str) -> NoReturn:
+    """Refuse a call of a cell in no walk, or in another thread than that of the walk that runs."""
+    raise WalkError(name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
+
+
 class Slow:
     """The slow way of calls, whether every call goes it, and the functions that other modules set for it."""
 
     on: bool = False
     register: Callable[[Signature], None]  # called once with each new signature
-    call: Callable[[CellFunction, dict[str, Any]], Any]
-    value: Callable[[Parameter], Any]  # of a parameter, in a walk
-    rows: Callable[[Any, TensorType, str], list[Any]]  # the values of an array's rows, in a walk
     # returns a function that does calls fast, given one that does them, and signatures; set by `go_fast`
     fast: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]] | None = None
 
@@ -856,15 +874,18 @@ def _slow(cell_ref: weakref.ref[CellFunction], *args: Any, **options: Any) -> An
         return self.function(*args, **options)
     bound = self.signature.bind(*args, **options)
     bound.apply_defaults()
+    recorder: CallRecorder | None = active_recorder()
+    if recorder is None:
+        elsewhere(self.name)
     for name, argument in bound.arguments.items():
         if name in self.static:
             continue
-        x = with_values(argument, Slow.value)
+        x = with_values(argument, recorder.value)
         if (row := row_type(self.hints[name])) is not None and is_array(x):
-            x = Slow.rows(x, row, f"{self.name}({name})")
+            x = recorder.rows(x, row, f"{self.name}({name})")
         if x is not argument:
             return self.call(**bound.arguments | {name: x})
-    return Slow.call(self, bound.arguments)
+    return recorder.call(self, bound.arguments)
 
 
 def _new_signature(self: CellFunction, specs: dict[str, Spec]) -> Signature:

@@ -24,10 +24,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from foldbatch.blocks.block import DERIVED, Block
-from foldbatch.blocks.paths import called
 from foldbatch.errors import PACKAGE
 from foldbatch.functions.modules import MethodCell, Module
+from foldbatch.functions.seam import DERIVED, Block
+from foldbatch.model.paths import called
 from foldbatch.params.parameters import Parameter
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import Type
@@ -154,7 +154,14 @@ class _Collector:
         return Dependencies(kept, self.collected.holders)
 
     def enter(self, where: str, value: Any) -> None:
-        """Follow a value: a function, or an object whose attributes functions name."""
+        """Add the dependencies of a value: a function's code, a container's parts, or an object to watch.
+
+        Each value is entered once; libraries are left out.
+
+        Args:
+            where: how the user's code names the value, for messages.
+            value: a function, a class, a module, a container, or an object whose attributes functions name.
+        """
         cell = getattr(value, "__dict__", {}).get("cell") if isinstance(value, FunctionType) else None
         if cell is not None:
             return self.enter(where, cell.function)

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from foldbatch.functions import notes
-from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Slow, Stale, go_slow
+from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Stale, go_slow
 from foldbatch.functions.learnt import Learnt
-from foldbatch.functions.mixed import BlockInWalk, Eagerly, Slots
+from foldbatch.functions.loose import WalkRecorder
+from foldbatch.functions.mixed import BlockInWalk, Slots
 from foldbatch.functions.noted import is_named, replaced
 from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.specs import rebuilt, too_deep
@@ -102,7 +103,7 @@ def run(
         learnt.install()
         reading = Reading([example], [0], Readings(), Snapshot([example]))
         walking = lambda x: finished(partial(walk, x))  # noqa: E731
-        noted = notes.note(walking, reading, [], 1 << 60, accept=learnt.accept)
+        noted = notes.note(walking, reading, [], 1 << 60, EagerRecorder(), accept=learnt.accept)
         try:
             seen.result = _arrays(noted.results[0])
         except RecursionError:
@@ -121,15 +122,14 @@ def _mode(
     `begin` is called with each parameter before it is read; a dtype replaces that of all tensors.
     """
     with notes.LOCK:
-        first, _Eager.seen, _Eager.dtype, _Eager.key = Slow.call, Seen(), dtype, 0
+        _Eager.seen, _Eager.dtype, _Eager.key = Seen(), dtype, 0
         _Eager.visits = []
-        Slow.call, _Eager.begin, _Eager.replacements = _call, staticmethod(begin), replacements
+        _Eager.begin, _Eager.replacements = staticmethod(begin), replacements
         go_slow(on=True)
         try:
             yield _Eager.seen
         finally:
             go_slow(on=False)
-            Slow.call = first
 
 
 def _arrays(x: Any) -> Any:
@@ -300,4 +300,11 @@ def _of_block(part: BlockInWalk, x: Any) -> Any:
     return _Block(part).run(x)
 
 
-Eagerly.run = staticmethod(_of_block)
+class EagerRecorder(WalkRecorder):
+    """Computes the calls of a walk at once, in place of noting them."""
+
+    call = staticmethod(_call)
+
+    def run_block(self, part: BlockInWalk, x: Any) -> Any:
+        """Run a block on an argument, and return its result with its numbers."""
+        return _of_block(part, x)

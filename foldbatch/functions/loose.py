@@ -8,23 +8,24 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from numbers import Real
 from operator import index
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from foldbatch.blocks.function import TensorBlock
 from foldbatch.errors import WalkError
 from foldbatch.functions import mixed, notes
 from foldbatch.functions.cells import CellFunction, Slow, body
 from foldbatch.functions.notes import note_rows, running
+from foldbatch.functions.seam import TensorBlock
 from foldbatch.functions.specs import EXACT, FIXED, read_as, typed
 from foldbatch.functions.values import GivenObject, LabelObject, Value, value_class
 from foldbatch.model.columns import kept
-from foldbatch.operators import PLAIN_OPERANDS, Hooks, PlainOperands, called_as_it_is
+from foldbatch.operators import OUTSIDE, PLAIN_OPERANDS, PlainOperands, called_as_it_is
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
 from foldbatch.system.remembering import Bounded, Shared
+from foldbatch.system.showing import shown
 from foldbatch.types import TensorType, describe_value, is_masked
 
 # by the meaning of a function's plain operands, the classes of those that are data of a call; others belong
@@ -55,7 +56,9 @@ _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = Bounded(MAX_KEPT)  #
 _of_arrays: dict[Any, CellFunction] = Bounded(MAX_KEPT)
 
 
-def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _apply(
+    recorder: WalkRecorder, function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
     """Apply an op to operands in a walk, by a call of its loose cell; return the result of the call.
 
     Cells are kept by the function and types of operands, so that most calls need one look-up.
@@ -75,7 +78,7 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         if not any(isinstance(x, Value) for x in _flat(operands)):  # another thread's walk runs
             return function(*operands, **options)
         expected = "values of the walk that runs"
-        raise WalkError(f"ops.{name}", expected, "one outside of its walk", notes.OUTSIDE)
+        raise WalkError(f"ops.{name}", expected, "one outside of its walk", OUTSIDE)
     if any(isinstance(x, Value | np.ndarray) for x in options.values()):
         bound = inspect.signature(function).bind(*operands, **options)
         bound.apply_defaults()
@@ -106,7 +109,7 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         at = next((i for i, x in enumerate(operands) if not isinstance(x, str)), 0)
         data = operands[at]
         value = [tensor(x) for x in data] if meaning == "parts" else tensor(data)
-        return _apply(function, (*operands[:at], value, *operands[at + 1 :]), options)
+        return _apply(recorder, function, (*operands[:at], value, *operands[at + 1 :]), options)
     kind = [*[type_ for type_ in types if type_.is_float], types[0]][0]  # `next` raises, which costs by depth
     pattern = [_operand(meaning, x, kind) for x in operands]
     cell = op_cell(function, pattern, options)
@@ -125,7 +128,17 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
 
 
 def _kept_place(kinds: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[dict[Any, Any], Any, Any] | None:
-    """Return where a call is kept by an index, a parameter or items of a list, its key, and what it takes."""
+    """Return where to look for the loose cell of a call that reads an index, a parameter or a list of items.
+
+    The types of the operands alone do not decide the cell of such a call.
+
+    Args:
+        kinds: the function and the types of the operands.
+        operands: the operands.
+
+    Returns:
+        The cache, the key in it, and the argument that the cell is called with; None for other calls.
+    """
     first, items = operands[0], tuple[type, ...]()
     if type(first) in (list, tuple):
         first, items = tuple(first), tuple(map(type, first))
@@ -198,7 +211,16 @@ def _kept_by(operands: Iterable[Any]) -> dict[Any, Any] | None:
 def op_cell(
     function: Callable[..., Any], operands: Sequence[CallOperand], options: dict[str, Any]
 ) -> CellFunction:
-    """Return the cell of a function of `foldbatch.ops`; operands that are data of the call do not matter."""
+    """Return the loose cell of an op with these fixed operands and options; make it at the first use.
+
+    Args:
+        function: a function of `foldbatch.ops`.
+        operands: its operands; those that each call gives may be anything.
+        options: its keyword arguments.
+
+    Raises:
+        WalkError: when a fixed operand cannot be hashed.
+    """
     static = tuple([read if dynamic else typed(x) for x, dynamic, read in operands])
     key = (function, static, tuple([(n, typed(options[n])) for n in sorted(options)]))
     of_parameter = _kept_by(_flat([*[x for x, dynamic, _ in operands if not dynamic], *options.values()]))
@@ -273,16 +295,6 @@ def _cell(
     return CellFunction(wrapper, name, order)
 
 
-def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
-    """Call a layer or another block in a walk: by its loose cell, or as a block with several cells."""
-    cells = layer.__dict__.get("_called")
-    if type(cells) is dict and (cell := cells.get(len(xs))) is not None:  # `mixed` keeps something else
-        return cell.call(*xs)
-    if isinstance(layer, TensorBlock) and type(layer).apply is not TensorBlock.apply:
-        return layer_cell(layer, len(xs)).call(*xs)
-    return mixed.call(layer, tuple([_value_of(x) if isinstance(x, Parameter) else x for x in xs]))
-
-
 def layer_cell(layer: Any, arguments: int) -> CellFunction:
     """Return the cell of a layer that is called with so many arguments."""
     cells: dict[int, CellFunction] = layer.__dict__.setdefault("_called", {})  # lives as long as the layer
@@ -322,10 +334,36 @@ def rows_of(array: Any, row: TensorType, where: str) -> list[Any]:
     return [cell.call(item) for item in array]
 
 
-Hooks.function = staticmethod(_apply)
-Slow.value = staticmethod(_value_of)
-Slow.rows = staticmethod(rows_of)
-notes.Layers.call = staticmethod(_layer)
+class WalkRecorder:
+    """Notes the calls of a walk as cells; it is a `foldbatch.functions.cells.CallRecorder`."""
+
+    __slots__ = ()
+
+    function = _apply
+    call = staticmethod(notes.first_call)
+    value = staticmethod(_value_of)
+    rows = staticmethod(rows_of)
+
+    def layer(self, layer: Any, xs: tuple[Any, ...]) -> Any:
+        """Call a layer or another block: by its loose cell, or as a block with several cells."""
+        if not running():
+            if hasattr(layer, "apply"):  # another thread builds a block
+                return layer.apply(*xs)
+            raise WalkError(shown(layer), "a call of a block in a walk", "one elsewhere", OUTSIDE)
+        cells = layer.__dict__.get("_called")
+        if type(cells) is dict and (cell := cells.get(len(xs))) is not None:  # `mixed` keeps something else
+            return cell.call(*xs)
+        if isinstance(layer, TensorBlock) and type(layer).apply is not TensorBlock.apply:
+            return layer_cell(layer, len(xs)).call(*xs)
+        values = tuple([_value_of(x) if isinstance(x, Parameter) else x for x in xs])
+        return mixed.call(layer, values, self.run_block)
+
+    def run_block(self, part: mixed.BlockInWalk, x: Any) -> Any:
+        """Note the calls of a block on an argument, and return its result."""
+        return part.note(x)
+
+
+RECORDER: Final = WalkRecorder()
 
 
 # -- losses, metrics, data
@@ -413,9 +451,20 @@ def metric(name: str, value: Any, label: Any = None) -> None:
 
 
 def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
-    """Note a loss or a metric of a walk: a cell that does nothing else."""
+    """Add a loss or a metric of a walk: note a call of a cell that only yields this side output.
+
+    Args:
+        kind: "loss" or "metric".
+        value: a value of the walk, or numbers.
+        label: the label of a metric.
+        name: the name under which results have the loss or the metric.
+        weight: the factor of a loss.
+
+    Raises:
+        WalkError: when no walk runs.
+    """
     if not running():
-        raise WalkError(f"fb.{kind}", "a call in a cell or in a walk", "one elsewhere", notes.OUTSIDE)
+        raise WalkError(f"fb.{kind}", "a call in a cell or in a walk", "one elsewhere", OUTSIDE)
     if not isinstance(value, Value):
         value = tensor(value)
     aside_cell(kind, name, float(weight) + 0.0).call(
@@ -424,7 +473,7 @@ def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
 
 
 def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
-    """Return the cell of a loss or a metric that stands in a walk."""
+    """Return the cell for a loss or a metric that a walk adds outside of any cell."""
     key = (kind, name, weight)
     cell = _cells.get(key)
     if cell is None:

@@ -1,9 +1,8 @@
-"""Both doors in one program: blocks called in walks, and walks that stand for blocks.
+"""Blocks called in walks.
 
 A block that a walk calls is built for the type of its argument: its drafts are cells like any others, and
-its tracing program notes calls of them where the walk does. `Walk` is the block that calls a plain function;
-the values of this are numbers to the program around it. The wires that lead in and out are learnt, as those
-of all cells of walks, so a block in which a `Walk` stands is itself compiled as a walk.
+its tracing program notes calls of them where the walk does. The wires that lead in and out are learnt, as
+those of all cells of walks.
 """
 
 from __future__ import annotations
@@ -16,23 +15,28 @@ from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any
 
-from foldbatch.blocks.block import AnyBlock, Block, function_name
-from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.drafts import Object, Terminal, leaves, new_wires, run_time_terminals, type_of
-from foldbatch.blocks.drafts import Value as Built
-from foldbatch.blocks.interrupts import interrupted
-from foldbatch.blocks.lower import alike, built
-from foldbatch.blocks.printing import DEEPER, TOOLS, program
-from foldbatch.blocks.tracer import SHALLOW, Descent, Located
-from foldbatch.blocks.tracing import InvokeWalk
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, ExampleError, FoldbatchError, WalkError
 from foldbatch.functions import notes
-from foldbatch.functions.cells import COUNTERS, GLOBALS, InForce, Signature, Slow, Stale, numbers
+from foldbatch.functions.cells import COUNTERS, GLOBALS, InForce, Signature, Stale, numbers
+from foldbatch.functions.seam import (
+    DEEPER,
+    SHALLOW,
+    TOOLS,
+    AnyBlock,
+    Descent,
+    Located,
+    alike,
+    built,
+    function_name,
+    interrupted,
+    program_text,
+    run_time_terminals,
+)
 from foldbatch.functions.specs import NestSpec, ValueSpec
 from foldbatch.functions.values import Value, value_class
 from foldbatch.model.columns import kept, of_now
 from foldbatch.model.drafts import Draft
+from foldbatch.system.showing import shown
 from foldbatch.types import (
     OBJECT,
     VOID,
@@ -41,76 +45,11 @@ from foldbatch.types import (
     TensorType,
     TupleType,
     Type,
-    as_type,
     describe_value,
     types_in,
 )
 
 _files = itertools.count()
-
-
-# -- walks that stand for blocks
-
-
-class Walk(Block[Any, Any]):
-    """A plain function that stands for a block; it is run once for each visit, as a walk is.
-
-    So a model of blocks may have parts that are written as functions, with all that these may do.
-
-    Args:
-        function: takes what the block is given, objects of the example and values; the items of a tuple are
-            its arguments.
-        output_type: what it returns, as of `ForwardDeclaration`.
-
-    Raises:
-        BlockTypeError: when the function is none, or its input or output is a broadcast.
-        WalkError: when the program runs, and the function returns something else.
-
-    >>> def product(numbers):
-    ...     found = fb.tensor(1.0)
-    ...     for number in numbers:
-    ...         found = found * fb.tensor(number)
-    ...     return found
-    >>> block = fb.Map(fb.functions.Walk(product, "float32")) >> fb.Sum()
-    >>> float(block.eval([[2.0, 3.0], [], [4.0]]))
-    11.0
-    """
-
-    def __init__(self, function: Callable[..., Any], output_type: Any) -> None:
-        if isinstance(function, type | Block) or not callable(function):
-            fix = "for example Walk(tree, 150)"
-            raise BlockTypeError("Walk", "a function", describe_value(function), fix)
-        self.function = function
-        self.output_type_ = as_type(output_type, "Walk output_type")
-
-    @property
-    def output_type(self) -> Type:
-        return self.output_type_
-
-    def build(self, builder: Builder, value: Built) -> Built:
-        """Add a call of the walk to the program that is built; return variables of the walk's output type."""
-        where, input_type = builder.where(self), type_of(value)
-        for type_ in (input_type, self.output_type_):
-            if _repeats(type_):
-                raise BlockTypeError(where, "values, objects and sequences", str(type_), "Zip it first")
-        if builder.inferring:
-            return builder.specimen(self.output_type_)
-        slots = builder.flatten(value)
-        builder.enter()
-        builder.affect()
-        subject = next((leaf for leaf in leaves(value) if isinstance(leaf, Object)), None)
-        place = subject.place if subject else ()
-        results = [
-            Terminal(builder.fresh(), t, new_wires(t), place) for t in run_time_terminals(self.output_type_)
-        ]
-        names = tuple([str(slot.expression) for slot in results])
-        called = builder.constant("walk", Called(self.function, input_type, self.output_type_))
-        blame = builder.blame(subject, calls=function_name(self.function))
-        builder.add(InvokeWalk(blame, names, called, tuple([slot.expression for slot in slots])))
-        return builder.unflatten(self.output_type_, iter(results))
-
-    def arguments(self) -> str:
-        return f"{function_name(self.function)}, {self.output_type_}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +61,12 @@ class Called:
     yields: Type
 
     def result(self, converter: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Call the function on the contents of variables of the program; return those for its result."""
+        """Call the function for the tracing program, and return its result as contents of variables.
+
+        Args:
+            converter: makes values of variables' contents, and back.
+            slots: the contents of the variables that hold the argument.
+        """
         x = converter.values(self.input_type, iter(slots))
         result = self.function(*x) if isinstance(self.input_type, TupleType) else self.function(x)
         where = f"Walk({function_name(self.function)})"
@@ -133,11 +77,12 @@ class Called:
         return tuple(converter.slots(self.yields, result, where))
 
 
-def _repeats(type_: Type) -> bool:
+def repeats(type_: Type) -> bool:
+    """Whether a type has a broadcast in it, which no walk can be given."""
     return any(isinstance(part, BroadcastType) for part in types_in(type_))
 
 
-# -- contents of variables of a program, and values of walks
+# -- contents of variables of a tracing program, and values of walks
 
 
 class Slots:
@@ -162,10 +107,17 @@ class Slots:
         return None if type_ == VOID else next(contents)
 
     def slots(self, type_: Type, x: Any, where: object) -> Iterator[Any]:
-        """Yield the contents of the variables of a type's terminals, given a value of the type.
+        """Yield a value's terminals as the tracing program holds them: tensors are numbers, sequences lists.
+
+        It is for results of the user's functions.
+
+        Args:
+            type_: the type that the value must have.
+            x: the value.
+            where: the function, for errors.
 
         Raises:
-            WalkError: when it is of another type.
+            WalkError: when the value is of another type.
         """
         match type_:
             case TensorType() if isinstance(x, Value) and x.type == type_:
@@ -216,18 +168,18 @@ class BlockInWalk:
     yields: Type = field(init=False)  # the type of the result
     signatures: list[Signature] = field(init=False)  # its cells
     width: int = field(init=False)  # how many numbers a call of one takes
-    calls: dict[str, Called] = field(init=False)  # the functions that its program calls, by name
+    calls: dict[str, Called] = field(init=False)  # the functions that its tracing program calls, by name
 
     def __post_init__(self) -> None:
         built_block = self._built = built(self.block, input_type=self.input_type, path=shown(self.block))
         self._compared = -1  # the number of the run in which `is_current` was last True
         self.yields, self._functions = built_block.type, built_block.functions
-        if _repeats(built_block.type):
+        if repeats(built_block.type):
             fix = "Zip it first"
             raise BlockTypeError(
                 shown(self.block), "values, objects and sequences", str(built_block.type), fix
             )
-        text = program(built_block.functions)
+        text = program_text(built_block.functions)
         self._blames, file = text.blames, f"<foldbatch block {next(_files)}>"
         linecache.cache[file] = (len(text.source), None, text.source.splitlines(keepends=True), file)
         weakref.finalize(self, linecache.cache.pop, file, None).atexit = False
@@ -236,7 +188,7 @@ class BlockInWalk:
         self._scope[DEEPER] = Descent(
             built_block.functions, self._scope, SHALLOW
         )  # Python's own limit is the walk's
-        # variables of the program that begin empty at each run: lists, and dicts
+        # variables of the tracing program that begin empty at each run: lists, and dicts
         self._variables = [*built_block.collections], [*built_block.memos]
         self.calls = {name: value for name, value in built_block.globals.items() if isinstance(value, Called)}
         self.signatures = [
@@ -267,13 +219,13 @@ class BlockInWalk:
         return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.input_type, x, self))))
 
     def _bound(self) -> dict[str, Any]:
-        """Return the names that the program needs among its globals in the present run, with their values."""
+        """Return the globals that the tracing program needs in the present run, by name."""
         for signature in self.signatures:
             notes.ensure(signature)
         return self.bindings(lambda kind, k, *i: GLOBALS["_".join([f"{kind}{k}", *map(str, i)])])
 
     def bindings(self, append: Callable[..., Any]) -> dict[str, Any]:
-        """Return the functions that the program finds among its globals.
+        """Return the functions that the tracing program finds among its globals.
 
         `append` gives them, by kind and number of the signature; and for elements of lists (``E``), data
         (``F``) and labels (``L``) by number of these.
@@ -291,7 +243,7 @@ class BlockInWalk:
         return bindings
 
     def run(self, slots: Slots, lists: dict[str, Any], operands: Iterator[Any]) -> tuple[Any, ...]:
-        """Run the program on the contents of variables; return the results of its root for `operands`.
+        """Run the tracing program on contents of variables; return the results of its root for `operands`.
 
         `slots` makes values for functions of the user's; `lists` are the functions of `bindings`.
         """
@@ -319,7 +271,7 @@ class BlockInWalk:
         return results
 
     def _enter(self, run: _Run) -> None:
-        """Give the program the globals of a run, and numbers from the next one of the walk on."""
+        """Give the tracing program the globals of a run, and numbers from the next one of the walk on."""
         scope, run.first = self._scope, COUNTERS[0]
         if scope.get("lists") is not run.lists:
             scope |= run.lists
@@ -332,7 +284,7 @@ class BlockInWalk:
         notes.State.drawn -= notes.UNDER_WAY
 
     def _leave(self, run: _Run) -> None:
-        """Give the walk numbers from the next one of the program on."""
+        """Give the walk numbers from the next one of the tracing program on."""
         try:
             last = next(self._scope["numbers"])
         except (ExampleError, StopIteration):  # it may take no more
@@ -341,14 +293,14 @@ class BlockInWalk:
         COUNTERS[0], notes.State.drawn = last, notes.State.drawn + notes.UNDER_WAY + last - run.first
 
     def _function(self, called: Called) -> Callable[..., tuple[Any, ...]]:
-        """Return a function that calls a function of the user's, and may run the program again.
+        """Return a function that calls a function of the user's, and may run the tracing program again.
 
         It is a plain function, as all are here: calls of other objects take some of the machine's stack.
         """
         scope = self._scope
 
         def call(*contents: Any) -> tuple[Any, ...]:
-            """Call the user's function outside of the program, and return the variables of its result."""
+            """Call the user's function outside of the tracing program; return its result as variables."""
             run: _Run = scope["run"]
             self._leave(run)
             run.outside = True
@@ -368,7 +320,7 @@ class _Run:
     slots: Slots  # makes values for functions of the user's
     variables: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
     outside: bool = False  # whether a function of the user's runs
-    first: int = 0  # the number from which the program counts
+    first: int = 0  # the number from which the tracing program counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,8 +450,8 @@ def present_part(block: AnyBlock, type_: Type) -> BlockInWalk:
     return part_of(block, type_)
 
 
-def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
-    """Note a call of a block in a walk.
+def call(block: AnyBlock, xs: tuple[Any, ...], run: Callable[[BlockInWalk, Any], Any]) -> Any:
+    """Do a call of a block in a walk by `run`, which is given the block's part and its argument.
 
     Raises:
         WalkError: when no walk runs.
@@ -508,14 +460,7 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
     x, reads = xs[0] if len(xs) == 1 else xs, _parts_of(block).reads
     if reads is None or reads == VOID or (reads == OBJECT and isinstance(x, Value)):
         reads = given_type(x)
-    run = Eagerly.run if Slow.on else BlockInWalk.note
     try:
         return run(part_of(block, reads), x)
     except Stale:
         return run(part_of(block, reads), x)
-
-
-class Eagerly:
-    """The function that runs a block in eager mode; `eager` sets it."""
-
-    run: Callable[[BlockInWalk, Any], Any]

@@ -9,9 +9,9 @@ from types import FunctionType, MethodType
 from typing import Any
 from weakref import ref
 
-from foldbatch.blocks.layers.layer import Layer
-from foldbatch.blocks.paths import called
 from foldbatch.errors import WalkError
+from foldbatch.functions.seam import Layer
+from foldbatch.model.paths import called
 from foldbatch.params.parameters import Parameter
 from foldbatch.system.showing import arguments_of
 

@@ -23,9 +23,8 @@ from typing import Any, Final, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import PACKAGE, ExampleError, ExamplePlace, WalkError, WalkNote
-from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, InForce, Signature, Slow
+from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, InForce, Signature, Slow, elsewhere
 from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.specs import ARGUMENT, guard
 from foldbatch.functions.values import Reading as Numbers
@@ -33,7 +32,7 @@ from foldbatch.functions.values import Value, refuse_made
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.rereading import Snapshot
-from foldbatch.operators import Hooks, no_attribute
+from foldbatch.operators import Recorder, no_attribute, record_with
 from foldbatch.system.processes import in_depth, in_place
 
 Index = NDArray[np.int64]
@@ -51,7 +50,6 @@ DEEP = (
     1_000_000  # the limit of calls within calls in a walk; a recursion without an end is at it within seconds
 )
 COMPARED_FRAMES = 1_000  # frames of a traceback among which a repeated call is looked for
-OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
 
 
 @dataclass(slots=True)
@@ -128,7 +126,7 @@ class Forks:
 
 
 def _before_fork() -> None:
-    """Wait until no run is under way, or until one lets forks pass, before this thread forks the process."""
+    """Wait, before this thread forks the process, until no run is under way or the run lets forks pass."""
     thread = get_ident()
     with Forks.gate:
         Forks.waiting += 1
@@ -140,7 +138,7 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    """Let runs go on in the parent, after this thread has forked."""
+    """Release the lock of runs that `_before_fork` has taken; called in the parent after the fork."""
     thread = get_ident()
     with Forks.gate:
         Forks.waiting -= 1
@@ -338,7 +336,16 @@ def note_rows(signature: Signature, rows: Sequence[Any]) -> range | None:
 
 
 def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callable[[Any], None]:
-    """Return an appender of data that checks each datum at once, and names the example in its error."""
+    """Return the function by which calls append data of a feed, with each datum checked first.
+
+    It is used where an error must name the example; else data are checked by columns at the end.
+
+    Args:
+        signature: the signature that is called.
+        lists: its lists, to which the data are appended.
+        i: the number of the feed.
+        feed: its type, and its name in errors.
+    """
 
     def check(item: Any) -> None:
         """Check a datum as its cell reads it, and append it."""
@@ -398,10 +405,14 @@ def taken_by(signature: Signature) -> int:
 
 
 def refuse_broken(notes: Notes, first: int) -> None:
-    """Refuse notes where the calls from a number on do not have consecutive numbers.
+    """Check that a walk's calls took consecutive value numbers, each call before the next one began.
+
+    Args:
+        notes: the notes of the run.
+        first: the first value number to be checked; the last one is the last taken.
 
     Raises:
-        WalkError: when they were noted in the midst of each other.
+        WalkError: when numbers are missing, as another thread noted a call, or an interrupt broke one off.
     """
     taken = State.drawn + sum(
         len(lists.rows) // signature.arguments * taken_by(signature)
@@ -467,14 +478,16 @@ def note(
     reading: Reading,
     signatures: Sequence[Signature],
     max_calls: int,
+    recorder: Recorder,
     *,
     careful: bool = False,
     accept: Callable[[Signature], None] | None = None,
 ) -> Notes:
     """Run a walk that reads no numbers on examples, and return what it noted.
 
-    An example may take `max_calls` numbers. Where `careful`, each datum is checked when it is read: an error
-    comes from the call that it is for. `accept` is called with each other signature at its first call.
+    `recorder` is given the calls of ops and layers. An example may take `max_calls` numbers. Where `careful`,
+    each datum is checked when it is read: an error comes from the call that it is for. `accept` is called
+    with each other signature at its first call.
 
     Raises:
         Forced: when the walk asks for a number.
@@ -486,7 +499,7 @@ def note(
         """Run the walk on each example in turn, and return the notes."""
         notes = Notes(COUNTERS[0])
         in_turn = InTurn(walk, notes, reading, max_calls)
-        with noting(notes, signatures, careful=careful, accept=accept):
+        with noting(notes, signatures, recorder, careful=careful, accept=accept):
             in_turn.go()
             if in_turn.coroutine is not None:
                 in_turn.coroutine.close()
@@ -551,7 +564,10 @@ def session(run: Callable[[], T], reading: Reading | None) -> T:
 
 
 def locals_of(walk: Any) -> list[threading.local]:
-    """Return the `threading.local` objects among the globals of a walk and what its closure holds."""
+    """Return the `threading.local` objects that a walk reads as globals or in its closure.
+
+    A walk that runs deep runs in a thread of its own, and these objects must have the same contents there.
+    """
     function = getattr(walk, "__func__", walk)
     if not hasattr(function, "__globals__"):
         function = vars(type(walk)).get("__call__")
@@ -597,11 +613,12 @@ def line_of(
     signature: Signature,
     call: int,
     max_calls: int,
+    recorder: Recorder,
     accept: Callable[[Signature], None] | None = None,
 ) -> str:
     """Return the line of the user's code that makes a call, counted from 0: ``in tree (model.py:31)``.
 
-    `accept` is that of `noting`.
+    `recorder` and `accept` are those of `noting`.
     """
     name, places = f"R{signature.number}", list[str]()
 
@@ -627,7 +644,7 @@ def line_of(
 
     with suppress(Forced):  # numbers are not there now: lines are known up to the first that is read
         reading = Reading([example], [0], Readings(), Snapshot([example]))
-        note(watched, reading, [signature], max_calls, accept=accept)
+        note(watched, reading, [signature], max_calls, recorder, accept=accept)
     return places[call] if call < len(places) else ""
 
 
@@ -640,7 +657,7 @@ class _Noting:
         self._arguments = arguments
 
     def __enter__(self) -> None:
-        notes, signatures, read, fork, careful, accept = self._arguments
+        notes, signatures, recorder, read, fork, careful, accept = self._arguments
         try:
             _unbind_all()
             State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
@@ -648,7 +665,8 @@ class _Noting:
             if InForce.fresh:
                 InForce.fresh.clear()
             InForce.runs += 1
-            State.notes, Hooks.layer, Numbers.read = notes, _layer, read or _forced  # type: ignore[method-assign]
+            record_with(recorder)
+            State.notes, Numbers.read = notes, read or _forced  # type: ignore[method-assign]
             for signature in signatures:
                 bind(signature)
         except BaseException:
@@ -662,6 +680,7 @@ class _Noting:
 def noting(
     notes: Notes,
     signatures: Sequence[Signature],
+    recorder: Recorder,
     read: Callable[[Value, str], Any] | None = None,
     fork: Callable[[Any], Any] | None = None,
     *,
@@ -670,16 +689,18 @@ def noting(
 ) -> _Noting:
     """Return a context in which calls of cells are noted.
 
-    `read` finds the numbers of values, and `fork` runs parts of a walk side by side; see `listen`. `accept`
-    is called with each signature that is not among `signatures`, at its first call.
+    `recorder` is given the calls of ops and layers. `read` finds the numbers of values, and `fork` runs parts
+    of a walk side by side; see `listen`. `accept` is called with each signature that is not among
+    `signatures`, at its first call.
     """
-    return _Noting(notes, signatures, read, fork, careful, accept)
+    return _Noting(notes, signatures, recorder, read, fork, careful, accept)
 
 
 def end_noting() -> None:
     """Let calls of cells be noted no more; a second time does nothing."""
+    record_with(None)
     # in one line, which nothing interrupts
-    Hooks.layer, Numbers.read, State.notes, COUNTERS[2] = outside, unknown, None, 0  # type: ignore[method-assign]
+    Numbers.read, State.notes, COUNTERS[2] = unknown, None, 0  # type: ignore[method-assign]
     State.fork = State.owner = State.may_take = State.accept = None
     _unbind_all()
     if InForce.fresh:
@@ -714,26 +735,7 @@ def _unbind_all() -> None:
         unbind(State.asked.pop())
 
 
-def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
-    if running():
-        return Layers.call(layer, xs)
-    if hasattr(layer, "apply"):  # another thread builds a block
-        return layer.apply(*xs)
-    raise WalkError(shown(layer), "a call of a block in a walk", "one elsewhere", OUTSIDE)
-
-
-class Layers:
-    """The function that calls a layer, or another block, in a walk; `loose` sets it."""
-
-    call: Callable[[Any, tuple[Any, ...]], Any]
-
-
-def elsewhere(name: str) -> NoReturn:
-    """Refuse a call of a cell in no walk, or in another thread than that of the walk that runs."""
-    raise WalkError(name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
-
-
-def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
+def first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
     """Note a call of a structure that the cell's code does not have, and return its result."""
     if not running():
         elsewhere(cell.name)
@@ -769,10 +771,7 @@ def too_many(number: int) -> None:
     raise ExampleError(ExamplePlace("walk", example()), "fewer calls", "more than max_calls", fix)
 
 
-unknown, outside = (
-    Numbers.read,
-    Hooks.layer,
-)  # the functions that read a number, and call a layer, outside of runs
+unknown = Numbers.read  # the function that reads a number outside of runs
 
 
 def _forced(value: Value, reader: str) -> Any:
@@ -784,4 +783,4 @@ def _forced(value: Value, reader: str) -> Any:
 
 
 GLOBALS["STOP"], GLOBALS["UNDO"], GLOBALS["NOWHERE"] = too_many, _undo, elsewhere
-Slow.call, Slow.register = _first_call, begun
+Slow.register = begun

@@ -3,7 +3,7 @@
 A walk and its cells are written by import path, a layer by the variable that leads to it: ``model:encoder``,
 and from there attributes of modules, numbers in lists, keys of dicts. The structures of arguments, the wires,
 the results and the names of parameters are written besides, so that a program which reads the file need not
-learn them again. `foldbatch.blocks.paths` decides which names a file may hold; nothing else is looked up.
+learn them again. `foldbatch.model.paths` decides which names a file may hold; nothing else is looked up.
 """
 
 from __future__ import annotations
@@ -22,11 +22,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from foldbatch.blocks.block import Block
-from foldbatch.blocks.layers.layer import Layer
-from foldbatch.blocks.paths import NO_TRUST, Trust, called, find, path_of, variable_of
-from foldbatch.blocks.plain import Sink, Source, from_data, refuse_other_fields, refused, to_data
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import FoldbatchError, ModelError, shortened
 from foldbatch.functions import loose
 from foldbatch.functions.cells import CellFunction, Signature, all_cells
@@ -43,10 +38,14 @@ from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.mixed import BlockCell, present_part
 from foldbatch.functions.modules import MethodCell, Module, class_name
 from foldbatch.functions.notes import LOCK
+from foldbatch.functions.seam import Block, Layer
 from foldbatch.functions.specs import DataSpec, ListSpec, NestSpec, ObjectSpec, Spec, StaticSpec, ValueSpec
+from foldbatch.model.data import Sink, Source, from_data, refuse_other_fields, refused, to_data
+from foldbatch.model.paths import NO_TRUST, Trust, called, find, path_of, variable_of
 from foldbatch.model.tracer import Written
 from foldbatch.operators import FUNCTIONS
 from foldbatch.params.parameters import Array, Parameter
+from foldbatch.system.showing import shown
 from foldbatch.types import TensorType, Type, describe_value
 
 PACKAGE = __name__.partition(".")[0]
@@ -513,7 +512,15 @@ def _cell_of(data: Any, source: Source) -> CellFunction:
 
 
 def _operand(data: Any, source: Source) -> loose.CallOperand:
-    """Return an operand of an op's cell from a file's data: one that calls give, or one that the cell has."""
+    """Return an operand of a loose cell of an op, as a file's data describe it.
+
+    A triple: the operand itself if it is fixed in the cell, else None; whether each call gives its own; and
+    the type in which data of a call are read, if it is declared.
+
+    Args:
+        data: plain data of the file.
+        source: the arrays and trusted names of the file.
+    """
     match data:
         case {"read": None}:
             return None, True, None

@@ -24,6 +24,7 @@ from foldbatch.functions.cells import Signature
 from foldbatch.functions.dependencies import snapshot
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, lengths, remarks
+from foldbatch.functions.loose import RECORDER
 from foldbatch.functions.modules import drop_replaced_methods
 from foldbatch.functions.noted import (
     Noted,
@@ -52,7 +53,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.noting import Integers, Noting
 from foldbatch.scheduler.policies import Policy, levels
-from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Form, Trace, batch_trace
 from foldbatch.system.processes import no_garbage
 from foldbatch.trees import tree
@@ -185,7 +186,7 @@ class FunctionTracer:
         signature, _ = self.linked().cells[cell]
         with LOCK:
             self.learnt.install()
-            return line_of(self.walk, example, signature, call, self.max_calls, self.learnt.accept)
+            return line_of(self.walk, example, signature, call, self.max_calls, RECORDER, self.learnt.accept)
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         cells = self.linked().cells
@@ -312,7 +313,8 @@ class FunctionTracer:
         learnt.install()
         signatures, accept = [*learnt.cells], learnt.accept
         try:
-            return note(self.walk, reading, signatures, self.max_calls, careful=careful, accept=accept)
+            arguments = self.walk, reading, signatures, self.max_calls, RECORDER
+            return note(*arguments, careful=careful, accept=accept)
         except Forced as forced:
             expected = "a walk that reads no numbers, where examples are traced and nothing is computed"
             fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
@@ -413,7 +415,7 @@ class FunctionTracer:
         integers: Integers,
         results: list[Any],
         look: Look | None,
-    ) -> Together:
+    ) -> BatchRecord:
         """Return the notes of a run as a record for the model: integers, data as columns, labels and results.
 
         Args:
@@ -464,7 +466,7 @@ class FunctionTracer:
         find = partial(levels, self.policy, model.signatures, arithmetic=self.arithmetic)
         parts = integers.calls, integers.elements, (), tuple(feeds), tuple(labels), int(offsets[-1])
         trace = batch_trace(linked.form, find, *parts)
-        return Together(trace, integers.counts, integers.lengths, offsets, values)
+        return BatchRecord(trace, integers.counts, integers.lengths, offsets, values)
 
     def _refused(self, notes: Notes, numbers: Sequence[int], error: BadDataError) -> Exception:
         """Return the error for the first datum of a run that its cell cannot read.

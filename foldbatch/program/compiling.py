@@ -9,9 +9,8 @@ import msgspec
 
 from foldbatch.blocks.block import as_block
 from foldbatch.blocks.drafts import refuse_no_count
-from foldbatch.blocks.lower import built, depth, linked, lower
-from foldbatch.blocks.paths import Trusted, trust_in
-from foldbatch.blocks.plain import from_plain
+from foldbatch.blocks.lower import built, linked
+from foldbatch.blocks.plain import from_plain, to_plain
 from foldbatch.engines.engine import (
     Launch,
     Precision,
@@ -36,11 +35,13 @@ from foldbatch.functions.modules import is_walk, refuse_no_walk
 from foldbatch.functions.saving import from_written
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.drafts import ASIDES
+from foldbatch.model.paths import Trusted, trust_in
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.tracer import MAX_CALLS, Tracer
-from foldbatch.params.parameters import ParameterStore, name_parameters
+from foldbatch.params.parameters import name_parameters
+from foldbatch.params.saved import ANEW, MODEL_FILE, read
 from foldbatch.program.program import Program
-from foldbatch.program.saving import ANEW, IN_A_SCRIPT, MODEL_FILE, read, with_paths
+from foldbatch.program.saving import IN_A_SCRIPT, Header, with_paths
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
@@ -197,7 +198,6 @@ def _prepare(
     launch: str = "auto",
     debug: bool = False,
     learnt: Learnt | None = None,
-    asides: frozenset[str] = ASIDES,
 ) -> tuple[Tracer, Options]:
     """Check options and build the model, as `compile` does first; `settings` are of `OPTIONS`."""
     chosen = {**OPTIONS, **settings}
@@ -219,11 +219,12 @@ def _prepare(
         refuse_no_walk(block)
     else:
         block = as_block(block)
-        built_block = built(block, asides)
+        built_block = built(block)
         if not built_block.walks:
             replacements = None if learnt is None else learnt.replacements
-            return linked(block, built_block, grouping, max_calls, arithmetic, replacements), options
-    return FunctionTracer(block, grouping, max_calls, asides, arithmetic, learnt), options
+            settled = grouping, max_calls, arithmetic, replacements
+            return linked(block, built_block, *settled, to_plain), options
+    return FunctionTracer(block, grouping, max_calls, ASIDES, arithmetic, learnt), options
 
 
 def load(
@@ -272,7 +273,7 @@ def load(
     ([2, 0], {'language': 'en'})
     """
     trusted, accepted = trust_in(trust), _names_in(accept)
-    arrays, header = read(path)
+    arrays, header = read(path, Header)
     where = os.fspath(path)
     if header.block is None and header.walk is None:
         lost = header.lost or ["a file without a model"]
@@ -339,30 +340,3 @@ def _lowered(
     except Exception as error:
         actual = f"a block that raises {type(error).__name__}: {error}"
         raise ReadError(where, MODEL_FILE, actual, ANEW) from error
-
-
-def load_parameters(block: Any, path: str | os.PathLike[str]) -> None:
-    """Fill a block's parameters from a file; see `Block.load_parameters`."""
-    arrays, header = read(path)
-    store = ParameterStore(name_parameters(lower(as_block(block), find_policy("auto")).model.parameters))
-    names = sorted(arrays.keys() - header.constants)
-    store.update({name: arrays[name] for name in names}, strict=True)
-
-
-def evaluate(block: Any, example: Any, backend: str) -> Any:
-    """Return a block's result for one example; see `Block.eval`."""
-    # for a single example no compiled loops are worth waiting for, nor are losses, which are not returned
-    engine, asides = "numpy" if backend == "auto" else backend, frozenset({"metrics"})
-    program = Program(*_prepare(as_block(block), engine, {}, threads=1, asides=asides), seed=0)
-    results = program.run([example], metrics=True)
-    if not results.metrics:
-        return results[0]
-    return results[0], {
-        name: [m.values[i, ...] for i in range(len(m))] for name, m in results.metrics.items()
-    }
-
-
-def max_depth(block: Any, example: Any) -> int:
-    """Return the longest chain of calls that compute something, for one example."""
-    program = compile(block, "numpy")
-    return depth(program.model, *program._trace_all([example]))

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Engine, EngineSettings, choose_engine, load_engine
-from foldbatch.engines.keys import call_keys, example_numbers
 from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.results import Results
 from foldbatch.engines.runner import Options
@@ -24,6 +23,7 @@ from foldbatch.functions.deciding import UnderWay, decide, results, small_batch_
 from foldbatch.functions.readings import Reading
 from foldbatch.functions.rounds import Rounds
 from foldbatch.functions.tracer import FunctionTracer
+from foldbatch.model.keys import call_keys, example_numbers
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import AtOnce, Decide, Tracer
 from foldbatch.params.parameters import Array, Parameter

@@ -9,17 +9,14 @@ import msgspec
 
 from foldbatch.blocks.plain import Plain
 from foldbatch.engines.runner import Options
-from foldbatch.errors import ModelError, NotWholeWarning, ReadError, frames_inside, shortened
+from foldbatch.errors import ModelError, NotWholeWarning, frames_inside, shortened
 from foldbatch.functions.saving import WrittenWalk
 from foldbatch.model.tracer import Tracer, Written
-from foldbatch.params.parameters import Array, Parameter
+from foldbatch.params.parameters import Parameter
+from foldbatch.params.saved import KIND, VERSION, read
 from foldbatch.system import files
 from foldbatch.types import describe_value
 
-KIND = "model"
-VERSION = 1  # of the header
-MODEL_FILE = "a model that foldbatch wrote"
-ANEW = "save the model anew"
 IN_A_SCRIPT = "to read this file, make the model in a script and call block.load_parameters(path)"
 Notes: TypeAlias = dict[str, Any]
 
@@ -79,7 +76,10 @@ def write(
 
 
 def left_out(written: Written, parameters: Mapping[str, Parameter]) -> list[str]:
-    """Return the parts of a program that a file cannot hold, described for people; none if it holds all."""
+    """Return the parts of a program that a file cannot hold, described for people; none if it holds all.
+
+    Of `parameters`, by name, those that no block holds have no place in a file.
+    """
     if written.lost:
         return written.lost
     stored = {obj.state["array"] for obj in written.plain.objects if obj.kind == "Parameter" and obj.state}
@@ -103,24 +103,11 @@ def read_notes(path: str | os.PathLike[str]) -> Notes:
             version.
         OSError: when there is no such file, or it cannot be read.
     """
-    return read(path)[1].notes
-
-
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], Header]:
-    """Return the arrays and the header of a file; errors are those of `read_notes`."""
-    arrays, data = files.read(path, KIND, ANEW)
-    where, version = os.fspath(path), data.get("version")
-    if isinstance(version, int) and version > VERSION:
-        actual = f"one of a newer version ({version}, this is {VERSION})"
-        raise ReadError(where, MODEL_FILE, actual, "install a newer foldbatch")
-    try:
-        return arrays, msgspec.convert(data, Header)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise ReadError(where, MODEL_FILE, f"a header that does not fit: {error}", ANEW) from error
+    return read(path, Header)[1].notes
 
 
 def _checked(notes: Any) -> Notes:
-    """Return notes, refusing any that JSON cannot hold."""
+    """Return the user's notes for a file; raise `ModelError` if JSON cannot hold them."""
     try:
         is_json = isinstance(notes, dict) and msgspec.json.decode(msgspec.json.encode(notes)) == notes
     except (TypeError, ValueError, RecursionError):

@@ -96,7 +96,7 @@ class Continuous:
         return answer
 
     def close(self) -> None:
-        """End when all that was asked has been answered."""
+        """Take no further examples, and wait until all that were asked have been answered."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -369,7 +369,10 @@ class Service:
         return continuous.ask
 
     def close(self) -> None:
-        """Wait for the batch under way; no example joins it any more."""
+        """Close the batch that examples join one by one, if one is open; the next example opens another.
+
+        It returns at once. The examples in the closed batch are answered in a thread of their own.
+        """
         if self._continuous is not None:
             end = self._continuous.close
             threading.Thread(target=end, name="foldbatch end of rounds", daemon=True).start()
@@ -377,7 +380,10 @@ class Service:
 
 
 def _kept(structure: Any) -> bytes | None:
-    """Return a structure as bytes, to be read again; None of one that is no plain data, as a tree."""
+    """Return an example as bytes, to restore it after a reading that may change it.
+
+    None if it is not plain data: a `Tree`, say, is an object.
+    """
     try:
         return marshal.dumps(structure)
     except ValueError:
@@ -400,7 +406,10 @@ def _again(structure: Any, kept: bytes | None, place: int) -> Any:
 
 
 def _holds_bytes(structure: Any) -> bool:
-    """Whether plain data hold bytes, which JSON has not: arrays have become such."""
+    """Return whether plain data hold a `bytes` object.
+
+    JSON has none, so the data were arrays before `marshal` wrote them, and cannot be read again from it.
+    """
     waiting = [structure]
     while waiting:
         part = waiting.pop()
@@ -528,7 +537,10 @@ class Batching:
             self._taken([question for question in asked if question in self._waiting])
 
     def _take(self, count: int) -> list[Asked]:
-        """Return the examples of the next batch, those that have waited longest."""
+        """Take the examples of the next batch out of the queue, and return them: the oldest come first.
+
+        There are at most `count`, and no more than have the nodes that a batch may have.
+        """
         batch: list[Asked] = []
         room = self._limits.batch_nodes
         for question in self._waiting:
@@ -587,6 +599,13 @@ class Batching:
         self._deliver(answers, seconds)
 
     def _leave(self, question: Asked, joined: float, answer: Future[Any]) -> None:
+        """Deliver the answer of an example that has left the open batch, and let waiting ones join.
+
+        Args:
+            question: the example.
+            joined: the time at which it joined.
+            answer: its answer, ended or cancelled.
+        """
         self._under_way -= 1
         self._next()
         if not answer.cancelled():  # else the client has gone

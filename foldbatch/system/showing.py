@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -10,6 +11,9 @@ from os import PathLike
 from typing import IO, Any, Self
 
 from foldbatch.system.closed import Closed
+
+MAX_REPR = 60  # characters of a block's repr in an error
+PRINTED = 12  # blocks printed at most: then the repr is longer than an error shows
 
 
 class Printed:
@@ -130,3 +134,36 @@ class Bar:
     def __exit__(self, *error: object) -> None:
         if self._bars is not None:
             self._bars.stop()
+
+
+class _Printing(threading.local):
+    remaining: int | None = None  # blocks that may still be printed; None: all of them
+
+
+_printing = _Printing()
+
+
+def shown(block: object) -> str:
+    """Return a block's `repr` for errors: its kind alone where it is long.
+
+    >>> shown(1), shown("long" * 20)
+    ('1', 'str(...)')
+    """
+    outer, _printing.remaining = _printing.remaining, PRINTED
+    try:
+        text = repr(block)
+        cut = _printing.remaining < 0
+    finally:
+        _printing.remaining = outer
+    return f"{type(block).__name__}(...)" if cut or len(text) > MAX_REPR else text
+
+
+def exceeds_message() -> bool:
+    """Count one more block as printed; return whether these are too many for an error message.
+
+    Every block's `repr` asks first.
+    """
+    if _printing.remaining is None:
+        return False
+    _printing.remaining -= 1
+    return _printing.remaining < 0

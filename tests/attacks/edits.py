@@ -10,8 +10,9 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
-from foldbatch.blocks.paths import LISTED, METHODS, OF_OBJECTS
-from foldbatch.blocks.plain import KINDS, READERS
+from foldbatch.blocks.plain import KINDS
+from foldbatch.model.data import READERS
+from foldbatch.model.paths import LISTED, METHODS, OF_OBJECTS
 from tests.kept import places
 
 CODE = (
@@ -58,7 +59,7 @@ def functions() -> tuple[str, ...]:
 
 @cache
 def listed() -> tuple[str, ...]:
-    from foldbatch.blocks.paths import _listed  # noqa: PLC0415 - of tests alone
+    from foldbatch.model.paths import _listed  # noqa: PLC0415 - of tests alone
 
     return tuple(_listed())
 

@@ -12,9 +12,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from foldbatch.blocks.paths import LISTED, METHODS, find, method_of
 from foldbatch.blocks.plain import Plain, PlainObject, from_plain
 from foldbatch.errors import FoldbatchError
+from foldbatch.model.paths import LISTED, METHODS, find, method_of
 from foldbatch.static import ops
 
 READINGS: tuple[Any, ...] = (

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 import foldbatch as fb
-from foldbatch.blocks.paths import find, takes
 from foldbatch.errors import FoldbatchError
-from foldbatch.program.saving import KIND
+from foldbatch.model.paths import find, takes
+from foldbatch.params.saved import KIND
 from foldbatch.system import files
 from foldbatch.system.remembering import code_of
 from tests.attacks.edits import edited, functions, listed

@@ -18,7 +18,7 @@ from foldbatch.engines.llvm.integers import compiled
 from foldbatch.scheduler import tree_code
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.policies import find_policy, levels
-from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.record import BatchRecord
 
 LLVM = find_spec("llvmlite") is not None
 
@@ -46,7 +46,7 @@ def why_not(block: fb.Block) -> str:
     return reason
 
 
-def check_same(block: fb.Block, examples: Sequence[Any], policy: str = "auto") -> Together:
+def check_same(block: fb.Block, examples: Sequence[Any], policy: str = "auto") -> BatchRecord:
     """Check that the code makes the program's record of examples, compiled and as Python; return it."""
     made, expected = lowered(block, policy), program_record(block, examples)
     assert expected.joined is not None
@@ -62,7 +62,7 @@ def check_same(block: fb.Block, examples: Sequence[Any], policy: str = "auto") -
     return record
 
 
-def program_record(block: fb.Block, examples: Sequence[Any]) -> Together:
+def program_record(block: fb.Block, examples: Sequence[Any]) -> BatchRecord:
     return lowered(block).record(examples, range(len(examples)))
 
 
@@ -77,7 +77,7 @@ def refusal(block: fb.Block, examples: Sequence[Any], max_calls: int = 10**7) ->
     return told.pop()
 
 
-def assert_same(record: Together, expected: Together) -> None:
+def assert_same(record: BatchRecord, expected: BatchRecord) -> None:
     for name in ("calls", "elements", "feeds"):
         pairs = zip(_flat(getattr(record.joined, name)), _flat(getattr(expected.joined, name)), strict=True)
         for array, other in pairs:

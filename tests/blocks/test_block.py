@@ -13,8 +13,8 @@ from foldbatch import ops
 from foldbatch.blocks import printing
 from foldbatch.blocks.block import keyed
 from foldbatch.blocks.function import FromTensor
-from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExampleKeyError
+from foldbatch.system.showing import shown
 from foldbatch.types import TensorType
 from tests.blocks.results import slopes, yields
 from tests.blocks.test_tracer import parts_of

@@ -15,7 +15,7 @@ import foldbatch as fb
 from foldbatch.blocks.lower import Lowered
 from foldbatch.blocks.printing import TABLE
 from foldbatch.errors import ExampleError
-from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.record import BatchRecord
 from foldbatch.trees import Tree, TreeNode
 from tests.blocks.forests import batches
 from tests.blocks.laws import assert_same, lowered
@@ -32,7 +32,7 @@ def by_nodes(made: Lowered) -> Iterator[None]:
     vars(made)["numbered"] = before
 
 
-def check_same(block: fb.Block, examples: list[Any]) -> Together:
+def check_same(block: fb.Block, examples: list[Any]) -> BatchRecord:
     made = lowered(block)
     record = made.record(examples, range(len(examples)))
     with by_nodes(made):

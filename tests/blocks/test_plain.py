@@ -11,9 +11,9 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.blocks.block import settings_of
-from foldbatch.blocks.paths import trust_in
 from foldbatch.blocks.plain import KINDS, Plain, PlainObject, from_plain, to_plain
 from foldbatch.errors import ModelError
+from foldbatch.model.paths import trust_in
 from foldbatch.params.parameters import Owner
 from foldbatch.types import sequence_of
 from tests import kept

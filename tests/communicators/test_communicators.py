@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from foldbatch.communicators import Alone, Communicator, communicator, cores, find, share, together
+from foldbatch.communicators import Alone, Communicator, cores, find, finding, share, together
 from foldbatch.communicators.communicator import leave
 from foldbatch.errors import BackendError, ProcessError
 from tests.communicators.checks import check
@@ -18,7 +18,7 @@ from tests.communicators.threads import in_threads
 
 @pytest.fixture
 def environment(monkeypatch):
-    for name in communicator.SIZES:
+    for name in finding.SIZES:
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -35,7 +35,7 @@ def environment(monkeypatch):
     ],
 )
 def test_launchers(environment, expected):
-    assert communicator.launched(environment) == expected
+    assert finding.launched(environment) == expected
 
 
 def test_without_the_library_nobody_trains(environment):

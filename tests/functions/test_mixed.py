@@ -76,6 +76,12 @@ def test_no_encoder_writes_the_number_of_a_value_for_the_value():
     program.debug(1.0)
 
 
+def test_eager_mode_computes_the_blocks_that_a_walk_calls():
+    double = fb.Map(fb.Scalar() >> fb.Function(lambda x: x * 2)) >> fb.Sum()
+    program = fb.compile(lambda xs: double(xs) + 1.0, "numpy")
+    assert program.debug([1.0, 2.0]).result == 7
+
+
 def test_an_exception_of_a_walk_in_a_block_passes_as_it_is():
     class BrokenError(Exception):
         pass

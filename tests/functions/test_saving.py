@@ -12,7 +12,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.errors import FoldbatchError, ModelError, ReadError
 from foldbatch.params.parameters import dense
-from foldbatch.program.saving import KIND
+from foldbatch.params.saved import KIND
 from foldbatch.system import files
 
 MODEL = """

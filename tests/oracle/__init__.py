@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 import foldbatch as fb
-from foldbatch.blocks.block import Block, build
+from foldbatch.blocks.block import Block
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.building import build
 from foldbatch.blocks.choice import Reference
 from foldbatch.blocks.composition import Wire
 from foldbatch.blocks.drafts import type_of

@@ -25,8 +25,8 @@ from foldbatch.errors import (
     UnknownNameError,
 )
 from foldbatch.params.parameters import dense
+from foldbatch.params.saved import KIND
 from foldbatch.program import read_notes
-from foldbatch.program.saving import KIND
 from foldbatch.system import files
 from tests import kept
 from tests.backends import TESTED

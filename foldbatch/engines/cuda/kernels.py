@@ -230,6 +230,7 @@ def _check(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
 
 
 def _linear(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
+    """Yield the parts of a statement ``linear``: products of a library where these fit, else lines."""
     products = [] if len(statement.reads) > 2 else multiplied(cut.routine, statement)
     if products:
         yield from (_product(statement, product) for product in products)
@@ -391,7 +392,7 @@ class _KernelWriter:
         self.planned.clear()
 
     def _meets(self, part: RoutinePart) -> bool:
-        """Whether others that wait may write the rows of the arena to which a part adds."""
+        """Return whether parts that wait for a kernel may write rows of the arena to which a part adds."""
         waiting = [*self.together, *self.planned]
         written = {
             slot for waiting_part in self.together for slot in waiting_part.writes if slot in self.arenas

@@ -454,7 +454,15 @@ def long_phases(statement: Statement) -> list[Phase]:
 
 
 def _phase(text: KernelText, statement: Statement, number: int) -> list[str]:
-    """Return the lines of one phase of an op along a long line, whose threads share it."""
+    """Return the lines of code of one phase of an op along a long axis, as a softmax of thousands of numbers.
+
+    Many threads work on one line, and join their parts between phases.
+
+    Args:
+        text: the kernel that is written.
+        statement: the op.
+        number: the number of the phase.
+    """
     line = along(statement)
     pieces = _pieces(line.body, *_kinds(text, line), shared=True)
     joined = [line_text for piece in pieces[:number] for line_text in piece.join]

@@ -314,7 +314,12 @@ def _random(coder: Coder, statement: Statement) -> None:
 
 
 def _order(coder: Coder, statement: Statement) -> None:
-    """Append the order of the elements of an axis, of the first so many of them."""
+    """Append the instructions of a sort or a top-k: they write the indices of the elements, in order.
+
+    Args:
+        coder: the code that is written.
+        statement: the statement, which reads lines of elements and writes as many indices as it has room for.
+    """
     (read,), write = statement.reads, statement.result
     side_by_side = read.strides[-1] == 1
     before = row_texts.BEFORE[statement.attrs["descending"]]
@@ -412,9 +417,12 @@ def encode(
     first: Callable[[Coder], None] = _no_instructions,
     last: Callable[[Coder], None] = _no_instructions,
 ) -> KernelCode:
-    """Return a routine's code; compile the functions that it calls, if they are not in memory.
+    """Return a routine as instructions of the kernel walker, and compile the functions that it calls.
 
-    `first` and `last` append instructions that each level runs before and after those of the routine.
+    Args:
+        routine: the routine.
+        first: appends instructions that each level runs before those of the routine.
+        last: appends instructions that each level runs after them.
     """
     coder = Coder(routine)
     first(coder)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.paths import Trust
-from foldbatch.blocks.plain import READERS, from_data, to_data
 from foldbatch.errors import ModelError
+from foldbatch.model.data import READERS, from_data, to_data
+from foldbatch.model.paths import Trust
 from foldbatch.types import BroadcastType, as_type, sequence_of
 
 

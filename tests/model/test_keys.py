@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.keys import call_keys
+from foldbatch.model.keys import call_keys
 
 WORD = 2**64
 GAMMA = 0x9E3779B97F4A7C15

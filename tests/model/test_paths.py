@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.paths import LISTED, METHODS, find, method_of, path_of, trust_in
 from foldbatch.errors import ModelError, UnknownNameError
+from foldbatch.model.paths import LISTED, METHODS, find, method_of, path_of, trust_in
 from foldbatch.trees import Vocabulary
 from tests import kept
 
