@@ -22,7 +22,7 @@ from foldbatch.blocks.drafts import Object, Terminal, leaves, new_wires, run_tim
 from foldbatch.blocks.drafts import Value as Built
 from foldbatch.blocks.interrupts import interrupted
 from foldbatch.blocks.lower import alike, built
-from foldbatch.blocks.printing import DEEPER, TOOLS, program
+from foldbatch.blocks.printing import DEEPER, DRAW, TOOLS, program
 from foldbatch.blocks.tracer import SHALLOW, Descent, Located
 from foldbatch.blocks.tracing import InvokeWalk
 from foldbatch.blocks.writer import shown
@@ -328,7 +328,7 @@ class BlockInWalk:
         numbers = range(run.first, COUNTERS[1] + 1, self.width)
         further = _further(run.first + len(numbers) * self.width, self.width)
         scope["numbers"] = itertools.chain(numbers, itertools.chain.from_iterable(further))
-        scope["call"] = scope["numbers"].__next__
+        scope[DRAW] = scope["numbers"].__next__
         notes.State.drawn -= notes.UNDER_WAY
 
     def _leave(self, run: _Run) -> None:
