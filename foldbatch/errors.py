@@ -12,17 +12,56 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
-from re import sub
 from traceback import format_exception, walk_tb
 from types import CodeType, TracebackType
+from typing import Self
 
 PACKAGE = str(Path(__file__).parent)
 OURS = PACKAGE, "<foldbatch"  # the package's files, and code that it wrote
 PYTHONS = str(Path(os.__file__).parent)  # Python's own library, which the package calls
 INSTALLED = f"{os.sep}site-packages{os.sep}"  # other packages
 SHOWN_NAMES = 5  # names of a list that a message shows
+
+
+class ExamplePlace(str):
+    """The *where* of an error that an example has caused: a text that knows the example's number.
+
+    Attributes:
+        subject: the part of the model, or the result, that the error is about.
+        example: the number of the example in its batch.
+        part: the part of the example, as Python would index it; empty for all of it.
+        link: the word between subject and example.
+
+    >>> where = ExamplePlace("tree.node", 17, "['left']")
+    >>> where, where.renumbered(3), where.without_example
+    ("tree.node at example 17 ['left']", "tree.node at example 3 ['left']", "tree.node ['left']")
+    """
+
+    __slots__ = ("example", "link", "part", "subject")
+    subject: str
+    example: int
+    part: str
+    link: str
+
+    def __new__(cls, subject: str, example: int, part: str = "", link: str = "at") -> Self:
+        """Return the text of these parts."""
+        place = super().__new__(cls, f"{subject} {link} example {example}" + (f" {part}" if part else ""))
+        place.subject, place.example = subject, int(example)
+        place.part, place.link = part, link
+        return place
+
+    def __getnewargs__(self) -> tuple[str, int, str, str]:  # type: ignore[override]  # those of a text are one
+        return self.subject, self.example, self.part, self.link
+
+    def renumbered(self, example: int) -> Self:
+        """Return the same place of an example of another number."""
+        return type(self)(self.subject, example, self.part, self.link)
+
+    @property
+    def without_example(self) -> str:
+        """The text without the example."""
+        return f"{self.subject} {self.part}".rstrip()
 
 
 class FoldbatchError(Exception):
@@ -39,6 +78,17 @@ class FoldbatchError(Exception):
         self.expected = expected
         self.found = found
         self.fix = fix
+
+    @property
+    def example(self) -> int | None:
+        """The number, in its batch, of the example that has caused it; None if that is not known."""
+        return self.where.example if isinstance(self.where, ExamplePlace) else None
+
+    def renumber(self, example: int) -> None:
+        """Let the error name its example by another number."""
+        if isinstance(self.where, ExamplePlace):
+            self.where = self.where.renumbered(example)
+            self.args = self.where, *self.args[1:]
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that a notebook shows."""
@@ -210,29 +260,45 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-WALKED = "foldbatch: in the walk of example "  # how the note of an exception of a walk begins
+class WalkNote(str):
+    """The note of an exception that a walk has raised: a text that knows the number of the walk's example.
+
+    >>> WalkNote(2)
+    'foldbatch: in the walk of example 2'
+    """
+
+    __slots__ = ("example",)
+    example: int
+
+    def __new__(cls, example: int) -> Self:
+        """Return the note on an example's walk."""
+        note = super().__new__(cls, f"foldbatch: in the walk of example {example}")
+        note.example = int(example)
+        return note
+
+    def __getnewargs__(self) -> tuple[int]:  # type: ignore[override]  # those of a text are one
+        return (self.example,)
 
 
 def told_of(error: Exception) -> FoldbatchError | None:
     """Return one of our errors, or what a walk raised in their form, with its example; None for others."""
-    number = next((n[len(WALKED) :] for n in getattr(error, "__notes__", ()) if n.startswith(WALKED)), None)
+    notes = getattr(error, "__notes__", ())
+    number = next((note.example for note in notes if isinstance(note, WalkNote)), None)
     ours = error if isinstance(error, FoldbatchError) else None
-    if number is None or (ours and "at example" in ours.where):
+    if number is None or (ours and ours.example is not None):
         return ours
     if ours is None:
         fix = "".join(lines_outside(error)).replace("foldbatch:", "look", 1)
         ours = FoldbatchError("walk", "a walk that succeeds", f"{type(error).__name__}: {error}", fix)
-    return ExampleError(f"{ours.where} at example {number}", ours.expected, ours.found, ours.fix)
+    return ExampleError(ExamplePlace(ours.where, number), ours.expected, ours.found, ours.fix)
 
 
 def counted_anew(error: Exception, first: int) -> None:
     """Let an error, and its notes, count examples from another number."""
-    shifted = partial(sub, r"(?<=\bexample )\d+", lambda found: str(int(found[0]) + first), count=1)
-    if isinstance(error, FoldbatchError):
-        error.where = shifted(error.where)
-        error.args = error.where, *error.args[1:]
+    if isinstance(error, FoldbatchError) and error.example is not None:
+        error.renumber(error.example + first)
     notes = getattr(error, "__notes__", [])
-    notes[:] = [shifted(note) if note.startswith(WALKED) else note for note in notes]
+    notes[:] = [WalkNote(note.example + first) if isinstance(note, WalkNote) else note for note in notes]
 
 
 def lines_outside(error: BaseException) -> list[str]:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from foldbatch.errors import FoldbatchError, GraphError
 from foldbatch.types import TensorType
@@ -19,8 +19,11 @@ from foldbatch.types import TensorType
 Result = TypeVar("Result")  # what an operator yields
 Value = TypeVar("Value")
 F = TypeVar("F", bound=Callable[..., Any])
+PlainOperands: TypeAlias = Literal["numbers", "arrays", "ids", "labels", "parts", "shape"]
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # the functions of `foldbatch.ops` by name
 TAKEN: set[str] = set()  # those that take the arguments of the NumPy function of their name
+# by name, the meaning of plain operands of functions, see `plain_operands`
+PLAIN_OPERANDS: dict[str, PlainOperands] = {}
 
 # NumPy's and PyTorch's names for ops of the same meaning, each behind ours.
 _NAMES = (
@@ -357,6 +360,22 @@ def numpys(function: F) -> F:
     """Enter a function as `public` does; users may also call NumPy's of its name, which takes the same."""
     TAKEN.add(function.__name__)
     return public(function)
+
+
+def plain_operands(meaning: PlainOperands) -> Callable[[F], F]:
+    """Return a decorator that says what plain Python operands of a function are, where a walk calls it.
+
+    They are `numbers` of the example, alone or in arrays, which may differ from call to call, and are read in
+    the dtype of the values beside them; the same in `arrays` alone; `ids` of the example, which are whole
+    numbers, or `labels`, which may be truths, too; the `parts` of a list, whose length belongs to the model;
+    or a `shape`. Those of other functions belong to the model.
+    """
+
+    def entered(function: F) -> F:
+        PLAIN_OPERANDS[function.__name__] = meaning
+        return function
+
+    return entered
 
 
 def is_symbolic() -> bool:

@@ -34,6 +34,7 @@ from foldbatch.errors import (
 from foldbatch.operators import Hooks, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system.closed import Closed
+from foldbatch.system.remembering import Bounded
 from foldbatch.system.showing import arguments_of
 from foldbatch.types import BackendName, Type, describe_value
 
@@ -158,11 +159,12 @@ class Block(Closed, Generic[In_contra, Out_co]):
     __array_ufunc__ = None
 
     def reads(self, *sources: Any) -> Any:
-        """Connect the block to sources, inside a composition's scope; return its result as a wire.
+        """Connect the block to its sources, in the ``with`` of a `Composition`; return its result as a wire.
 
         Args:
-            sources: wires, blocks read once in this scope, what stands for a block, or tuples of
-                these. One is read as it is, several as a tuple, none as void.
+            sources: wires that `reads` returned; blocks, each in place of its only wire in this composition;
+                arrays, parameters, dicts and lists, which stand for blocks as after ``>>``; or tuples of all
+                these. One source is read as it is, several as a tuple, and none as void.
 
         Raises:
             BlockUseError: outside of a scope.
@@ -450,7 +452,7 @@ def function_name(fn: Callable[..., Any]) -> str:
 
 
 PLAIN = (bool, int, float, str)
-SIGNATURES: dict[type, inspect.Signature] = {}  # of constructors, which take long to find out
+SIGNATURES: dict[type, inspect.Signature] = Bounded(1024)  # of constructors, which take long to find out
 
 
 # -- settings: constructor's arguments, kept as attributes of the same names
@@ -458,9 +460,10 @@ SIGNATURES: dict[type, inspect.Signature] = {}  # of constructors, which take lo
 
 def signature_of(cls: type) -> inspect.Signature:
     """Return the signature of a constructor."""
-    if cls not in SIGNATURES:
-        SIGNATURES[cls] = arguments_of(cls)
-    return SIGNATURES[cls]
+    signature = SIGNATURES.get(cls)
+    if signature is None:
+        signature = SIGNATURES[cls] = arguments_of(cls)
+    return signature
 
 
 def settings_of(obj: object) -> dict[str, Any]:

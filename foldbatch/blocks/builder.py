@@ -1,10 +1,10 @@
 """Building: from a tree of blocks to a tracing program and the cells it calls.
 
-Blocks run once, on symbolic values. What they do to Python objects becomes statements of a program
+Blocks run once, on symbolic values. Their work on Python objects becomes statements of a tracing program
 that walks one example (`tracing`); what they do to tensors becomes nodes of a *region*'s graph. A region
-is a stretch of the program without choice or repetition: all its tensor work that can wait is
+is a stretch of the tracing program without choice or repetition: all its tensor work that can wait is
 cut into as few cells as possible, usually one, so that blocks which always run together are
-one call. Results of calls are numbers; the program never touches a tensor.
+one call. Results of calls are numbers; the tracing program never touches a tensor.
 """
 
 from __future__ import annotations
@@ -207,7 +207,11 @@ class Builder(Writer):
         return shape(sequence.element)
 
     def flatten(self, *values: Value) -> list[Terminal]:
-        """Return the terminals of values as the program holds them, drafting cells as needed."""
+        """Return the terminals of values: the tensors, objects and sequences in them, one by one.
+
+        A terminal names the variable of the tracing program that holds it. Tensors that no cell computes yet
+        are put into a new draft of a cell first.
+        """
         parts = [leaf for value in values for leaf in leaves(value)]
         tensors = iter(self.materialise([leaf for leaf in parts if isinstance(leaf, Node)]))
         slots = []
@@ -391,7 +395,14 @@ class Builder(Writer):
         return root
 
     def declare(self, key: object, name: str, input_type: Type, output_type: Type) -> Procedure:
-        """Return the function that stands for `key`, so that calls to it can be built."""
+        """Add a function to the tracing program, without a body yet, and return it, so that it can be called.
+
+        Args:
+            key: the declaration that it stands for.
+            name: how errors name it.
+            input_type: the type of its argument.
+            output_type: the type of its result.
+        """
         parameters = [
             Terminal(f"x{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(input_type))
         ]

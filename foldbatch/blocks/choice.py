@@ -119,7 +119,11 @@ class OneOf(Block[Any, Any]):
         return read(builder, result)
 
     def _key(self, builder: Builder, value: Value) -> Object:
-        """Return the object that names the case, found by the key's function or block."""
+        """Add the statements that find the key of an example; return it as an object of the tracing program.
+
+        Raises:
+            BlockTypeError: when the key's block yields no object, or the value is none.
+        """
         if isinstance(self.key_fn, Block):
             with builder.at(".key"):
                 key = as_object(build(self.key_fn, builder, value))
@@ -178,7 +182,15 @@ class Optional(Block[ObjectType | TupleType, Any]):
         return OBJECT if reads_object else None
 
     def build(self, builder: Builder, value: Value) -> Value:
-        """Build a branch: the block where all objects are present, else the substitute."""
+        """Add a branch to the tracing program: run the block if no object is None, else the substitute.
+
+        Args:
+            builder: the builder of the tracing program.
+            value: the object that may be None, or a tuple with such objects.
+
+        Returns:
+            The result of the branch.
+        """
         items = map(as_object, value) if isinstance(value, tuple) else [expect_object(self, builder, value)]
         objects = [item for item in items if isinstance(item, Object)]
         if not objects:

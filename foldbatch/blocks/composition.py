@@ -195,7 +195,15 @@ class Composition(Block[Any, Any]):
     # -- putting wires in order
 
     def wire_of(self, source: Any) -> Any:
-        """Return the wires of a source; a block has one wire in this scope."""
+        """Return the wire that a source stands for; a tuple of wires for a tuple.
+
+        Args:
+            source: a wire, a block, or a tuple of these. A block stands for its only wire in this
+                composition; one that reads void and has none is used now.
+
+        Raises:
+            BlockValueError: when a block has several wires, or reads something and has none.
+        """
         if isinstance(source, tuple):
             return tuple(map(self.wire_of, source))
         if isinstance(source, Wire):

@@ -74,7 +74,7 @@ class Drafted:
 
 @dataclass(slots=True)
 class Region:
-    """Tensors available at one place of the program, and cells drafted there."""
+    """Tensors available at one place of the tracing program, and cells drafted there."""
 
     values: dict[Node, tuple[Expression, Flow]] = field(default_factory=dict)
     feeds: dict[Node, FeedReading] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Region:
 class Procedure:
     """A function of the tracing program, in the making or done."""
 
-    name: str  # as in the program
+    name: str  # as in the tracing program
     path: str  # the path of its block
     input_type: Type  # `input_type`, `output_type`: the types of its argument and result
     output_type: Type
@@ -190,7 +190,7 @@ Value = Union[Node, Object, Sequence, Repeated, tuple["Value", ...], None]  # no
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """A terminal of a value at run time: the expression that holds it, and its wires if any."""
+    """A tensor, object or sequence of a value, as the tracing program holds it while it runs."""
 
     expression: Expression
     type: Type

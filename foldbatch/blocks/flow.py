@@ -1,7 +1,7 @@
 """Flow: how values pass from one region of the tracing program into another, and how sequences are held.
 
-A value leaves a region in two ways: in *variables* of the program, to which every branch of a choice,
-or every turn of a loop, assigns its result; or as an argument or a result of a recursive function.
+A value leaves a region in two ways: in *variables* of the tracing program, to which every branch of a choice
+or every turn of a loop assigns its result; or as an argument or a result of a recursive function.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from foldbatch.types import OBJECT, VOID, Type
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """Variables of the program that hold a value of a type."""
+    """Variables of the tracing program that hold a value of a type."""
 
     type: Type
     slots: tuple[Terminal, ...]

@@ -40,7 +40,11 @@ def expect_object(block: AnyBlock, builder: Builder, value: Value) -> Object:
 
 
 def as_tensor_type(where: str, shape: tuple[int, ...], dtype: str) -> TensorType:
-    """Return a tensor's type, blaming `where` for a shape or dtype that is none."""
+    """Return the tensor type of a shape and a dtype; errors name `where`.
+
+    Raises:
+        BlockTypeError: when the shape or the dtype is none.
+    """
     try:
         return TensorType(shape, dtype)
     except BlockTypeError as error:

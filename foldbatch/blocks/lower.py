@@ -2,9 +2,9 @@
 
 ``block --build--> drafts, tracing program --link--> Model``
 
-Data is only collected while the program runs and checked afterwards, column by column. When anything fails,
-the examples are traced again one by one, with every datum checked on the spot, and the error tells the block,
-the example and the place in it.
+Data are only collected while the tracing program runs, and checked afterwards by columns. When anything
+fails, the examples are traced again one by one, with every datum checked when it is read, and the error names
+the block, the example and the place in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,17 @@ from foldbatch.blocks.drafts import (
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.interrupts import interrupted, is_accident
 from foldbatch.blocks.plain import to_plain
-from foldbatch.blocks.printing import DEEPER, ITEMS, KIDS, KINDS, TOOLS, TREE, ProgramText, calls_of, program
+from foldbatch.blocks.printing import (
+    DEEPER,
+    ITEMS,
+    KIDS,
+    KINDS,
+    TOOLS,
+    TREE,
+    ProgramText,
+    calls_of,
+    program_text,
+)
 from foldbatch.blocks.purity import direct, is_pure
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
 from foldbatch.blocks.tracer import FILENAME, NO_TREE, Descent, Located, depth_left, place_of, unlocated
@@ -59,7 +69,7 @@ from foldbatch.blocks.tracing import (
     statements_of,
 )
 from foldbatch.blocks.writer import shown
-from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
+from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExamplePlace
 from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
 from foldbatch.model.labels import tell_apart
@@ -71,7 +81,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
 from foldbatch.scheduler.policies import Policy, levels
-from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Levels, Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node, is_view, reachable
@@ -90,15 +100,15 @@ Run: TypeAlias = "tuple[dict[str, Any], Recorder]"
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """A block ready to run: its model, and the program that turns examples into traces for the model.
+    """A block ready to run: its model, and the tracing program that makes traces of examples.
 
-    It is a `foldbatch.model.tracer.Tracer`. Several threads may trace at once, and a run of the program may
-    start other runs: a run has globals of its own, the functions of the program, and the lists that they
+    It is a `foldbatch.model.tracer.Tracer`. Several threads may trace at once, and a run of the tracing
+    program may start other runs: a run has globals of its own, its functions, and the lists that they
     append to. Another one has them after it.
     """
 
     origin: AnyBlock
-    functions: Sequence[Procedure]  # the functions of the program, the root's first
+    functions: Sequence[Procedure]  # the functions of the tracing program, the root's first
     model: Model
     policy: Policy
     globals: dict[str, Any]  # globals of all runs
@@ -107,9 +117,9 @@ class Lowered:
     max_calls: int
     arithmetic: Arithmetic  # finds levels
     replacements: Replacements  # the parameters that the program has in the place of the block's
-    built: Built = field(repr=False)  # the program of the block when it was compiled
-    text: ProgramText = field(init=False, repr=False)  # the program as text
-    calls: Sequence[Call] = field(init=False, repr=False)  # a statement of the program that calls each cell
+    built: Built = field(repr=False)  # the tracing program of the block when it was compiled
+    text: ProgramText = field(init=False, repr=False)  # the tracing program as text
+    calls: Sequence[Call] = field(init=False, repr=False)  # for each cell, a statement that calls it
     code: CodeType = field(init=False, repr=False)  # the same, compiled, in its fast spelling
     # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, init=False, repr=False)
@@ -119,9 +129,9 @@ class Lowered:
 
     def __post_init__(self) -> None:
         put = partial(object.__setattr__, self)  # it is frozen
-        put("text", program(self.functions))
+        put("text", program_text(self.functions))
         put("calls", calls_of(self.functions))
-        put("code", code_of(program(self.functions, fast=True).source, FILENAME))
+        put("code", code_of(program_text(self.functions, fast=True).source, FILENAME))
         if self.arithmetic.walks is not None:
             hasten(self.arithmetic.walks)
 
@@ -166,14 +176,14 @@ class Lowered:
         decide: Decide | None = None,
         at_once: AtOnce | None = None,
     ) -> list[Trace] | Any:
-        """Trace examples by the program, in as few records as possible."""
+        """Trace examples by the tracing program, in as few records as possible."""
         traces: list[Trace] = []
         with no_garbage():  # long traces make very many numbers, and many of them are many objects
             while len(traces) < len(examples):
                 count = len(traces)
                 at_first = None if count else at_once
                 record = self.record(examples[count:], numbers[count:], look, at_first)
-                if not isinstance(record, Together):
+                if not isinstance(record, BatchRecord):
                     return record  # the results that `at_once` returns
                 traces += record.traces()
         return traces
@@ -199,7 +209,7 @@ class Lowered:
         return self.model.parameters
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
-        return place_of(self.model, self.walk, example, cell, call)
+        return place_of(self.model, self.read_carefully, example, cell, call)
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
         fix = "metrics show values of blocks: AllOf(Identity(), Metric('name')) >> GetItem(0)"
@@ -208,7 +218,7 @@ class Lowered:
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
         return to_plain(self.origin, parameters, self.replacements)
 
-    # -- by the program
+    # -- by the tracing program
 
     @cached_property
     def levels(self) -> Levels:
@@ -220,7 +230,7 @@ class Lowered:
         numbers: Sequence[int],
         look: Look | None = None,
         at_once: AtOnce | None = None,
-    ) -> Together | Any:
+    ) -> BatchRecord | Any:
         """Return the record of examples, or of the first ones where there are very many calls.
 
         Arguments and errors are those of `trace_all`.
@@ -266,11 +276,11 @@ class Lowered:
         if isinstance(error, TooManyCallsError):
             expected = f"at most {self.max_calls:,} calls"
             fix = "raise the option max_calls, or visit shared parts once: ForwardDeclaration(memo=True)"
-            return ExampleError(f"model at example {number}", expected, "more", fix)
+            return ExampleError(ExamplePlace("model", number), expected, "more", fix)
         lines = self.source.splitlines(keepends=True)
         linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
         try:
-            self.walk(example)
+            self.read_carefully(example)
         except Located as located:
             return located.error(number)
         except (BadDataError, TooManyCallsError):
@@ -281,10 +291,18 @@ class Lowered:
         refused.__cause__ = None if isinstance(error, BadDataError) else error
         return refused
 
-    def walk(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
-        """Read an example with care: each datum is checked at once, and errors are `Located`.
+    def read_carefully(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+        """Run the tracing program on an example and check each datum as it is read, to find where it fails.
 
-        `adapt` changes the globals of the run.
+        Nothing is kept of the calls that it notes.
+
+        Args:
+            example: the example.
+            adapt: changes the globals of the run before it begins.
+
+        Raises:
+            Located: when reading fails; it has the place in the example.
+            BadDataError: when only the data as a whole are wrong.
         """
         namespace, recorder = self._fresh(careful=True)
         namespace[ITEMS] = items_of  # items read before are read again
@@ -303,7 +321,7 @@ class Lowered:
         recorder.record(self.levels)
 
     def _fresh(self, *, careful: bool = False) -> Run:
-        """Return globals for runs of the program, and the lists that its functions append to."""
+        """Return globals for runs of the tracing program, and the lists that its functions append to."""
         arguments = self.model, self.collections, self.memos, self.max_calls, self.model.bounds
         recorder = Recorder(*arguments, careful=careful, walks=None if careful else self.arithmetic.walks)
         namespace = self.globals | TOOLS | NO_TREE | recorder.bindings
@@ -360,7 +378,7 @@ def linked(
 class Built:
     """A built block: its tracing program, and drafts of the cells that it calls."""
 
-    functions: Sequence[Procedure]  # of the program, the root's first
+    functions: Sequence[Procedure]  # of the tracing program, the root's first
     drafts: list[Draft]  # of the cells
     type: Type  # of the block's result
     results: list[Flow]  # the wires of that
@@ -420,7 +438,7 @@ def alike(first: Built, second: Built) -> bool:
     bindings = [
         {name: x for name, x in building.globals.items() if name != KINDS} for building in (first, second)
     ]
-    parts = [(program(building.functions).source, building.type) for building in (first, second)]
+    parts = [(program_text(building.functions).source, building.type) for building in (first, second)]
     forms = [[_form_of(draft) for draft in building.drafts] for building in (first, second)]
     return parts[0] == parts[1] and forms[0] == forms[1] and means_same(bindings[0], bindings[1])
 
@@ -529,7 +547,7 @@ def _of_kept(part: Part, kept: Mapping[int, PrunedDraft]) -> Any:
 
 
 class _Used:
-    """The facts known so far about what a program uses: variables, results, functions and effects."""
+    """The facts known so far about what a tracing program uses: variables, results, functions and effects."""
 
     def __init__(self, functions: Sequence[Procedure]) -> None:
         self.functions = {f.name: f for f in functions}
@@ -540,7 +558,7 @@ class _Used:
         self.live: set[Fact] = set()
 
     def names(self, function: str, expressions: Iterable[Expression]) -> list[Fact]:
-        """Return the facts that the variables in expressions, of a function or of the program, are used."""
+        """Return the facts that the variables in some expressions are used, of a function or globals."""
         names = [x for expression in expressions for x in names_of(expression)]
         return [("name", function if x in self.locals[function] else "", x) for x in names]
 

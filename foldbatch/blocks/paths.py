@@ -310,6 +310,7 @@ def _listed() -> Mapping[str, Any]:
 
 @cache
 def _by_id() -> Mapping[int, str]:
+    """Return the import paths of the listed functions and classes, by the identity of the object."""
     paths: dict[int, str] = {}
     for path, value in _listed().items():
         if value is not None:

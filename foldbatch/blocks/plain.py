@@ -259,7 +259,11 @@ class _BlockReader(Source):
     parameters: dict[str, Parameter] = field(default_factory=dict)
 
     def make(self, plain: PlainObject) -> Any:
-        """Make an object of its class from settings, and load its state."""
+        """Return an object that a file describes: call its class with its settings, and load its state.
+
+        Raises:
+            ModelError: when the class is not trusted, or settings or state do not fit it.
+        """
         cls = KINDS[plain.kind] if plain.kind in KINDS else _class(plain.kind, self.trust)
         settings, state = (
             {name: from_data(value, self) for name, value in part.items()}
@@ -313,7 +317,11 @@ def _expect(cls: type, obj: Any) -> Any:
 
 @contextmanager
 def _blaming(where: str) -> Iterator[None]:
-    """Turn whatever data of the wrong form raise into an error of the data."""
+    """Turn any exception in the ``with`` into a `ModelError`, as data of a file have the wrong form.
+
+    Args:
+        where: the part of the file, for the error.
+    """
     try:
         yield
     except FoldbatchError as error:
@@ -413,13 +421,13 @@ def _function_data(x: Any, sink: Sink) -> Any:
         try:
             method_of(owner, name, Trust((type(owner).__module__,)))
         except ModelError:
-            return sink.lose(_called(x))
+            return sink.lose(_name_for_errors(x))
         return {"method": [_data(owner, sink), name]}
-    return sink.lose(_called(x))
+    return sink.lose(_name_for_errors(x))
 
 
-def _called(x: Any) -> str:
-    """Return the name, in errors, of an object that has no import path."""
+def _name_for_errors(x: Any) -> str:
+    """Return how errors name an object that cannot be saved, as it has no import path: its name and line."""
     code, name = getattr(x, "__code__", None), getattr(x, "__qualname__", None)
     place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code is not None else ""
     if not callable(x) or not isinstance(name, str):
@@ -489,6 +497,7 @@ def _number(content: Any, source: Source) -> Any:
 
 
 def _partial(content: Any, source: Source) -> Any:
+    """Return the `functools.partial` that a file describes by function, arguments and keyword arguments."""
     data, values, words = content
     function, named = from_data(data, source), {name: from_data(value, source) for name, value in words}
     if not takes(function, named):

@@ -96,14 +96,14 @@ TOOLS: dict[str, Any] = {ITEM_OR: item_or, NOW: as_now, ITEMS: items, NODE: Node
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """A program as text."""
+    """A tracing program as text."""
 
     source: str  # the text
     blames: Mapping[int, Blame]  # by the number of a line, the parts of an error there
 
 
 def text(expression: Expression) -> str:
-    """Return an expression as text.
+    """Return an expression of a tracing program as Python's text for it.
 
     >>> text(Tuple(("t1", CallOutput("v2", 0, 1), Count("list3"))))
     '(t1, v2 + 1, len(list3))'
@@ -111,10 +111,12 @@ def text(expression: Expression) -> str:
     return _Printer({}).text(expression)
 
 
-def program(functions: Sequence[Procedure], *, fast: bool = False) -> ProgramText:
-    """Return a program as text: as users see it, or `fast`, where variables are shared (`shared_names`).
+def program_text(functions: Sequence[Procedure], *, fast: bool = False) -> ProgramText:
+    """Return a tracing program as the text of Python functions, with the parts of errors for each line.
 
-    The fast text has a function for each cell, which notes calls; compiled functions may take their places.
+    With `fast`, it is the fast spelling: nodes are asked for attributes, a function that has many variables
+    uses names again (`shared_names`), and a function for each cell notes calls; compiled functions may take
+    the places of these.
     """
     by_name = {function.name: function for function in functions}
     lines: list[tuple[str, Blame | None]] = []
@@ -207,7 +209,7 @@ def shared_names(function: Procedure) -> dict[str, str]:
 class _Printer:
     """Prints the functions of a tracing program."""
 
-    functions: Mapping[str, Procedure]  # those of the program, by name
+    functions: Mapping[str, Procedure]  # those of the tracing program, by name
     changing: bool = False  # whether functions of the user make data
     other_names: Mapping[str, str] = field(default_factory=dict)  # other names of variables
     fast: bool = False  # whether nodes are asked for attributes
@@ -220,7 +222,10 @@ class _Printer:
     # -- functions
 
     def function(self, function: Procedure) -> Iterator[tuple[str, Blame | None]]:
-        """Yield the lines of a function; one with a memo looks its objects up first."""
+        """Yield the lines of a function of the tracing program, each with the parts of its errors.
+
+        A function with a memo looks its objects up first, and returns the result of an earlier call.
+        """
         self.array_axes = self._made_arrays(function) if self.changing else {}
         name, names, objects = function.name, function.names, function.objects
         yield f"def {name}({', '.join([*names, REMAINING])}):", None
@@ -304,8 +309,8 @@ class _Printer:
                 )
             case Limit(_, source, count, function):
                 check = f"{function.name}({self.text(source)}, {count})"
-                few = f"{self.is_node(source)} and len({self.items_of(source)}) <= {count}"
-                yield (f"if not ({few}): {check}" if self.fast else check), blame
+                quick_check = f"{self.is_node(source)} and len({self.items_of(source)}) <= {count}"
+                yield (f"if not ({quick_check}): {check}" if self.fast else check), blame
             case ZipLists(_, target, names, sources, element):
                 lists = ", ".join(map(self.text, sources))
                 items = f"{self.text(element)} for {self.names(*names)}, in zip({lists})"

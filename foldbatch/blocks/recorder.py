@@ -20,7 +20,7 @@ from foldbatch.blocks.tracing import Call
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.scheduler.record import SmallBatch, Together, shift
+from foldbatch.scheduler.record import BatchRecord, SmallBatch, shift
 from foldbatch.scheduler.trace import Ints, Levels, batch_trace
 
 # of a cell: calls, elements and feeds, as of `Trace`
@@ -46,7 +46,7 @@ class Recorder:
 
     def __init__(
         self,
-        model: Model,  # the model that the program calls cells of
+        model: Model,  # the model that the tracing program calls cells of
         collections: Sequence[str],  # the variables that hold lists of collected values
         memos: Sequence[str],  # the variables that hold memos
         max_calls: int,  # how many calls an example may make
@@ -87,7 +87,7 @@ class Recorder:
         self._width = width
         notes = self._counted, self._ends, self._offsets, self._feeds
         self.small_batch = SmallBatch(*notes, self._joint_column, self._results)
-        # the functions that the program finds among its globals, by name; they append to the lists
+        # the functions that the tracing program finds among its globals, by name; they append to the lists
         self.bindings: dict[str, Any] = {}
         for k, feeds in enumerate(model.feeds):
             members_of = model.signatures[k].sequences
@@ -105,21 +105,24 @@ class Recorder:
     def use_compiled(self, namespace: dict[str, Any], calls: Sequence[Call]) -> None:
         """Put compiled functions that note calls in the places of printed ones, where there can be any.
 
-        `calls` has a statement of the program that calls each cell.
+        Args:
+            namespace: the globals of the tracing program, changed in place.
+            calls: for each cell, a statement of the tracing program that calls it.
         """
         for call in calls if self._walks is not None else ():
             assert call.draft is not None, "it calls a cell"
             k, name = call.draft.number, f"{CALL}{call.draft.number}"
-            lists, values = (
-                [*self._feeds[k], *self._labels[k]],
-                [d.value for d in (*call.feeds, *call.labels)],
-            )
-            data = [(items, x == call.target) for items, x in zip(lists, values, strict=True)]
+            pairs = zip((*self._feeds[k], *self._labels[k]), (*call.feeds, *call.labels), strict=True)
+            data = [(items, datum.value == call.target) for items, datum in pairs]
             arguments = self._rows[k], len(call.arguments), self._elements[k], data
             namespace[name] = self._walks.noter(self._counters, self._width, namespace[name], *arguments)
 
     def begin(self, namespace: dict[str, Any]) -> None:
-        """Begin an example: set its counter, collections and memos among the globals of the program."""
+        """Begin an example: put a new counter of value numbers, collections and memos into the globals.
+
+        Args:
+            namespace: the globals of the tracing program, changed in place.
+        """
         if self._walks is None:
             self._counter = counter = chain(self._numbers, _too_many())
             namespace[DRAW] = counter.__next__
@@ -202,7 +205,7 @@ class Recorder:
             self._none[k] = notes
         return notes
 
-    def record(self, find: Levels) -> Together:
+    def record(self, find: Levels) -> BatchRecord:
         """Return the examples that have ended; `find` finds the levels of their calls.
 
         Raises:
@@ -220,7 +223,7 @@ class Recorder:
             shift(self._form, calls, elements, counts, lengths, offsets[:-1])
         parts = calls, elements, (), feeds, labels, self._offsets[-1]
         trace = batch_trace(self._form, find, *parts)
-        return Together(trace, counts, lengths, offsets, self._results.copy())
+        return BatchRecord(trace, counts, lengths, offsets, self._results.copy())
 
 
 def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], None]:

@@ -1,6 +1,6 @@
 """Runs of a tracing program: how deep they go, and where they stood at an error.
 
-The program's functions call each other, half as deep as Python's stack allows, and from there on in a thread
+Its functions call each other, half as deep as Python's stack allows, and from there on in a thread
 with a large one, so that a chain of a million nodes is traced as any other.
 """
 
@@ -22,6 +22,7 @@ from foldbatch.errors import (
     ExampleError,
     ExampleIndexError,
     ExampleKeyError,
+    ExamplePlace,
     ExampleTypeError,
     FoldbatchError,
 )
@@ -36,12 +37,12 @@ SHALLOW = 10_000  # calls within calls; from here on, whenever their number doub
 NO_TREE = dict.fromkeys((printing.TREE, printing.KIDS))  # globals of an example that is a tree, if none is
 SPARE = 10_000  # calls within calls that are left to functions of the user
 
-# Reads an example with care; before it runs, the globals of the run may be changed.
-Walking: TypeAlias = "Callable[[Any, Callable[[dict[str, Any]], None]], None]"
+# Reads an example with each datum checked; before it runs, a function may change the globals of the run.
+CarefulReading: TypeAlias = "Callable[[Any, Callable[[dict[str, Any]], None]], None]"
 
 
 def depth_left() -> int:
-    """Return how deep the program's functions may recurse; half of the stack is left to the user's."""
+    """Return how deep the tracing program may recurse; half of the stack is left to the user's functions."""
     frame: FrameType | None = sys._getframe()
     used = 0
     while frame is not None:
@@ -61,12 +62,12 @@ class EndlessError(BadDataError):
 class Descent:
     """Continues a recursion that has reached the depth allowed so far, in a thread with a larger stack."""
 
-    functions: Sequence[Procedure]  # those of the program
+    functions: Sequence[Procedure]  # those of the tracing program
     namespace: dict[str, Any]  # their globals
     levels: int = 0  # how deep they may call each other so far; 0 where they run in no thread for that yet
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the program with a larger limit of depth.
+        """Call a function of the tracing program with a larger limit of depth.
 
         Raises:
             BadDataError: where the data contains itself, or is deeper than any.
@@ -91,7 +92,7 @@ class Descent:
             self.levels = before
 
 
-# A call of a function of the program: the function, the line where it stands, and its variables.
+# A call of a function of the tracing program: the function, the line where it stands, and its variables.
 Frame: TypeAlias = "tuple[str, int, Mapping[str, Any]]"
 
 
@@ -115,14 +116,14 @@ def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None
 
 
 def frames_of(namespace: Mapping[str, Any], calls: Iterable[tuple[FrameType, int]]) -> Iterator[Frame]:
-    """Yield the frames, among some calls, of a program's functions."""
+    """Yield the frames, among some calls, of a tracing program's functions."""
     for frame, line in calls:
         if frame.f_globals is namespace and printing.REMAINING in frame.f_code.co_varnames:
             yield frame.f_code.co_name, line, frame.f_locals
 
 
 class Located(Exception):  # noqa: N818 - carries an error, is none itself
-    """An error with the lines at which the program's functions stood."""
+    """An error with the lines at which the tracing program's functions stood."""
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
         (line, scope), cause = self.frames[-1], self.cause
         kind: type[ExampleError]
         place = joined(self.places)
-        where = f"{line.where} at example {number}" + (f" {place}" if place else "")
+        where = ExamplePlace(line.where, number, place)
         if isinstance(cause, BadDataError):
             return cause.kind(where, cause.expected, cause.found, cause.fix)
         match cause:
@@ -170,9 +171,9 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
         actual = "no object"
         if isinstance(line.subject, str) and line.subject in scope:
             subject = scope[line.subject]
-            actual, name = describe_value(subject), line.expected.removeprefix("an item '").rstrip("'")
-            if kind is ExampleTypeError and name.isidentifier() and hasattr(subject, name):
-                fix = f"an attribute is read by InputTransform(operator.attrgetter({name!r}))"
+            actual = describe_value(subject)
+            if kind is ExampleTypeError and line.item.isidentifier() and hasattr(subject, line.item):
+                fix = f"an attribute is read by InputTransform(operator.attrgetter({line.item!r}))"
         if line.expected and fix:
             return kind(where, line.expected, actual, fix)
         expected = line.expected or (
@@ -189,7 +190,7 @@ def joined(places: Sequence[str]) -> str:
 
 
 def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
-    """Let the traceback of an exception begin at the innermost function of the program."""
+    """Let the traceback of an exception begin at the innermost function of the tracing program."""
     trace: TracebackType | None = cause.__traceback__
     innermost = trace
     while trace is not None:
@@ -200,8 +201,13 @@ def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
 
 
 def unlocated(error: Exception, number: int) -> FoldbatchError:
-    """Return the error for a failure that did not happen again when the example was read a second time."""
-    where = f"model at example {number}"
+    """Return the error for an example that failed once, and not when it was read again to find the place.
+
+    Args:
+        error: the exception of the first reading.
+        number: the number of the example in its batch.
+    """
+    where = ExamplePlace("model", number)
     if isinstance(error, BadDataError):
         return error.kind(where, error.expected, error.found, error.fix)
     fix = "see the exception above; of iterators, which are used up by reading, make lists"
@@ -219,7 +225,7 @@ class _ReachedError(Exception):
     """The call that is looked for has been reached."""
 
 
-def place_of(model: Model, walk: Walking, example: Any, cell: int, call: int) -> str:
+def place_of(model: Model, read_carefully: CarefulReading, example: Any, cell: int, call: int) -> str:
     """Return the part of an example that a call is for, as Python would index it.
 
     That is the part that holds all data that the call reads; of a call that reads none, the part that the
@@ -228,17 +234,17 @@ def place_of(model: Model, walk: Walking, example: Any, cell: int, call: int) ->
     """
     numbers = {*model.keys[cell], *(feed for _, feed in model.marks[cell])}
     data = [f"feed{cell}_{i}" for i in range(len(model.feeds[cell])) if i not in numbers]
-    places = [_stopped(walk, example, name, call) for name in data or [f"row{cell}"]]
+    places = [_stopped(read_carefully, example, name, call) for name in data or [f"row{cell}"]]
     alike = takewhile(lambda parts: len(set(parts)) == 1, zip(*places, strict=False))
     return joined([parts[0] for parts in alike])
 
 
-def _stopped(walk: Walking, example: Any, name: str, call: int) -> list[str]:
+def _stopped(read_carefully: CarefulReading, example: Any, name: str, call: int) -> list[str]:
     """Return the place in the example at which a global function is called once more than `call` times."""
     calls = iter(range(call))
 
     def adapt(bindings: dict[str, Any]) -> None:
-        """Replace the function by one that stops the program at that call."""
+        """Replace the function by one that stops the tracing program at that call."""
         append = bindings[name]
 
         def stop(item: Any) -> None:
@@ -249,7 +255,7 @@ def _stopped(walk: Walking, example: Any, name: str, call: int) -> list[str]:
         bindings[name] = stop
 
     try:
-        walk(example, adapt)
+        read_carefully(example, adapt)
     except Located as located:
         return located.places if isinstance(located.cause, _ReachedError) else []
     except BadDataError:

@@ -30,9 +30,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Part):
-    """An object that is known when the program is made."""
+    """An object that is known when the tracing program is made."""
 
-    name: str  # the name that it has in the program; empty if its literal stands there
+    name: str  # the name that it has in the tracing program; empty if its literal stands there
     value: Any  # the object
 
 
@@ -115,6 +115,7 @@ class Blame:
     place: Place = ()  # where that is found
     expected: str = ""  # the property that it must have for the statement to succeed
     calls: str = ""  # the function of the user that is called
+    item: str = ""  # the name of the item of the object that is read, if its key is a text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,7 +262,7 @@ class _Invocation(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Invoke(_Invocation):
-    """Calls a function of the program."""
+    """Calls a function of the tracing program."""
 
     function: str
 

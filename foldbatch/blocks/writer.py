@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from foldbatch.blocks.drafts import Object, Procedure, Region
@@ -78,7 +79,7 @@ class Writer:
         return f"{stem}{self._names}"
 
     def constant(self, stem: str, value: object) -> Constant:
-        """Return a constant of the program with a name of its own."""
+        """Return a constant of the tracing program with a name of its own."""
         return Constant(self.fresh(f"{stem}_"), value)
 
     def blame(
@@ -124,14 +125,22 @@ class Writer:
         name = self.fresh()
         # an enum's repr is no expression, though it be a str or an int
         constant = Constant("", key) if type(key) in (str, int) else self.constant("key", key)
-        self.add(
-            Read(self.blame(subject, expected, where=where), name, subject.expression, constant, default)
-        )
+        blame = self.blame(subject, expected, where=where)
+        if isinstance(key, str):
+            blame = replace(blame, item=key)
+        self.add(Read(blame, name, subject.expression, constant, default))
         return Object(name, subject.place if place is None else place)
 
     @contextmanager
     def inside(self, levels: int = 1, *, loop: bool = False) -> Iterator[list[Statement]]:
-        """Build a body in a nested region, which is printed so far to the right; yields its statements."""
+        """Open a nested region, for the body of a branch or a loop; yield the list of its statements.
+
+        Statements that are added in the ``with`` go there.
+
+        Args:
+            levels: by how many levels the body will be indented.
+            loop: whether it is the body of a loop.
+        """
         self._loops += loop
         if self._loops > LOOPS:
             fix = "make what is inside a ForwardDeclaration of its own"

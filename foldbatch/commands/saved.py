@@ -1,7 +1,6 @@
 """Commands on a saved model: figures on labelled data, predictions, a description, an ONNX file."""
 
 import gzip
-import re
 import sys
 import warnings
 from argparse import ArgumentParser
@@ -19,6 +18,7 @@ from foldbatch.commands.options import add, count, number
 from foldbatch.errors import (
     BackendError,
     ExampleError,
+    ExamplePlace,
     FoldbatchError,
     ReadError,
     UnlikeSamplesWarning,
@@ -183,15 +183,14 @@ def _with_places(predicted: Iterable[dict[str, Any]], waiting: deque[Placed]) ->
             count += 1
     except Exception as raised:
         error = told_of(raised)
-        number = OF_EXAMPLE.search(error.where) if error else None
-        if error is None or number is None or not 0 <= int(number[1]) - count < len(waiting):
+        where = error.where if error else None
+        if error is None or not isinstance(where, ExamplePlace):
             raise
-        place = waiting[int(number[1]) - count][2]
-        text = OF_EXAMPLE.sub("", error.where, count=1)
-        raise ExampleError(f"{place} {text}", error.expected, error.found, error.fix) from raised
-
-
-OF_EXAMPLE = re.compile(r" at example (\d+)")
+        number = where.example - count
+        if not 0 <= number < len(waiting):
+            raise
+        text = f"{waiting[number][2]} {where.without_example}"
+        raise ExampleError(text, error.expected, error.found, error.fix) from raised
 
 
 def _structures(name: str, configuration: Configuration) -> Iterator[Placed]:

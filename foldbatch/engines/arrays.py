@@ -323,7 +323,10 @@ class ArrayRun:
                 np.add.at(array, rows, values)
 
     def _dense_gradients(self) -> dict[Parameter, Array]:
-        """Return memory for the gradients that launches yield, zero where several are added up."""
+        """Allocate the gradients that this batch's launches write, before they run; return them by parameter.
+
+        A gradient to which several launches add begins as zeros.
+        """
         gradients: dict[Parameter, Array] = {}
         yields = self.ready.tables.yields
         for parameter, number in self.bound.brought["gradient"]:

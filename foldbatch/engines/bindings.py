@@ -453,7 +453,7 @@ def _launches(stages: Ints, runs: Sequence[Step]) -> list[Launch]:
 
 
 def _widest(schedule: Schedule) -> Iterator[tuple[int, ...]]:
-    """Yield, per cell, the calls of its widest step, and for each sequence the elements of the widest."""
+    """Yield, for each cell, the most calls that a step has, and the most elements of each sequence."""
     spans: list[list[tuple[int, int]]] = [[(0, 0)] for _ in schedule.cells]
     for cell, stages, first, last in schedule.steps:
         if "step" in stages:

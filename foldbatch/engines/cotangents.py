@@ -121,7 +121,17 @@ def _parts(cotangent: Any, count: int, where: str, kind: str) -> list[Any]:
 
 
 def _array(type_: TensorType, cotangent: Any, where: str) -> Array:
-    """Return a caller's cotangent as an array of a result's type; errors name the place `where`."""
+    """Return a caller's cotangent of a result as an array of the result's type.
+
+    Args:
+        type_: the type of the result.
+        cotangent: numbers of its shape.
+        where: the place of the result, for errors.
+
+    Raises:
+        ExampleTypeError: when it is no array of numbers, or the result has no derivative.
+        ExampleError: when its shape differs, or a number is not finite.
+    """
     if not type_.is_float:
         fix = "give None: only floats have derivatives"
         raise ExampleTypeError(where, f"None for a result of {type_}", describe_value(cotangent), fix)

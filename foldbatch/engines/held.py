@@ -16,7 +16,7 @@ import numpy as np
 
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.parts import ForwardPart, sum_losses
-from foldbatch.engines.results import numbers_in, walk
+from foldbatch.engines.results import map_tensors, numbers_in
 from foldbatch.engines.runner import Runner, Work
 from foldbatch.engines.visits import DataGradients
 from foldbatch.params.gradients import BatchGradients
@@ -100,7 +100,7 @@ class WaitingBatch:
         """Return each example's result, made of other tensors that stand for `values`."""
         replacements = iter(tensors)
         return [
-            walk(self.pool.runner.model.result, iter(terminals), lambda _: next(replacements))  # type: ignore[call-overload]
+            map_tensors(self.pool.runner.model.result, iter(terminals), lambda _: next(replacements))  # type: ignore[call-overload]
             for part in self.parts
             for terminals in part.batch.results
         ]

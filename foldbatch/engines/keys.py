@@ -50,7 +50,7 @@ def keyed(
 
 
 def example_numbers(numbers: ArrayLike, count: int) -> NDArray[np.int64]:
-    """Return the numbers that examples have in a larger batch: ``[N]``.
+    """Return the numbers that examples have in a larger batch: ``[N]``; they decide which numbers these draw.
 
     Raises:
         BlockValueError: when there is not a whole number for each example.

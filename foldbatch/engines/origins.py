@@ -16,7 +16,7 @@ import numpy as np
 
 from foldbatch.engines.keys import keyed
 from foldbatch.engines.nonfinite import NotFinite, has_nan, is_finite, shown
-from foldbatch.engines.results import walk
+from foldbatch.engines.results import map_tensors
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, lengths_of
@@ -42,16 +42,16 @@ def find_nonfinite(
     cells = [directions_of(cell) for cell in model.cells]
     gradients: dict[Parameter, Array] = {}
     with np.errstate(all="ignore"):
-        walks = []
+        runs = []
         for number, trace in enumerate(traces):
             examples = [np.full(len(rows), number) for rows in trace.calls]
             feeds = keyed(trace.feeds, model.keys, seed, step, examples)
             reading = Reading(model.signatures, replace(trace, feeds=feeds))
-            walks.append(_Walk(model, cells, reading, number, names, dtype))
-            walks[-1].forward()
-        losses = (walk.sinks.get("the loss") for walk in walks)
-        backward = (walk.backward(gradients) for walk in walks)
-        side_outputs = (walk.sinks.get("a metric") or walk.result() for walk in walks)
+            runs.append(_ExampleRun(model, cells, reading, number, names, dtype))
+            runs[-1].forward()
+        losses = (run.sinks.get("the loss") for run in runs)
+        backward = (run.backward(gradients) for run in runs)
+        side_outputs = (run.sinks.get("a metric") or run.result() for run in runs)
         for origin in chain(losses, backward, side_outputs):
             if origin is not None:
                 return origin
@@ -130,7 +130,7 @@ def directions_of(cell: Cell) -> Directions:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _ExampleRun:
     """One example, evaluated call by call."""
 
     model: Model
@@ -166,7 +166,14 @@ class _Walk:
                     self.sinks.setdefault(kind, replace(origin, reached=kind))
 
     def backward(self, gradients: dict[Parameter, Array]) -> NotFinite | None:
-        """Add the example's gradients to those of others; return the origin of the first not finite."""
+        """Run the backward pass of the example, call by call.
+
+        Args:
+            gradients: by parameter, the sums so far; those of this example are added in place.
+
+        Returns:
+            The op that made the first gradient which is not finite; None if all are finite.
+        """
         totals: dict[int, Array] = {}
         reached: dict[int, NotFinite] = {}
         for base, k, i in reversed(self.reading.sweep()):
@@ -195,7 +202,7 @@ class _Walk:
     def result(self) -> NotFinite | None:
         """Return the origin of the first tensor of the example's result that is not finite."""
         numbers: list[int] = []
-        walk(self.model.result, iter(self.reading.trace.result), numbers.append)
+        map_tensors(self.model.result, iter(self.reading.trace.result), numbers.append)
         origins = (self.origins[number] for number in numbers if number in self.origins)
         return next((replace(origin, reached="the result") for origin in origins), None)
 

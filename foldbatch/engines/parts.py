@@ -20,6 +20,7 @@ from foldbatch.engines.results import (
     no_values,
 )
 from foldbatch.engines.visits import DataGradients
+from foldbatch.errors import ExamplePlace
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.trace import Trace
@@ -88,7 +89,11 @@ def _loss_names(model: Model) -> list[str]:
 
 
 def _by_name(model: Model, batch: ScheduledBatch, run: Run) -> dict[str, list[Any]]:
-    """Return the metric values that cells collected, by name: values, places of visits, examples, labels."""
+    """Return the metrics of a batch by name; of each cell that collects one, four columns.
+
+    They are the values; the numbers by which values are put in the order of visits; the examples; and the
+    labels, or None.
+    """
     merged, schedule = batch.merged, batch.schedule
     collected: dict[str, list[Any]] = {}
     for (k, i), values in sorted(run.metrics.items(), key=itemgetter(0)):
@@ -144,5 +149,5 @@ class Naming:
         """Change an error, if there is one."""
         if isinstance(error, OutOfRangeError):
             example = self.first + int(self.batch.schedule.cells[error.cell].examples[error.rank])
-            where = f"{self.model.cells[error.cell].name} at example {example}"
+            where = ExamplePlace(self.model.cells[error.cell].name, example)
             raise error.example_error(where, self.batch.schedule.cells[error.cell].segments) from None

@@ -5,7 +5,6 @@ All advice follows from what was counted, or from medians of warm runs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -16,7 +15,7 @@ from foldbatch.errors import counted
 from foldbatch.model.model import Model
 from foldbatch.scheduler.levels import lower_bound
 from foldbatch.static.graph import Graph
-from foldbatch.static.printer import print_graph
+from foldbatch.static.printer import graph_form
 from foldbatch.system.showing import Printed, table
 
 
@@ -133,7 +132,15 @@ def _hit_rate(calls: int, distinct: int) -> float:
 def report_on(
     batch: ScheduledBatch, model: Model, kernels: tuple[int, int], buffer_bytes: int, phases: dict[str, float]
 ) -> Report:
-    """Return the report on a batch that has run; `kernels` are what `Engine.launched` returned."""
+    """Return the report on a batch that has run: counts of calls, steps and rows, by cell and in all.
+
+    Args:
+        batch: the batch.
+        model: its model.
+        kernels: the counts that `Engine.launched` returned.
+        buffer_bytes: the memory that its buffers take.
+        phases: the seconds of each part of its run, by name.
+    """
     trace, schedule = batch.merged.trace, batch.schedule
     forms = _forms(model)
     parts = tuple(
@@ -170,8 +177,8 @@ def _forms(model: Model) -> list[int | None]:
     numbers: dict[tuple[int, str], int] = {}
     forms: list[int | None] = []
     for cell, signature in zip(model.cells, model.signatures, strict=True):
-        text = print_graph(Graph(cell.graph.inputs, cell.graph.results))
-        form = signature.component, re.sub(r" = parameter .*", " = parameter", text)
+        graph = Graph(cell.graph.inputs, cell.graph.results)
+        form = signature.component, repr(graph_form(graph, names=False))
         forms.append(numbers.setdefault(form, len(numbers)) if cell.parameters else None)
     return forms
 
@@ -366,7 +373,7 @@ def _alike(report: Report) -> Iterator[str]:
 
 
 def _narrow(report: Report) -> Iterator[str]:
-    """Advise where most steps of some cells have few calls: larger batches, or batches of like examples."""
+    """Yield a line of advice if most steps of some cells have few calls: larger or more uniform batches."""
     cells = [
         cell
         for cell in by_cost(report.cells)

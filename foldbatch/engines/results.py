@@ -198,31 +198,33 @@ def decode(
         tensors = fetch(every.tolist())
         return [tensors[start:stop] for start, stop in itertools.pairwise(ends)]
     arrays = iter(fetch(numbers_in(type_, results, offsets)))
-    return [walk(type_, iter(terminals), lambda _: next(arrays)) for terminals in results]
+    return [map_tensors(type_, iter(terminals), lambda _: next(arrays)) for terminals in results]
 
 
 def numbers_in(type_: Type, results: Sequence[Any], offsets: Sequence[int]) -> list[int]:
-    """Return the numbers of the tensors of results in the batch; arguments are those of `decode`."""
+    """Return the value numbers of all tensors in results, in the batch; arguments are those of `decode`."""
     numbers: list[int] = []
     for terminals, offset in zip(results, offsets, strict=True):
-        walk(type_, iter(terminals), lambda number, offset=offset: numbers.append(number + offset))  # type: ignore[misc]
+        map_tensors(type_, iter(terminals), lambda number, offset=offset: numbers.append(number + offset))  # type: ignore[misc]
     return numbers
 
 
-def walk(type_: Type, terminals: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
-    """Return a value of a type, with `tensor` applied to every value number in it."""
+def map_tensors(type_: Type, terminals: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
+    """Return a value of a type, made of its terminals, with `tensor` applied to each value number."""
     match type_:
         case VoidType():
             return None
         case TupleType(items):
-            return type_.value_of([walk(item, terminals, tensor) for item in items])
+            return type_.value_of([map_tensors(item, terminals, tensor) for item in items])
         case BroadcastType(element):
-            return itertools.repeat(walk(element, terminals, tensor))
+            return itertools.repeat(map_tensors(element, terminals, tensor))
         case TensorType():
             return tensor(next(terminals))
         case SequenceType(element):
             single = terminal_count(element) == 1  # then an element is held as it is, else as a tuple
-            return [walk(element, iter((part,) if single else part), tensor) for part in next(terminals)]
+            return [
+                map_tensors(element, iter((part,) if single else part), tensor) for part in next(terminals)
+            ]
         case ObjectType():
             return next(terminals)
 

@@ -21,10 +21,16 @@ from foldbatch.scheduler.arithmetic import group
 def sum_rows(
     values: Array, ids: Array, size: int, sum_copies: Callable[..., None] | None = None
 ) -> SparseRows:
-    """Sum rows of equal id, in the order of the batch: a table's gradient, bitwise repeatable.
+    """Return the gradient of a table: the sums of the rows that have equal ids, with ids ascending.
 
-    `sum_copies`, if given, makes the sums. Shapes: ``values: [N, ..., *]``; ``ids: [N, ...]``, below `size`;
-    the result's rows are ascending.
+    Rows are added in the order of the batch, so that the sums are the same to the bit in every run.
+
+    Args:
+        values: the rows to be added, ``[N, ..., *]``.
+        ids: the id of each row, ``[N, ...]``, below `size`.
+        size: the number of rows of the table.
+        sum_copies: compiled code that adds the rows up, called as ``sum_copies(rows [n, w], starts [m + 1],
+            order [n], out [m, w])``; None for NumPy.
     """
     flat = ids.reshape(-1)
     rows = values.reshape(len(flat), *values.shape[ids.ndim :])
@@ -141,9 +147,13 @@ def reduce_by_length(
 
 
 def total(parts: Sequence[Gradient], sum_copies: Callable[..., None] | None = None) -> Gradient:
-    """Return the sum of a parameter's gradients; it is sparse if all of them are.
+    """Return the sum of a parameter's gradients, as they come from several kernels or parts of a batch.
 
-    `sum_copies`, if given, sums rows. Shapes: all gradients, and the result, have the parameter's shape.
+    The sum is `SparseRows` if all gradients are, else an array.
+
+    Args:
+        parts: the gradients, arrays or `SparseRows`, each of the parameter's shape.
+        sum_copies: compiled code that adds up rows of equal id, see `sum_rows`; None for NumPy.
     """
     if len(parts) == 1:
         return parts[0]

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from foldbatch.errors import FoldbatchError, WalkError
+from foldbatch.errors import FoldbatchError, WalkError, lines_outside
 from foldbatch.functions.modules import MethodCell
 from foldbatch.functions.specs import (
     ARGUMENT,
@@ -74,18 +74,30 @@ from foldbatch.types import TensorType, describe_value
 COUNTERS: Final = array("q", (0, 0, 0))
 # What the code of all cells finds among its globals; `notes` binds lists of a run.
 GLOBALS: Final[dict[str, Any]] = {"COUNTERS": COUNTERS, "THREAD": get_ident}
-_names: dict[Any, str] = {}
 numbers = itertools.count()
 # the most signatures which differ in forms of arrays alone that code checks one by one; more are in a table
 FEW_FORMS: Final = 8
 
 
-def name_of(value: Any) -> str:
-    key = typed(value)
-    if key not in _names:
-        _names[key] = f"K{len(_names)}"
-        GLOBALS[_names[key]] = value
-    return _names[key]
+@dataclass(slots=True)
+class SharedName:
+    """The name, among the globals of cells' code, of a value that the code of several cells may need."""
+
+    name: str
+    cells: int = 0  # how many cells have code with it; with the last one, the name goes
+
+
+_shared_names: dict[Any, SharedName] = {}  # by `typed` value
+
+
+def _release(keys: Iterable[Any]) -> None:
+    """Let go of the names of values that the code of a cell had, by `typed` values."""
+    for key in keys:
+        shared = _shared_names[key]
+        shared.cells -= 1
+        if not shared.cells:
+            del _shared_names[key]
+            del GLOBALS[shared.name]
 
 
 @dataclass(slots=True)
@@ -249,7 +261,7 @@ class Signature:
 
     @cached_property
     def keywords(self) -> list[str]:
-        """The texts of keyword-only arguments that are not the default."""
+        """The keyword-only arguments that differ from their defaults, as in ``op=xor``, for the title."""
         if not isinstance(self.cell, CellFunction):
             return []
         defaults = {name: StaticSpec(p.default) for name, p in self.cell.signature.parameters.items()}
@@ -357,7 +369,7 @@ class Signature:
 
     def lines(self, otherwise: str) -> Iterator[str]:
         """Yield the code of a call whose arguments have this structure; `otherwise` for other elements."""
-        return where_fits(self.specs, lambda names: self._noting(otherwise, names))
+        return where_fits(self.cell, self.specs, lambda names: self._noting(otherwise, names))
 
     @cached_property
     def shapeless(self) -> dict[str, Spec]:
@@ -378,7 +390,7 @@ class Signature:
         def code(path: str) -> str:
             return names.get(path, ARGUMENT + path)
 
-        k = self.number
+        k, name_of = self.number, self.cell.name_of
         if self.silent:
             yield from (f"try: R{k}(())", "except STALE: pass", f"else: return {self._result({}, code)}")
             return
@@ -431,6 +443,8 @@ class Signature:
             [output_codes[x] if isinstance(x, int) else x if x == "None" else code(x) for x in self.leaves]
         )
 
+        name_of = self.cell.name_of
+
         def text(spec: Spec) -> str:
             """Return the code of a nest; codes of its leaves are taken in turn."""
             if not isinstance(spec, NestSpec):
@@ -447,9 +461,14 @@ class Signature:
         return text(self.result)
 
 
-def where_fits(specs: Mapping[str, Spec], body: Callable[[dict[str, str]], Iterator[str]]) -> Iterator[str]:
-    """Yield code that runs a body where arguments have a structure; it is given names of items by path."""
-    outer, opening, inner, names = guarded(specs, name_of)
+def where_fits(
+    cell: CellFunction, specs: Mapping[str, Spec], body: Callable[[dict[str, str]], Iterator[str]]
+) -> Iterator[str]:
+    """Yield code of a cell that runs a body where arguments have a structure.
+
+    The body is given names of items by path.
+    """
+    outer, opening, inner, names = guarded(specs, cell.name_of)
     yield f"if {' and '.join(outer) or 'True'}:"
     if opening:
         yield f"    try: {'; '.join(opening)}"
@@ -463,7 +482,7 @@ def _looked_up(
     of: Signature, table: FormTable, passed: Sequence[str], names: dict[str, str]
 ) -> Iterator[str]:
     """Yield the code of a call that a table does, where it has the forms of the arrays of arguments."""
-    forms = [f"{name_of(form_of)}({names.get(path, ARGUMENT + path)})" for path in forms_in(of.specs)]
+    forms = [f"{of.cell.name_of(form_of)}({names.get(path, ARGUMENT + path)})" for path in forms_in(of.specs)]
     yield f"variant = {table.name}(({', '.join(forms)},))"
     yield f"if variant is not None: return variant({', '.join(passed)})"
 
@@ -511,6 +530,8 @@ class CellFunction:
         GLOBALS[self.variants] = self._variants.get
         self._globals = [self.slow, self.variants, self.fast]  # and names of tables
         weakref.finalize(self, _forget, self._globals)
+        self._shared = set[Any]()  # the values that its code has names of, as `typed` says them
+        weakref.finalize(self, _release, self._shared).atexit = False
         # the function that stands for it in walks
         self.call: FunctionType = FunctionType(_code("def f(): pass"), GLOBALS, name)
         self.write()
@@ -521,6 +542,22 @@ class CellFunction:
         self.call.__annotations__ = {}
         self.call.__dict__["cell"] = self  # lives as long as its function
         _cells.add(self)
+
+    def name_of(self, value: Any) -> str:
+        """Return the name of a value in the cell's code, which lasts as long as the cell.
+
+        A release of the same name in between, by another cell that is gone, takes nothing away.
+        """
+        key = typed(value)
+        shared = _shared_names.get(key)
+        if shared is None:
+            shared = SharedName(f"K{next(numbers)}")
+        if key not in self._shared:
+            shared.cells += 1
+            self._shared.add(key)
+        _shared_names[key] = shared
+        GLOBALS[shared.name] = value
+        return shared.name
 
     @property
     def hints(self) -> dict[str, Any]:
@@ -715,7 +752,7 @@ class CellFunction:
                 lines += chain.from_iterable(signature.lines(otherwise) for signature in alike)
             else:
                 look_up = partial(_looked_up, alike[0], self._table(alike), [*places, *static])
-                lines += where_fits(alike[0].shapeless, look_up)
+                lines += where_fits(self, alike[0].shapeless, look_up)
         if static and find:
             key = ", ".join(static)
             lines += [f"try: variant = {self.variants}({key if len(static) == 1 else f'({key})'})"]
@@ -761,7 +798,10 @@ class CellFunction:
         return self._by_structure[key]
 
     def present(self, specs: dict[str, Spec]) -> Signature:
-        """Return the signature of a structure as the model is now; errors are those of `find`."""
+        """Return the signature for a structure of arguments, made again if it is out of date.
+
+        It is if the cell's function would compute something else now. Errors are those of `find`.
+        """
         count = len(self.signatures)
         signature = self.of(specs)
         if len(self.signatures) == count and not self.is_current(signature):
@@ -897,8 +937,7 @@ def _run(self: CellFunction, specs: dict[str, Spec], arguments: dict[str, Any], 
             positional = [arguments[n] for n in self.parameters if n not in self.static]
             return self.function(*positional, **{n: arguments[n] for n in self.static})
     except Exception as error:
-        refused = error.__cause__ if "array element" in str(error) else None  # NumPy's, of an array it fills
-        raised = refused if isinstance(refused, FoldbatchError) else error
+        raised = _cause_in_ours(error)
         ours = isinstance(raised, FoldbatchError)
         empty = [n for n, spec in specs.items() if any(leaf == ListSpec(None) for _, leaf in leaves(spec))]
         if empty and ours:
@@ -919,6 +958,17 @@ def _run(self: CellFunction, specs: dict[str, Spec], arguments: dict[str, Any], 
         raise raised.with_traceback(error.__traceback__) from None
     finally:
         _bodies.pop()
+
+
+def _cause_in_ours(error: Exception) -> Exception:
+    """Return our error that NumPy made another error of, as when it fills an array; else the error itself.
+
+    No line of the user's has seen ours then, so the user has not chosen the other one.
+    """
+    cause = error.__cause__
+    if isinstance(error, FoldbatchError) or not isinstance(cause, FoldbatchError) or lines_outside(cause):
+        return error
+    return cause
 
 
 def _taken(

@@ -175,7 +175,15 @@ def _guards(
 
 
 def _results(of: Signature, places: Mapping[Path, list[int]]) -> Iterator[int]:
-    """Yield the words by which compiled code builds a call's result; nests in nests raise `NotCommon`."""
+    """Yield the integers that tell compiled code how to build the result of a call.
+
+    Args:
+        of: the signature.
+        places: the places of the call's arguments, by path.
+
+    Raises:
+        NotCommon: when the result has nests in nests, or one output at two places: then Python builds it.
+    """
     nest, numbers = of.result, [leaf for leaf in of.leaves if isinstance(leaf, int)]
     if isinstance(nest, NestSpec):
         flat = not any(isinstance(item, NestSpec) for item in nest.items)

@@ -13,7 +13,7 @@ from warnings import warn
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside, install
+from foldbatch.errors import ExamplePlace, ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import COUNTERS, Signature
 from foldbatch.functions.noted import (
     ATOMS,
@@ -44,7 +44,7 @@ from foldbatch.functions.notes import (
     unknown,
 )
 from foldbatch.functions.readings import Reading
-from foldbatch.functions.rounds import Computing, Pending, Rounds
+from foldbatch.functions.rounds import Computing, RoundNotes, Rounds
 from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
@@ -194,7 +194,7 @@ def small_batch_results(
     linked_before = rounds.linked
     places = [*range(len(numbers))]
     if COUNTERS[0] > notes.start:
-        rounds.compute(Pending(computing, notes, places, notes.ends, [], numbers))
+        rounds.compute(RoundNotes(computing, notes, places, notes.ends, [], numbers))
     if rounds.linked is not linked_before:
         tracer.learn(notes, numbers)
     type_ = tracer.learnt.result
@@ -268,7 +268,8 @@ class UnderWay:
         self._result = tracer.learnt.result
         self._log: dict[Signature, Lists] = {}  # the notes of all earlier rounds, where `traced`
         self._numbers: list[int] = []
-        self._pending = Pending(computing, self.notes, self._places, self._ends, self._asked, self._numbers)
+        lists = self._places, self._ends, self._asked, self._numbers
+        self._round_notes = RoundNotes(computing, self.notes, *lists)
         self.walked: list[Walked] = []  # the examples
         self.over: list[Walked] = []  # the examples that have ended; a reader of the list empties it
 
@@ -366,7 +367,7 @@ class UnderWay:
         walked.error = CancelledError()
 
     def finish(self) -> bool:
-        """Let all examples run to their ends; return whether any asked for a number."""
+        """Run rounds until the walks of all examples have ended; return whether any asked for a number."""
         asked = False
         while self.go():
             asked = True
@@ -459,9 +460,9 @@ class UnderWay:
         self._ends.append(COUNTERS[0])
 
     def _ended(self, fiber: Fiber) -> None:
-        """Take the result of a fiber: that of its example, or that of a part of a fork.
+        """Keep the result of a fiber that has ended: as the result of its example, or of its part of a fork.
 
-        A coroutine as result begins, in the place of the fiber.
+        Where the result is a coroutine, a fiber that runs it takes the place of the one that has ended.
         """
         if isinstance(fiber.result, CoroutineType):
             self._begin(Fiber(fiber.walked, fiber.result, (), fiber.join, fiber.place))
@@ -490,7 +491,7 @@ class UnderWay:
         self.over.append(fiber.walked)
 
     def _fork(self, fiber: Fiber, fork: Fork) -> None:
-        """Begin the parts of a fork; the fiber, which has asked for them, goes on when all have ended."""
+        """Start the parts of a fork, each in a fiber of its own; the fiber that forks waits for all."""
         fiber.result = fork
         join = Join(fiber, [None] * len(fork.parts), len(fork.parts))
         if not fork.parts:
@@ -529,7 +530,7 @@ class UnderWay:
         if value.n >= self._first:
             if self._round - walked.began >= MAX_ROUNDS - 1:
                 walked.began = NEVER
-                where, expected = f"walk at example {walked.number}", "a loop that ends after a few rounds"
+                where, expected = ExamplePlace("walk", walked.number), "a loop that ends after a few rounds"
                 fix = "look for one without an end; the option max_calls stops it"
                 warning = ManyRoundsWarning(
                     where, expected, f"{MAX_ROUNDS:,} numbers that it waited for", fix
@@ -577,17 +578,17 @@ class UnderWay:
         return True
 
     def compute(self) -> list[Any]:
-        """Compute a round: the calls noted since the last one.
+        """Compute a round, which has the calls noted since the last one, and begin the next.
 
-        Return the numbers that walks wait for, if the engine has read them at once, else an empty list: then
-        they are in the store.
+        The values are in the store then. Where the engine has read the numbers that walks wait for in the
+        same call, it returns them, in the order in which the walks asked; else an empty list.
         """
         values: list[Any] = []
         if COUNTERS[0] == self._first:
             refuse_broken(self.notes, self._first)
         else:
-            self._pending.first = self._first - self._start
-            values = self._rounds.compute(self._pending)
+            self._round_notes.first = self._first - self._start
+            values = self._rounds.compute(self._round_notes)
         self._next()
         return values
 

@@ -17,7 +17,7 @@ import sysconfig
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import PurePath
 from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Final
@@ -154,7 +154,14 @@ class _Collector:
         return Dependencies(kept, self.collected.holders)
 
     def enter(self, where: str, value: Any) -> None:
-        """Follow a value: a function, or an object whose attributes functions name."""
+        """Add the dependencies of a value: a function's code, a container's parts, or an object to watch.
+
+        Each value is entered once; libraries are left out.
+
+        Args:
+            where: how the user's code names the value, for messages.
+            value: a function, a class, a module, a container, or an object whose attributes functions name.
+        """
         cell = getattr(value, "__dict__", {}).get("cell") if isinstance(value, FunctionType) else None
         if cell is not None:
             return self.enter(where, cell.function)
@@ -330,7 +337,7 @@ def _function_of(value: Any) -> FunctionType:
 def _no_function() -> None: ...
 
 
-@cache
+@lru_cache(4096)
 def _stored(code: CodeType) -> tuple[frozenset[str], bool]:
     """Return the names that code assigns to, and whether it assigns to items of containers."""
     instructions = [*dis.get_instructions(code)]
@@ -338,7 +345,7 @@ def _stored(code: CodeType) -> tuple[frozenset[str], bool]:
     return frozenset(names), any(x.opname in _ITEMS_STORED for x in instructions)
 
 
-@cache
+@lru_cache(4096)
 def _names_in(code: CodeType) -> tuple[str, ...]:
     """Return the names in code, and in functions within it."""
     inner = [name for x in code.co_consts if isinstance(x, CodeType) for name in _names_in(x)]

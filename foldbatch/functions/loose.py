@@ -20,22 +20,20 @@ from foldbatch.functions.notes import note_rows, running
 from foldbatch.functions.specs import EXACT, FIXED, read_as, typed
 from foldbatch.functions.values import GivenObject, LabelObject, Value, value_class
 from foldbatch.model.columns import kept
-from foldbatch.operators import Hooks, called_as_it_is
+from foldbatch.operators import PLAIN_OPERANDS, Hooks, PlainOperands, called_as_it_is
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
+from foldbatch.system.remembering import Bounded, Shared
 from foldbatch.types import TensorType, describe_value, is_masked
 
-# Functions whose plain numbers are data, and may differ from call to call; those of others are static.
-NUMBERS = frozenset({"add", "subtract", "multiply", "divide", "floor_divide", "mod", "minimum", "maximum"})
-NUMBERS |= {"clip", "where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
-IDS = frozenset({"cross_entropy", "gather"})  # whose plain numbers are ids of the example
-# classes of numbers that are data of these, and not of the cell
-_DATA = dict.fromkeys(NUMBERS, FIXED - {bool}) | dict.fromkeys(IDS, FIXED - {bool, float})
-_DATA["cross_entropy"] = FIXED - {float}  # its label may be a bool
-TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belongs to the cell
-
-DRAWS = frozenset({"random", "normal"})  # whose operands are shapes
+# by the meaning of a function's plain operands, the classes of those that are data of a call; others belong
+# to the cell
+_DATA: dict[PlainOperands | None, frozenset[type]] = {
+    "numbers": FIXED - {bool},
+    "ids": FIXED - {bool, float},
+    "labels": FIXED - {float},
+}
 
 NUMBERS_OF_PYTHON = (int, float, np.ndarray, np.generic)
 _BOUNDS = frozenset({int, type(None)})  # of slices
@@ -44,12 +42,17 @@ _READ = {float: "float32", int: "int32"}  # what plain numbers are read as
 # An operand; whether it is data of the call, else it belongs to the cell; and what data are read as.
 CallOperand: TypeAlias = tuple[Any, bool, TensorType | None]
 
-# cells, and by `_key` a cell with the places of what is data; those of a parameter are kept by it
-_kept: dict[Any, Any] = {}
+# loose cells, and entries of each table of look-ups, that are kept for models to come: many times those of a
+# large model. A cell that a program knows is kept in any case.
+MAX_KEPT = 4096
+_cells: Shared[Any, CellFunction] = Shared(MAX_KEPT)  # but for those of parameters, which keep theirs
+# by function and `_key`, a cell with the places of what is data; those of a parameter are kept by it
+_places: dict[Any, Any] = Bounded(MAX_KEPT)
 # what does a call, by function, types of operands, and the numbers among them that belong to its cell
-_quick: dict[Any, Callable[..., Any]] = {}
-_of_data: dict[tuple[tuple[int, ...], str], CellFunction] = {}  # by shape and dtype
-_of_arrays: dict[Any, CellFunction] = {}  # by the class of what is given, and its array's dtype and shape
+_quick: dict[Any, Callable[..., Any]] = Bounded(MAX_KEPT)
+_of_data: dict[tuple[tuple[int, ...], str], CellFunction] = Bounded(MAX_KEPT)  # by shape and dtype
+# by the class of what is given, and its array's dtype and shape
+_of_arrays: dict[Any, CellFunction] = Bounded(MAX_KEPT)
 
 
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -86,27 +89,29 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         if _is_row(*operands):
             return ops.gather(operands[0], int(operands[1]))
         operands = operands[0], _bounded(operands[1])
-    if name in TOGETHER and type(operands[0]) is list:
+    meaning = PLAIN_OPERANDS.get(name)
+    if meaning == "parts" and type(operands[0]) is list:
         operands = tuple(operands[0]), *operands[1:]
-    key, kept = _key(name, operands, options), _kept_for(operands)
+    key, kept = _key(meaning, operands, options), _kept_by(operands)
+    kept = _places if kept is None else kept
     if (entry := kept.get((function, key))) is not None:
         cell, places = entry
         return cell.call(*[operands[i] for i in places])
     types = [x.type for x in _flat(operands) if isinstance(x, Value | Parameter)]
     # each call draws anew; what lacks operands says so
-    if name in DRAWS or not operands or (name in TOGETHER and not len(operands[0])):
+    if meaning == "shape" or not operands or (meaning == "parts" and not len(operands[0])):
         return op_cell(function, [(x, False, None) for x in operands], options).call()
     if not types:  # of data alone
         # einsum has letters first
         at = next((i for i, x in enumerate(operands) if not isinstance(x, str)), 0)
         data = operands[at]
-        value = [tensor(x) for x in data] if name in TOGETHER else tensor(data)
+        value = [tensor(x) for x in data] if meaning == "parts" else tensor(data)
         return _apply(function, (*operands[:at], value, *operands[at + 1 :]), options)
     kind = [*[type_ for type_ in types if type_.is_float], types[0]][0]  # `next` raises, which costs by depth
-    pattern = [_operand(name, x, kind) for x in operands]
+    pattern = [_operand(meaning, x, kind) for x in operands]
     cell = op_cell(function, pattern, options)
-    # a key of `NUMBERS` has no values of numbers, which belong to the cell beside bools
-    is_complete = name not in NUMBERS or all(dynamic for x, dynamic, _ in pattern if type(x) in FIXED)
+    # a key of a function of numbers has no values of numbers, which belong to the cell beside bools
+    is_complete = meaning != "numbers" or all(dynamic for x, dynamic, _ in pattern if type(x) in FIXED)
     if key is not None and is_complete:
         places = [i for i, (_, dynamic, _) in enumerate(pattern) if dynamic]
         kept[function, key] = cell, places
@@ -120,7 +125,17 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
 
 
 def _kept_place(kinds: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[dict[Any, Any], Any, Any] | None:
-    """Return where a call is kept by an index, a parameter or items of a list, its key, and what it takes."""
+    """Return where to look for the loose cell of a call that reads an index, a parameter or a list of items.
+
+    The types of the operands alone do not decide the cell of such a call.
+
+    Args:
+        kinds: the function and the types of the operands.
+        operands: the operands.
+
+    Returns:
+        The cache, the key in it, and the argument that the cell is called with; None for other calls.
+    """
     first, items = operands[0], tuple[type, ...]()
     if type(first) in (list, tuple):
         first, items = tuple(first), tuple(map(type, first))
@@ -156,9 +171,11 @@ def _is_row(x: Any, key: Any) -> bool:
     return isinstance(key, int | np.integer) and int(key) >= 0
 
 
-def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...] | None:
+def _key(
+    meaning: PlainOperands | None, operands: Sequence[Any], options: dict[str, Any]
+) -> tuple[Any, ...] | None:
     """Return a key for the cell of a call: types of operands, numbers that belong to the cell; or None."""
-    data = _DATA.get(name, ())
+    data = _DATA.get(meaning, frozenset())
     key: list[Any] = []
     for x in operands:
         kind = type(x)
@@ -172,7 +189,7 @@ def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[A
             key.append((kind, *x))
         elif kind is slice and {type(x.start), type(x.stop), type(x.step)} <= _BOUNDS:
             key.append((slice, x.start, x.stop, x.step))
-        elif kind is tuple and name in TOGETHER and all(isinstance(y, Value) for y in x):
+        elif kind is tuple and meaning == "parts" and all(isinstance(y, Value) for y in x):
             key.append((tuple, *map(type, x)))
         else:
             return None
@@ -183,21 +200,29 @@ def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[A
     return tuple(key)
 
 
-def _kept_for(operands: Iterable[Any]) -> dict[Any, Any]:
-    """Return where cells of operands are kept: a parameter's go with it."""
-    for x in operands:
-        if isinstance(x, Parameter):
-            return x.cells
-    return _kept
+def _kept_by(operands: Iterable[Any]) -> dict[Any, Any] | None:
+    """Return the cells of the first parameter among operands, which go with it; None where there is none."""
+    return next((x.cells for x in operands if isinstance(x, Parameter)), None)
 
 
 def op_cell(
     function: Callable[..., Any], operands: Sequence[CallOperand], options: dict[str, Any]
 ) -> CellFunction:
-    """Return the cell of a function of `foldbatch.ops`; operands that are data of the call do not matter."""
+    """Return the loose cell of an op with these fixed operands and options; make it at the first use.
+
+    Args:
+        function: a function of `foldbatch.ops`.
+        operands: its operands; those that each call gives may be anything.
+        options: its keyword arguments.
+
+    Raises:
+        WalkError: when a fixed operand cannot be hashed.
+    """
     static = tuple([read if dynamic else typed(x) for x, dynamic, read in operands])
     key = (function, static, tuple([(n, typed(options[n])) for n in sorted(options)]))
-    kept = _kept_for(_flat([*[x for x, dynamic, _ in operands if not dynamic], *options.values()]))
+    of_parameter = _kept_by(_flat([*[x for x, dynamic, _ in operands if not dynamic], *options.values()]))
+    kept: Shared[Any, CellFunction] | dict[Any, CellFunction]
+    kept = _cells if of_parameter is None else of_parameter
     try:
         cell = kept.get(key)
     except (TypeError, ValueError):  # it cannot be hashed
@@ -218,22 +243,22 @@ def _flat(operands: Sequence[Any]) -> list[Any]:
     return [x for y in operands for x in (y if isinstance(y, list | tuple) else [y])]
 
 
-def _operand(name: str, x: Any, kind: TensorType) -> CallOperand:
+def _operand(meaning: PlainOperands | None, x: Any, kind: TensorType) -> CallOperand:
     """Return an operand as a cell takes it, whether it is data of the call, and what these are read as.
 
     What is no data belongs to the cell. Numbers are read as the dtype of the values beside them.
     """
     if isinstance(x, list | tuple) and any(isinstance(y, Value) for y in x):
         return x, True, None
-    if isinstance(x, bool | int | float) and name in NUMBERS:
+    if isinstance(x, bool | int | float) and meaning == "numbers":
         differs = not kind.is_float and (isinstance(x, float) or kind.dtype == "bool")
         return x, not differs, TensorType((), kind.dtype)
-    read = name in NUMBERS or name == "matmul"
-    if isinstance(x, np.ndarray | np.generic) and read and kind.is_float and x.dtype.kind in "fiu":
+    as_values = meaning in ("numbers", "arrays")
+    if isinstance(x, np.ndarray | np.generic) and as_values and kind.is_float and x.dtype.kind in "fiu":
         return x, True, TensorType(x.shape, kind.dtype)
-    if isinstance(x, np.generic) and name not in NUMBERS | IDS:
+    if isinstance(x, np.generic) and meaning not in _DATA:
         return x, False, None
-    number = (name in IDS and type(x) is int) or (name == "cross_entropy" and type(x) is bool)
+    number = (meaning in ("ids", "labels") and type(x) is int) or (meaning == "labels" and type(x) is bool)
     return x, number or isinstance(x, Value | np.ndarray | np.generic), None
 
 
@@ -407,7 +432,18 @@ def metric(name: str, value: Any, label: Any = None) -> None:
 
 
 def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
-    """Note a loss or a metric of a walk: a cell that does nothing else."""
+    """Add a loss or a metric of a walk: note a call of a cell that only yields this side output.
+
+    Args:
+        kind: "loss" or "metric".
+        value: a value of the walk, or numbers.
+        label: the label of a metric.
+        name: the name under which results have the loss or the metric.
+        weight: the factor of a loss.
+
+    Raises:
+        WalkError: when no walk runs.
+    """
     if not running():
         raise WalkError(f"fb.{kind}", "a call in a cell or in a walk", "one elsewhere", notes.OUTSIDE)
     if not isinstance(value, Value):
@@ -418,9 +454,10 @@ def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
 
 
 def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
-    """Return the cell of a loss or a metric that stands in a walk."""
+    """Return the cell for a loss or a metric that a walk adds outside of any cell."""
     key = (kind, name, weight)
-    if key not in _kept:
+    cell = _cells.get(key)
+    if cell is None:
 
         def adds(value: Any, label: Any) -> None:
             if kind == "loss":
@@ -428,9 +465,8 @@ def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
             else:
                 metric(name, value, label)
 
-        _kept[key] = CellFunction(adds, kind if name == kind else f"{kind} {name}")
-        _kept[key].origin = ("aside", kind, name, weight)
-    cell: CellFunction = _kept[key]
+        cell = _cells[key] = CellFunction(adds, kind if name == kind else f"{kind} {name}")
+        cell.origin = ("aside", kind, name, weight)
     return cell
 
 
@@ -492,10 +528,12 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
 def data_cell(type_: TensorType) -> CellFunction:
     """Return the cell that brings numbers in, read as a type."""
     key = type_.shape, type_.dtype
-    if key not in _of_data:
-        _of_data[key] = _cell("tensor", _identity, [type_])
-        _of_data[key].origin = ("tensor", type_)
-    return _of_data[key]
+    cell = _cells.get(("tensor", *key))
+    if cell is None:
+        cell = _cells["tensor", *key] = _cell("tensor", _identity, [type_])
+        cell.origin = ("tensor", type_)
+    _of_data[key] = cell
+    return cell
 
 
 def _identity(x: Any) -> Any:

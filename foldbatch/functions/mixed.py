@@ -2,7 +2,7 @@
 
 A block that a walk calls is built for the type of its argument: its drafts are cells like any others, and
 its tracing program notes calls of them where the walk does. `Walk` is the block that calls a plain function;
-the values of this are numbers to the program around it. The wires that lead in and out are learnt, as those
+its values are numbers in the tracing program around it. The wires that lead in and out are learnt, as those
 of all cells of walks, so a block in which a `Walk` stands is itself compiled as a walk.
 """
 
@@ -22,7 +22,7 @@ from foldbatch.blocks.drafts import Object, Terminal, leaves, new_wires, run_tim
 from foldbatch.blocks.drafts import Value as Built
 from foldbatch.blocks.interrupts import interrupted
 from foldbatch.blocks.lower import alike, built
-from foldbatch.blocks.printing import DEEPER, DRAW, TOOLS, program
+from foldbatch.blocks.printing import DEEPER, DRAW, TOOLS, program_text
 from foldbatch.blocks.tracer import SHALLOW, Descent, Located
 from foldbatch.blocks.tracing import InvokeWalk
 from foldbatch.blocks.writer import shown
@@ -64,7 +64,7 @@ class Walk(Block[Any, Any]):
 
     Raises:
         BlockTypeError: when the function is none, or its input or output is a broadcast.
-        WalkError: when the program runs, and the function returns something else.
+        WalkError: when the tracing program runs, and the function returns something else.
 
     >>> def product(numbers):
     ...     found = fb.tensor(1.0)
@@ -88,7 +88,7 @@ class Walk(Block[Any, Any]):
         return self.output_type_
 
     def build(self, builder: Builder, value: Built) -> Built:
-        """Add a call of the walk to the program that is built; return variables of the walk's output type."""
+        """Add a call of the walk to the tracing program; return variables of the walk's output type."""
         where, input_type = builder.where(self), type_of(value)
         for type_ in (input_type, self.output_type_):
             if _repeats(type_):
@@ -122,7 +122,12 @@ class Called:
     yields: Type
 
     def result(self, converter: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Call the function on the contents of variables of the program; return those for its result."""
+        """Call the function for the tracing program, and return its result as contents of variables.
+
+        Args:
+            converter: makes values of variables' contents, and back.
+            slots: the contents of the variables that hold the argument.
+        """
         x = converter.values(self.input_type, iter(slots))
         result = self.function(*x) if isinstance(self.input_type, TupleType) else self.function(x)
         where = f"Walk({function_name(self.function)})"
@@ -137,7 +142,7 @@ def _repeats(type_: Type) -> bool:
     return any(isinstance(part, BroadcastType) for part in types_in(type_))
 
 
-# -- contents of variables of a program, and values of walks
+# -- contents of variables of a tracing program, and values of walks
 
 
 class Slots:
@@ -162,10 +167,17 @@ class Slots:
         return None if type_ == VOID else next(contents)
 
     def slots(self, type_: Type, x: Any, where: object) -> Iterator[Any]:
-        """Yield the contents of the variables of a type's terminals, given a value of the type.
+        """Yield a value's terminals as the tracing program holds them: tensors are numbers, sequences lists.
+
+        It is for results of the user's functions.
+
+        Args:
+            type_: the type that the value must have.
+            x: the value.
+            where: the function, for errors.
 
         Raises:
-            WalkError: when it is of another type.
+            WalkError: when the value is of another type.
         """
         match type_:
             case TensorType() if isinstance(x, Value) and x.type == type_:
@@ -216,7 +228,7 @@ class BlockInWalk:
     yields: Type = field(init=False)  # the type of the result
     signatures: list[Signature] = field(init=False)  # its cells
     width: int = field(init=False)  # how many numbers a call of one takes
-    calls: dict[str, Called] = field(init=False)  # the functions that its program calls, by name
+    calls: dict[str, Called] = field(init=False)  # the functions that its tracing program calls, by name
 
     def __post_init__(self) -> None:
         built_block = self._built = built(self.block, input_type=self.input_type, path=shown(self.block))
@@ -227,7 +239,7 @@ class BlockInWalk:
             raise BlockTypeError(
                 shown(self.block), "values, objects and sequences", str(built_block.type), fix
             )
-        text = program(built_block.functions)
+        text = program_text(built_block.functions)
         self._blames, file = text.blames, f"<foldbatch block {next(_files)}>"
         linecache.cache[file] = (len(text.source), None, text.source.splitlines(keepends=True), file)
         weakref.finalize(self, linecache.cache.pop, file, None).atexit = False
@@ -236,7 +248,7 @@ class BlockInWalk:
         self._scope[DEEPER] = Descent(
             built_block.functions, self._scope, SHALLOW
         )  # Python's own limit is the walk's
-        # variables of the program that begin empty at each run: lists, and dicts
+        # variables of the tracing program that begin empty at each run: lists, and dicts
         self._variables = [*built_block.collections], [*built_block.memos]
         self.calls = {name: value for name, value in built_block.globals.items() if isinstance(value, Called)}
         self.signatures = [
@@ -267,13 +279,13 @@ class BlockInWalk:
         return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.input_type, x, self))))
 
     def _bound(self) -> dict[str, Any]:
-        """Return the names that the program needs among its globals in the present run, with their values."""
+        """Return the globals that the tracing program needs in the present run, by name."""
         for signature in self.signatures:
             notes.ensure(signature)
         return self.bindings(lambda kind, k, *i: GLOBALS["_".join([f"{kind}{k}", *map(str, i)])])
 
     def bindings(self, append: Callable[..., Any]) -> dict[str, Any]:
-        """Return the functions that the program finds among its globals.
+        """Return the functions that the tracing program finds among its globals.
 
         `append` gives them, by kind and number of the signature; and for elements of lists (``E``), data
         (``F``) and labels (``L``) by number of these.
@@ -291,7 +303,7 @@ class BlockInWalk:
         return bindings
 
     def run(self, slots: Slots, lists: dict[str, Any], operands: Iterator[Any]) -> tuple[Any, ...]:
-        """Run the program on the contents of variables; return the results of its root for `operands`.
+        """Run the tracing program on contents of variables; return the results of its root for `operands`.
 
         `slots` makes values for functions of the user's; `lists` are the functions of `bindings`.
         """
@@ -319,7 +331,7 @@ class BlockInWalk:
         return results
 
     def _enter(self, run: _Run) -> None:
-        """Give the program the globals of a run, and numbers from the next one of the walk on."""
+        """Give the tracing program the globals of a run, and numbers from the next one of the walk on."""
         scope, run.first = self._scope, COUNTERS[0]
         if scope.get("lists") is not run.lists:
             scope |= run.lists
@@ -332,7 +344,7 @@ class BlockInWalk:
         notes.State.drawn -= notes.UNDER_WAY
 
     def _leave(self, run: _Run) -> None:
-        """Give the walk numbers from the next one of the program on."""
+        """Give the walk numbers from the next one of the tracing program on."""
         try:
             last = next(self._scope["numbers"])
         except (ExampleError, StopIteration):  # it may take no more
@@ -341,14 +353,14 @@ class BlockInWalk:
         COUNTERS[0], notes.State.drawn = last, notes.State.drawn + notes.UNDER_WAY + last - run.first
 
     def _function(self, called: Called) -> Callable[..., tuple[Any, ...]]:
-        """Return a function that calls a function of the user's, and may run the program again.
+        """Return a function that calls a function of the user's, and may run the tracing program again.
 
         It is a plain function, as all are here: calls of other objects take some of the machine's stack.
         """
         scope = self._scope
 
         def call(*contents: Any) -> tuple[Any, ...]:
-            """Call the user's function outside of the program, and return the variables of its result."""
+            """Call the user's function outside of the tracing program; return its result as variables."""
             run: _Run = scope["run"]
             self._leave(run)
             run.outside = True
@@ -368,7 +380,7 @@ class _Run:
     slots: Slots  # makes values for functions of the user's
     variables: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
     outside: bool = False  # whether a function of the user's runs
-    first: int = 0  # the number from which the program counts
+    first: int = 0  # the number from which the tracing program counts
 
 
 @dataclass(frozen=True, slots=True)

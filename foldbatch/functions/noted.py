@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import ExampleError, WalkError
+from foldbatch.errors import ExampleError, ExamplePlace, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.notes import Lists
@@ -132,7 +132,7 @@ def late_error(noted: Mapping[Signature, Noted], number: Callable[[int], int]) -
     if not errors:
         return None
     base, where, bad = min(errors, key=itemgetter(0))
-    late = bad.kind(f"{where} at example {number(base)}", bad.expected, bad.found, bad.fix)
+    late = bad.kind(ExamplePlace(where, number(base)), bad.expected, bad.found, bad.fix)
     late.late = True
     return late
 
@@ -182,12 +182,12 @@ def leak(reader: str, example: int) -> WalkError:
     """Return the error for a value of another example or run, which something reads at an example."""
     fix = "compute it in the walk of each example that uses it"
     actual = "one kept from another example or run"
-    return WalkError(f"{reader} at example {example}", "values of the same example", actual, fix)
+    return WalkError(ExamplePlace(reader, example), "values of the same example", actual, fix)
 
 
 def kept_result(example: int) -> WalkError:
     """Return the error for a value of another example or run in the result of an example."""
-    where, fix = f"walk at example {example}", "return what this example's calls yield"
+    where, fix = ExamplePlace("walk", example), "return what this example's calls yield"
     return WalkError(where, "a value of the same example", "one kept from another example or run", fix)
 
 
@@ -348,7 +348,7 @@ def joined_result(
     try:
         type_ = _taken(value, start, terminals, seen, example)
     except (AttributeError, TypeError):
-        refuse_made(value, f"walk at example {example}")
+        refuse_made(value, ExamplePlace("walk", example))
         raise
     joined = _joined(previous, type_)
     if joined is None:
@@ -356,7 +356,7 @@ def joined_result(
         fix = "return one structure; what only some examples have, as a list, which may be empty"
         kind = describe_value(value) if type_ is OBJECT else str(type_)
         fix = fix_for_types(previous, kind, fix)
-        raise WalkError(f"walk at example {example}", expected, kind, fix)
+        raise WalkError(ExamplePlace("walk", example), expected, kind, fix)
     return joined
 
 
@@ -368,7 +368,7 @@ def _taken(
         terminals.append(x)
         return OBJECT
     if not levels:
-        raise too_deep(f"walk at example {example}")
+        raise too_deep(ExamplePlace("walk", example))
     match x:
         case Value():
             if x.n < start:
@@ -396,17 +396,17 @@ def _taken(
                 type_ = _taken(item, start, parts, seen, example, levels - 1)
                 joined = _joined(element, type_)
                 if joined is None:
-                    where = f"result of example {example}"
+                    where = ExamplePlace("result", example, link="of")
                     raise WalkError(where, f"a list of {element}", f"a {type_} in it", "return a tuple")
                 element = joined
                 items.append(parts[0] if len(parts) == 1 else tuple(parts))
             terminals.append(_ListOfParts(items))
             return SequenceType(VOID if element is None else element)
     if is_named(x):
-        keys, field_values = opened(x, f"walk at example {example}")
+        keys, field_values = opened(x, ExamplePlace("walk", example))
         types = [_taken(part, start, terminals, seen, example, levels - 1) for part in field_values]
         return NestType(type(x), getattr(x, "_fields", keys) if isinstance(x, tuple) else keys, tuple(types))
-    _refuse_no_result(x, f"walk at example {example}")
+    _refuse_no_result(x, ExamplePlace("walk", example))
     terminals.append(x)
     return OBJECT
 

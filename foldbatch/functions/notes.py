@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.blocks.writer import shown
-from foldbatch.errors import PACKAGE, WALKED, ExampleError, WalkError
-from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, InForce, Signature, Slow, name_of
+from foldbatch.errors import PACKAGE, ExampleError, ExamplePlace, WalkError, WalkNote
+from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, InForce, Signature, Slow
 from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.specs import ARGUMENT, guard
 from foldbatch.functions.values import Reading as Numbers
@@ -128,7 +128,7 @@ class Forks:
 
 
 def _before_fork() -> None:
-    """Wait until no run is under way, or until one lets forks pass, before this thread forks the process."""
+    """Wait, before this thread forks the process, until no run is under way or the run lets forks pass."""
     thread = get_ident()
     with Forks.gate:
         Forks.waiting += 1
@@ -140,7 +140,7 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    """Let runs go on in the parent, after this thread has forked."""
+    """Release the lock of runs that `_before_fork` has taken; called in the parent after the fork."""
     thread = get_ident()
     with Forks.gate:
         Forks.waiting -= 1
@@ -338,7 +338,16 @@ def note_rows(signature: Signature, rows: Sequence[Any]) -> range | None:
 
 
 def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callable[[Any], None]:
-    """Return an appender of data that checks each datum at once, and names the example in its error."""
+    """Return the function by which calls append data of a feed, with each datum checked first.
+
+    It is used where an error must name the example; else data are checked by columns at the end.
+
+    Args:
+        signature: the signature that is called.
+        lists: its lists, to which the data are appended.
+        i: the number of the feed.
+        feed: its type, and its name in errors.
+    """
 
     def check(item: Any) -> None:
         """Check a datum as its cell reads it, and append it."""
@@ -349,7 +358,7 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
                 State.reading.history.refused += 1
             if not isinstance(signature.cell, CellFunction):  # the error of a block's program names it
                 raise
-            where = f"{feed.where} at example {example()}"
+            where = ExamplePlace(feed.where, example())
             raise error.kind(where, error.expected, error.found, error.fix) from None
         lists.feeds[i].append(item)
 
@@ -398,10 +407,14 @@ def taken_by(signature: Signature) -> int:
 
 
 def refuse_broken(notes: Notes, first: int) -> None:
-    """Refuse notes where the calls from a number on do not have consecutive numbers.
+    """Check that a walk's calls took consecutive value numbers, each call before the next one began.
+
+    Args:
+        notes: the notes of the run.
+        first: the first value number to be checked; the last one is the last taken.
 
     Raises:
-        WalkError: when they were noted in the midst of each other.
+        WalkError: when numbers are missing, as another thread noted a call, or an interrupt broke one off.
     """
     taken = State.drawn + sum(
         len(lists.rows) // signature.arguments * taken_by(signature)
@@ -412,12 +425,12 @@ def refuse_broken(notes: Notes, first: int) -> None:
         expected = "blocks that read data of the example"
         actual = "a value that one has read, or one broken off by a handler of signals"
         fix = "declare what the function returns, as in Walk(function, 'float32[3]'); or read it in the walk"
-        raise WalkError(f"walk at example {State.example}", expected, actual, fix)
+        raise WalkError(ExamplePlace("walk", State.example), expected, actual, fix)
     if missing:
         expected = "one call of a cell after the other"
         actual = "some in the midst of others, or broken off by a handler of signals"
         fix = "call cells in the thread of the walk, and let what handlers raise end the run"
-        raise WalkError(f"walk at example {State.example}", expected, actual, fix)
+        raise WalkError(ExamplePlace("walk", State.example), expected, actual, fix)
 
 
 @dataclass(slots=True)
@@ -551,7 +564,10 @@ def session(run: Callable[[], T], reading: Reading | None) -> T:
 
 
 def locals_of(walk: Any) -> list[threading.local]:
-    """Return the `threading.local` objects among the globals of a walk and what its closure holds."""
+    """Return the `threading.local` objects that a walk reads as globals or in its closure.
+
+    A walk that runs deep runs in a thread of its own, and these objects must have the same contents there.
+    """
     function = getattr(walk, "__func__", walk)
     if not hasattr(function, "__globals__"):
         function = vars(type(walk)).get("__call__")
@@ -570,7 +586,7 @@ def may_go_deeper(error: Exception) -> bool:
 
 def name_example(error: Exception, number: int) -> None:
     """Add the number of its example to an error, and to a RecursionError the call that repeats itself."""
-    error.add_note(f"{WALKED}{number}")
+    error.add_note(WalkNote(number))
     if isinstance(error, AttributeError) and isinstance(error.obj, Value):
         error.args = (no_attribute(str(error.name)),)  # here, as values have no `operators.unknown`
     trace, seen = error.__traceback__, set[tuple[object, ...]]()
@@ -751,8 +767,14 @@ def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
 def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
     """Whether arguments of a signature's structure meet the conditions in its code."""
     namespace = {ARGUMENT + name: x for name, x in arguments.items()}
+
+    def name_of(value: Any) -> str:
+        name = f"K{len(namespace)}"
+        namespace[name] = value
+        return name
+
     conditions = [g for name, spec in signature.specs.items() for g in guard(spec, ARGUMENT + name, name_of)]
-    return all(eval(condition, GLOBALS, namespace) for condition in conditions)  # noqa: S307 - the text is our own
+    return all(eval(condition, namespace) for condition in conditions)  # noqa: S307 - the text is our own
 
 
 def too_many(number: int) -> None:
@@ -760,7 +782,7 @@ def too_many(number: int) -> None:
     if State.may_take is not None and State.may_take(number):
         return
     fix = "look for a loop without an end, or raise the option max_calls"
-    raise ExampleError(f"walk at example {example()}", "fewer calls", "more than max_calls", fix)
+    raise ExampleError(ExamplePlace("walk", example()), "fewer calls", "more than max_calls", fix)
 
 
 unknown, outside = (

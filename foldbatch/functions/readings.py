@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from foldbatch.errors import ExampleError, WalkError
+from foldbatch.errors import ExampleError, ExamplePlace, WalkError
 from foldbatch.model.rereading import Obstacle, Snapshot, obstacle
 
 T = TypeVar("T")
@@ -108,6 +108,6 @@ class Reading:
             WalkError: when an example cannot be read again.
         """
         if (obstacle := self.obstacle()) is not None:
-            where = f"walk at example {self.numbers[obstacle.place]}"
+            where = ExamplePlace("walk", self.numbers[obstacle.place])
             expected = f"data that can be read again, as {why}"
             raise WalkError(where, expected, obstacle.actual, obstacle.fix + remedy)

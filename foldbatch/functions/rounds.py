@@ -1,6 +1,6 @@
 """Rounds: walks whose next step depends on numbers that the model computes, batched across examples.
 
-All examples run until each waits for a number; what is pending of all of them is one batch, a *round*; then
+All examples run until each waits for a number; the calls noted by then are one batch, a *round*; then
 all go on. Values of earlier rounds that a round reads come in through *import cells*, whose output is their
 feed. The integers that the rounds leave are the complete trace of each example, which runs once more, forward
 and backward, as any batch does: no decision is taken twice, and no gradient flows through one.
@@ -43,6 +43,7 @@ from foldbatch.model.model import Model
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.rounds import CALL_NUMBER, FAILED, LEFT_OUT, LENGTH
 from foldbatch.scheduler.trace import Index, Ints
+from foldbatch.system.remembering import Shared
 from foldbatch.types import TensorType
 
 KEPT = 256  # the most schedules of rounds that are kept
@@ -87,14 +88,15 @@ class Computing(Protocol):
         """Return keys of random numbers ``[n]`` of examples and calls, given by their numbers."""
 
 
-_EARLIER: dict[type[Value], Signature] = {}
+_EARLIER: Shared[type[Value], Signature] = Shared(1024)  # by class of values
 
 
 def earlier(kind: type[Value]) -> Signature:
     """Return the import cell of a class of values."""
-    if kind not in _EARLIER:
-        _EARLIER[kind] = CellFunction(_identity, "earlier").of({"x": DataSpec(kind.type)})
-    return _EARLIER[kind]
+    signature = _EARLIER.get(kind)
+    if signature is None:
+        signature = _EARLIER[kind] = CellFunction(_identity, "earlier").of({"x": DataSpec(kind.type)})
+    return signature
 
 
 def _identity(x: Any) -> Any:
@@ -132,7 +134,7 @@ class _Table(NamedTuple):
 _Prepared = tuple[RoundSchedule, Index, list[int], Index, Index, list[int]]
 
 
-class _Bound(NamedTuple):
+class _BoundRunner(NamedTuple):
     """A runner of rounds with the addresses that it has been given, valid until a cell or wire is new."""
 
     notes: Notes  # of the batch
@@ -148,8 +150,8 @@ class _Bound(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Pending:
-    """A round to be computed: notes of a batch, whose lists have all calls since the last round."""
+class RoundNotes:
+    """The notes of a round that is to be computed: those of its batch since the last round."""
 
     computing: Computing  # the engine
     notes: Notes
@@ -163,7 +165,7 @@ class Pending:
 class _Round(NamedTuple):
     """The calls noted since the last round, as arrays."""
 
-    pending: Pending
+    round_notes: RoundNotes
     parts: list[tuple[_Reader, Noted]]  # the cells, and what was noted of each
     flat: Index  # all numbers of these
     sizes: Index  # ``[stretches] int64``: how many numbers each took
@@ -193,7 +195,7 @@ class Rounds:
         self._none: list[tuple[NDArray[Any], ...]] = []  # the empty data of cells without calls
         self._bounds: list[list[int | None]] = []
         self._tables: dict[Any, _Table] = {}
-        self._bound_runner: _Bound | None = None
+        self._bound_runner: _BoundRunner | None = None
 
     @property
     def linked(self) -> Linked | None:
@@ -204,7 +206,7 @@ class Rounds:
         """Read a program's parameters in the place of those of layers."""
         self._learnt.replacements = replacements
 
-    def compute(self, pending: Pending) -> list[Any]:
+    def compute(self, round_notes: RoundNotes) -> list[Any]:
         """Compute the calls noted since the last round, and put their values into the store.
 
         Returns the numbers that are asked for, where the engine's runner has read them; else an empty list.
@@ -214,45 +216,53 @@ class Rounds:
                 of others.
             BadDataError: when a datum is not what its cell reads.
         """
-        numbers = self._at_once(pending)
+        numbers = self._at_once(round_notes)
         if numbers is None:
-            refuse_broken(pending.notes, pending.first + pending.notes.start)
-            self._by_arrays(pending)
+            refuse_broken(round_notes.notes, round_notes.first + round_notes.notes.start)
+            self._by_arrays(round_notes)
         return numbers or []
 
-    def _at_once(self, pending: Pending) -> list[Any] | None:
-        """Compute a round by the engine's runner; None where it cannot: a part is new, or to be refused."""
-        bound, store, notes = self._bound_runner, self.store, pending.notes
+    def _at_once(self, round_notes: RoundNotes) -> list[Any] | None:
+        """Compute a round by the engine's runner; return the numbers that are asked for, if it has read them.
+
+        Return None, with nothing computed, if there is no runner, a cell or wire is new, or a call is to be
+        refused.
+        """
+        bound, store, notes = self._bound_runner, self.store, round_notes.notes
         is_bound = bound is not None and bound.notes is notes and bound.linked is self._linked
         if bound is None or not is_bound or len(bound.lists) != len(notes.lists):
-            bound = self._bound_runner = self._bound(pending)
+            bound = self._bound_runner = self._prepare_runner(round_notes)
         last = COUNTERS[0] - notes.start
         taken = State.drawn + sum([len(rows) // width * numbers for rows, width, numbers in bound.taken])
         has_fresh = any([lists.rows for lists in bound.fresh])  # noqa: C419 - in half the time
-        if bound.runner is None or taken != last - pending.first or has_fresh:
+        if bound.runner is None or taken != last - round_notes.first or has_fresh:
             return None
         if store.reach(last):
             bound.runner.set_store(store.example, store.kind, store.place, store.table)
 
         def data(place: int) -> tuple[int, NDArray[Any]] | None:
             reader, number = bound.data[place]
-            return self._data(pending, reader, number, notes.lists[reader.signature])
+            return self._data(round_notes, reader, number, notes.lists[reader.signature])
 
         def reserve(heights: Index) -> None:
             for arena, kind in self._value_arenas:
                 store.reserve(store.number(kind), int(heights[bound.runner.buffers["values", arena]]))
 
         store.total = last  # the runner sets their owners, and may ask for keys of their calls
-        kind = bound.runner.run(pending.first, reserve, data)
+        kind = bound.runner.run(round_notes.first, reserve, data)
         if kind == FAILED:
             return None
         read = bound.read.get(kind)
-        return [] if read is None else read[: len(pending.asked)].tolist()
+        return [] if read is None else read[: len(round_notes.asked)].tolist()
 
-    def _bound(self, pending: Pending) -> _Bound:
-        """Return a runner for rounds of a batch, bound to the addresses of its lists and the store."""
-        linked, notes, store, bound = self._linked, pending.notes, self.store, self._bound_runner
-        runner: Any = None if linked is None else pending.computing.runner(linked.model)
+    def _prepare_runner(self, round_notes: RoundNotes) -> _BoundRunner:
+        """Return the engine's runner for a batch, with the addresses of the batch's lists and of the store.
+
+        The last runner is used again if model and lists are the same; else one is bound anew. Without a
+        model or a runner of the engine, the record has no runner, and `_by_arrays` computes the round.
+        """
+        linked, notes, store, bound = self._linked, round_notes.notes, self.store, self._bound_runner
+        runner: Any = None if linked is None else round_notes.computing.runner(linked.model)
         lists = [*notes.lists.values()]
         alike = bound is not None and bound.linked is linked and bound.runner is runner
         if bound is None or not alike or [*map(id, bound.lists)] != [*map(id, lists)]:
@@ -269,14 +279,18 @@ class Rounds:
             ]
             plain = [kind for _, kind in self._value_arenas if runner is not None and not kind.is_array]
             read = {store.number(kind): runner.read.view(kind.type.dtype) for kind in plain}
-            bound = _Bound(notes, linked, lists, runner, fresh, taken, data, read)
+            bound = _BoundRunner(notes, linked, lists, runner, fresh, taken, data, read)
         if runner is not None:
-            runner.begin(pending.owners, pending.ends, pending.asked, notes.start)
+            runner.begin(round_notes.owners, round_notes.ends, round_notes.asked, notes.start)
             runner.set_store(store.example, store.kind, store.place, store.table)
         return bound._replace(notes=notes)
 
     def _bind(self, linked: Linked, runner: Any, notes: Notes) -> dict[int, tuple[_Reader, int]]:
-        """Bind a runner to lists, wires and arenas; return data by their offset in the words for it."""
+        """Give a runner the addresses of the batch's lists, and the wires and arenas of the model.
+
+        Return, by offset of its record among the words that the runner is given, each feed: the reader of
+        its cell, and its number there.
+        """
         store, data = self.store, dict[int, tuple[_Reader, int]]()
         readers = [self._readers[signature] for signature in notes.lists if signature in self._readers]
         widths, patterns = [len(cell.sequences) for cell in linked.model.signatures], list[int]()
@@ -314,9 +328,9 @@ class Rounds:
         runner.bind(words, self._imports.values(), data, *learnt)
         return data
 
-    def _by_arrays(self, pending: Pending) -> None:
-        """Compute a round as any batch is, from arrays of its notes, and put its values into the store."""
-        round_, prepared = self._scheduled(pending)
+    def _by_arrays(self, round_notes: RoundNotes) -> None:
+        """Compute a round with a schedule, as any batch is computed, and put its values into the store."""
+        round_, prepared = self._scheduled(round_notes)
         if prepared is None:
             return
         parts, store = round_.parts, self.store
@@ -327,28 +341,28 @@ class Rounds:
                 start, end = end, end + count
                 feeds[k] = (store.take(store.number(kind), places[start:end]),)
         for reader, _ in parts:
-            ranks, lists = ready.order(reader.number), pending.notes.lists[reader.signature]
-            feed_data = [self._data(pending, reader, place, lists) for place in range(len(reader.feeds))]
+            ranks, lists = ready.order(reader.number), round_notes.notes.lists[reader.signature]
+            feed_data = [self._data(round_notes, reader, place, lists) for place in range(len(reader.feeds))]
             feeds[reader.number] = tuple([data.take(ranks, axis=0) for _, data in filter(None, feed_data)])
         of_cell = {reader.number: noted for reader, noted in parts}
 
         def example_of(k: int, rank: int) -> int:
-            return pending.numbers[int(store.example[of_cell[k].rows[ready.order(k)[rank], 0]])]
+            return round_notes.numbers[int(store.example[of_cell[k].rows[ready.order(k)[rank], 0]])]
 
-        take = pending.computing.run(ready, feeds, example_of)
+        take = round_notes.computing.run(ready, feeds, example_of)
         end = 0
         for (arena, kind), count in zip(self._value_arenas, sizes, strict=True):
             if count:
                 start, end = end, end + count
                 store.add(store.number(kind), take(arena, kept[start:end]), kept_numbers[start:end])
 
-    def _scheduled(self, pending: Pending) -> tuple[_Round, _Prepared | None]:
-        """Return a round as arrays, and made ready; None where nothing is computed."""
-        store, start = self.store, pending.notes.start
-        called = {signature: lists for signature, lists in pending.notes.lists.items() if lists.rows}
+    def _scheduled(self, round_notes: RoundNotes) -> tuple[_Round, _Prepared | None]:
+        """Return a round as arrays, and its schedule, bound to its values; None where nothing is computed."""
+        store, start = self.store, round_notes.notes.start
+        called = {signature: lists for signature, lists in round_notes.notes.lists.items() if lists.rows}
         noted, sizes = (
             noted_of(called, start),
-            store.set_owners(pending.first, pending.owners, pending.ends, start),
+            store.set_owners(round_notes.first, round_notes.owners, round_notes.ends, start),
         )
         for signature in noted:
             if signature not in self._first:
@@ -357,18 +371,18 @@ class Rounds:
             model = (self._linked or self._link()).model
             parts = [(self._readers[s], calls) for s, calls in noted.items() if s in self._readers]
             flat = np.concatenate([sizes[:0], *(array.ravel() for array in _arrays(parts))])
-            round_ = _Round(pending, parts, flat, sizes)
+            round_ = _Round(round_notes, parts, flat, sizes)
             if not parts or (prepared := self._alike(round_, model)) is not None:
                 return round_, prepared if parts else None
 
     def _alike(self, round_: _Round, model: Model) -> _Prepared | None:
-        """Return a round with the schedule of others of equal integers; None where it has new wires."""
-        (pending, parts, flat, sizes), store = round_, self.store
+        """Return a round with the schedule that rounds of equal integers share; None if it has new wires."""
+        (round_notes, parts, flat, sizes), store = round_, self.store
         # rounds of one key share a schedule: values of earlier rounds that they read are no part of it
         lengths = [noted.lengths(s).tobytes() for reader, noted in parts for s in reader.lists]
         cells = [(reader.number, len(noted.rows)) for reader, noted in parts]
-        round_numbers = np.maximum(flat - pending.first, -1).tobytes()
-        key = pending.computing.training, *cells, *lengths, sizes.tobytes(), round_numbers
+        round_numbers = np.maximum(flat - round_notes.first, -1).tobytes()
+        key = round_notes.computing.training, *cells, *lengths, sizes.tobytes(), round_numbers
         table = self._tables.get(key)
         if table is None:
             table = self._table(round_, model)
@@ -387,7 +401,7 @@ class Rounds:
             or store.kind.take(imported).tobytes() != table.kinds
         ):
             self._refuse(round_)
-        numbers = table.value_numbers + (pending.first - len(imported))
+        numbers = table.value_numbers + (round_notes.first - len(imported))
         return (
             table.ready,
             store.place.take(imported),
@@ -455,7 +469,10 @@ class Rounds:
         return _Reader(number, signature, slots, columns, lists, [*kept.feeds])
 
     def _table(self, round_: _Round, model: Model) -> _Table | None:
-        """Schedule a round; None where it has wires that are new, so that the model must be linked again."""
+        """Make the schedule of a round and of others of equal integers, to be kept by `_alike`.
+
+        Return None where the round has new wires: the model must then be linked again.
+        """
         looked_up = self._looked_at(round_)
         if looked_up is None:
             return None
@@ -475,8 +492,8 @@ class Rounds:
             rows, *lists = cut
             calls[reader.number] = rows.take(reader.columns, axis=1)
             elements[reader.number] = tuple(lists)
-        total = count + self.store.total - round_.pending.first
-        ready = round_.pending.computing.ready(model, calls, elements, total)
+        total = count + self.store.total - round_.round_notes.first
+        ready = round_.round_notes.computing.ready(model, calls, elements, total)
         begins = zip(self._imports.values(), accumulate(counts, initial=0), strict=False)
         order = np.concatenate([by[:0], *[begin + ready.order(k) for k, begin in begins]])
         imported, by = imported.take(order), by.take(order)
@@ -492,7 +509,7 @@ class Rounds:
         Numbers of earlier rounds come first, class by class. The further items are the places of these, the
         places of the calls that read them, the count of each class, and the output of each number, or -1.
         """
-        parts, flat, store, first = round_.parts, round_.flat, self.store, round_.pending.first
+        parts, flat, store, first = round_.parts, round_.flat, self.store, round_.round_notes.first
         total = store.total - first
         slot, caller, end = np.empty_like(flat), np.empty_like(flat), 0
         maker = np.full(total, -1)
@@ -553,25 +570,25 @@ class Rounds:
     def _refuse(self, round_: _Round) -> NoReturn:
         """Refuse calls that read a value of another example or run, or an earlier one of another type."""
         reads, classes = reads_of([noted for _, noted in round_.parts]), [*self.store.classes]
-        refuse_leaks(reads, self.store.example, round_.pending.numbers)
-        for place in np.flatnonzero(reads.numbers < round_.pending.first).tolist():
+        refuse_leaks(reads, self.store.example, round_.round_notes.numbers)
+        for place in np.flatnonzero(reads.numbers < round_.round_notes.first).tolist():
             slot, type_ = reads.slots[reads.slot[place]]
             refuse_other_type(slot[0], type_, classes[self.store.kind[reads.numbers[place]]].type)
         raise AssertionError("a call reads what it must not")
 
-    def _refused(self, pending: Pending, error: BadDataError) -> Exception:
+    def _refused(self, round_notes: RoundNotes, error: BadDataError) -> Exception:
         """Return the error for the first datum of a round that its cell does not read, given a column's."""
-        called = {signature: lists for signature, lists in pending.notes.lists.items() if lists.rows}
-        store, start = self.store, pending.notes.start
-        store.set_owners(pending.first, pending.owners, pending.ends, start)
+        called = {signature: lists for signature, lists in round_notes.notes.lists.items() if lists.rows}
+        store, start = self.store, round_notes.notes.start
+        store.set_owners(round_notes.first, round_notes.owners, round_notes.ends, start)
 
         def number(base: int) -> int:
-            return pending.numbers[int(store.example[base])]
+            return round_notes.numbers[int(store.example[base])]
 
         return late_error(noted_of(called, start), number) or error
 
     def _data(
-        self, pending: Pending, reader: _Reader, place: int, lists: Lists
+        self, round_notes: RoundNotes, reader: _Reader, place: int, lists: Lists
     ) -> tuple[int, NDArray[Any]] | None:
         """Return the number of a cell, and some of its data, in the order of calls, if it has any."""
         path, _, feed = reader.signature.feeds[i := reader.feeds[place]]
@@ -582,11 +599,12 @@ class Rounds:
             try:
                 return reader.number, column(lists.feeds[i], feed.type, bound, feed.declared)
             except BadDataError as error:
-                raise self._refused(pending, error) from None
-        bases = bases_of(lists, reader.signature, pending.notes.start)
-        examples = np.asarray(pending.numbers, np.int64).take(self.store.example.take(bases))
-        calls = self.store.counted(pending.first).take(bases - pending.first)  # they count in their examples
-        return reader.number, pending.computing.keys(examples, calls)
+                raise self._refused(round_notes, error) from None
+        bases = bases_of(lists, reader.signature, round_notes.notes.start)
+        examples = np.asarray(round_notes.numbers, np.int64).take(self.store.example.take(bases))
+        # they count in their examples
+        calls = self.store.counted(round_notes.first).take(bases - round_notes.first)
+        return reader.number, round_notes.computing.keys(examples, calls)
 
 
 def _arrays(parts: Sequence[tuple[_Reader, Noted]]) -> list[Index]:

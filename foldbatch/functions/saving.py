@@ -513,7 +513,15 @@ def _cell_of(data: Any, source: Source) -> CellFunction:
 
 
 def _operand(data: Any, source: Source) -> loose.CallOperand:
-    """Return an operand of an op's cell from a file's data: one that calls give, or one that the cell has."""
+    """Return an operand of a loose cell of an op, as a file's data describe it.
+
+    A triple: the operand itself if it is fixed in the cell, else None; whether each call gives its own; and
+    the type in which data of a call are read, if it is declared.
+
+    Args:
+        data: plain data of the file.
+        source: the arrays and trusted names of the file.
+    """
     match data:
         case {"read": None}:
             return None, True, None

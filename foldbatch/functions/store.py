@@ -33,7 +33,10 @@ class Store:
         self.table[:, ValueClass.used] = 0
 
     def number(self, kind: type[Value]) -> int:
-        """Return the number of a class of values; a new class gets an empty array and a row of the table."""
+        """Return the number of a class of values in this store, 0 for the class that was met first.
+
+        For a new class, an empty array of values and a row of `table` are added.
+        """
         if kind not in self.classes:
             table = np.append(self.table, [[0, 0, kind.type.nbytes, 0]], axis=0)
             arrays = [*self._arrays, np.empty((0, *kind.type.shape), kind.type.dtype)]

@@ -89,7 +89,8 @@ class Fiber:
         kind, coroutine = greenlets(), isinstance(part, CoroutineType)
         self.stops = kind is not None and not coroutine
         if coroutine:
-            self.switch, self.throw = partial(self._awaited, part.send), partial(self._awaited, part.throw)
+            self.switch = partial(self._resume_coroutine, part.send)
+            self.throw = partial(self._resume_coroutine, part.throw)
         elif kind is None:
             self.switch = self.throw = self.run
         else:
@@ -118,9 +119,17 @@ class Fiber:
         """Run the function from its beginning."""
         self.result = self.part(*self.arguments)
 
-    def _awaited(self, go_on: Callable[[Any], Any], sent: Any) -> Any:
+    def _resume_coroutine(self, send_or_throw: Callable[[Any], Any], argument: Any) -> Any:
+        """Let the fiber's coroutine run until it awaits or returns; return its request, None at its end.
+
+        At the end the coroutine's result is kept in `result`.
+
+        Args:
+            send_or_throw: the method `send` or `throw` of the coroutine.
+            argument: the answer to its last request, or the exception to raise in it.
+        """
         try:
-            return go_on(sent)
+            return send_or_throw(argument)
         except StopIteration as stop:
             self.result = stop.value
             return None

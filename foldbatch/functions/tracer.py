@@ -52,7 +52,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.noting import Integers, Noting
 from foldbatch.scheduler.policies import Policy, levels
-from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Form, Trace, batch_trace
 from foldbatch.system.processes import no_garbage
 from foldbatch.trees import tree
@@ -413,7 +413,7 @@ class FunctionTracer:
         integers: Integers,
         results: list[Any],
         look: Look | None,
-    ) -> Together:
+    ) -> BatchRecord:
         """Return the notes of a run as a record for the model: integers, data as columns, labels and results.
 
         Args:
@@ -464,7 +464,7 @@ class FunctionTracer:
         find = partial(levels, self.policy, model.signatures, arithmetic=self.arithmetic)
         parts = integers.calls, integers.elements, (), tuple(feeds), tuple(labels), int(offsets[-1])
         trace = batch_trace(linked.form, find, *parts)
-        return Together(trace, integers.counts, integers.lengths, offsets, values)
+        return BatchRecord(trace, integers.counts, integers.lengths, offsets, values)
 
     def _refused(self, notes: Notes, numbers: Sequence[int], error: BadDataError) -> Exception:
         """Return the error for the first datum of a run that its cell cannot read.

@@ -30,7 +30,7 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
 
     Its shape and dtype are there at once, its numbers only when the batch runs. Operators and functions of
     `foldbatch.ops` on it are calls of small cells. Where Python asks for the numbers, as `float`, `bool`,
-    `int` and `numpy` do, the example waits until a batch of what is pending of all examples has run.
+    `int` and `numpy` do, the example waits until the calls noted of all examples have run as a batch.
     """
 
     n: int  # its number; numbers run on through a process, so none is there twice

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -139,7 +139,7 @@ def column(
         raise
 
 
-@cache
+@lru_cache(4096)
 def _plain(kind: type, dtype: str, bound: int | None, declared: str) -> tuple[float, float]:
     """Return from which number to which those of a class become an array as they are: none from 1 to 0."""
     if kind is int and dtype.startswith(("int", "uint")):

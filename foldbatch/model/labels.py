@@ -42,6 +42,15 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
+def title(label: str) -> str:
+    r"""Return the title of a kernel's text from its cell's label, which may be any text: a single line.
+
+    >>> title("tree.leaf"), title("a\nb")
+    ('tree.leaf', 'a\\nb')
+    """
+    return label if label.isprintable() else ascii(label)[1:-1]
+
+
 def case_label(key: Any, question: str) -> str:
     """Return the segment of a case in labels and paths: its key if that is a word, else what was asked, too.
 

@@ -285,9 +285,6 @@ def _is_repeatable(graph: CellGraph) -> bool:
     return not any(x.type.is_float for x in graph.feeds)
 
 
-PRODUCTS = ("linear", "linear_by", "matmul")
-
-
 # -- upstream: work that a recursion does on words alone is moved to the cell that reads the words.
 # Source: common subexpressions across calls, by moving code to where they meet ("hoisting": Muchnick 1997,
 # Advanced Compiler Design and Implementation, section 13.5).
@@ -403,7 +400,7 @@ def _cut(draft: Draft, number: int, ends: Ends) -> _WordProduct | None:
     if len(computed) != 1 or len(set(graph.outputs[: len(draft.outputs)])) < len(draft.outputs):
         return None
     (product,) = computed
-    sizes = [x.type.size for x in reachable([product], [word]) if x.op.name in PRODUCTS and x.axis is CALL]
+    sizes = [x.type.size for x in reachable([product], [word]) if x.op.product and x.axis is CALL]
     return (
         _WordProduct(draft, number, graph.results, word, product) if product.type.size <= sum(sizes) else None
     )

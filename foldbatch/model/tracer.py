@@ -20,7 +20,7 @@ Look: TypeAlias = Callable[[Model, Sequence[Sequence[list[Any]]]], None]
 TraceAll: TypeAlias = Callable[[Sequence[Any], Sequence[int]], list[Trace]]
 
 # Runs a walk, given its tracer, the reading of examples, and whether each datum is checked when it is read;
-# where examples ask for numbers, what is pending of all is computed whenever all wait.
+# where examples ask for numbers, the calls noted of all are computed whenever all wait.
 Decide: TypeAlias = Callable[..., Any]
 
 # Takes what few examples noted, before it becomes traces, and returns what it makes of them, or None.

@@ -269,9 +269,12 @@ class Parameter(Closed, Stored):
         return self._value
 
     def take_away(self, away: DeviceCopy) -> None:
-        """Leave the newest numbers to a device's copy from now on, which begins equal to `value`.
+        """Let a device hold the newest numbers from now on, as an update does that runs there.
 
-        The array becomes read-only; the next read of `value` copies the numbers back.
+        The array of the host becomes read-only; the next read of `value` copies the device's numbers back.
+
+        Args:
+            away: the device's copy, which is equal to `value` now.
         """
         self.value.flags.writeable = False
         self.away = away

@@ -19,7 +19,7 @@ from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.results import Results
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import single_threaded_blas
-from foldbatch.errors import BlockTypeError
+from foldbatch.errors import BlockTypeError, ExamplePlace
 from foldbatch.functions.deciding import UnderWay, decide, results, small_batch_results
 from foldbatch.functions.readings import Reading
 from foldbatch.functions.rounds import Rounds
@@ -214,7 +214,7 @@ class RoundEngine:
         try:
             run = engine.forward(ready.ready, feeds, deciding.memory)
         except OutOfRangeError as error:
-            where = f"{model.cells[error.cell].name} at example {example(error.cell, error.rank)}"
+            where = ExamplePlace(model.cells[error.cell].name, example(error.cell, error.rank))
             raise error.example_error(where, ready.schedule.cells[error.cell].segments) from None
         return run.take
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.results import Results
-from foldbatch.errors import ExampleTypeError, ModelError, counted_anew
+from foldbatch.errors import ExamplePlace, ExampleTypeError, ModelError, counted_anew
 from foldbatch.functions.noted import is_named
 from foldbatch.functions.specs import opened
 from foldbatch.model.rereading import Snapshot, obstacles
@@ -158,7 +158,7 @@ def _refuse_changed(examples: list[Any], before: Snapshot | None, models: int) -
     """Refuse examples that one model has changed, where several models read them."""
     changed = next(obstacles(examples, before, hidden=False), None)
     if changed is not None:
-        where, expected = f"model at example {changed.place}", "data that can be read again"
+        where, expected = ExamplePlace("model", changed.place), "data that can be read again"
         raise ExampleTypeError(
             where, f"{expected}, as {models} models read them", changed.actual, changed.fix
         )

@@ -79,7 +79,10 @@ def write(
 
 
 def left_out(written: Written, parameters: Mapping[str, Parameter]) -> list[str]:
-    """Return the parts of a program that a file cannot hold, described for people; none if it holds all."""
+    """Return the parts of a program that a file cannot hold, described for people; none if it holds all.
+
+    Of `parameters`, by name, those that no block holds have no place in a file.
+    """
     if written.lost:
         return written.lost
     stored = {obj.state["array"] for obj in written.plain.objects if obj.kind == "Parameter" and obj.state}
@@ -120,7 +123,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], Header]:
 
 
 def _checked(notes: Any) -> Notes:
-    """Return notes, refusing any that JSON cannot hold."""
+    """Return the user's notes for a file; raise `ModelError` if JSON cannot hold them."""
     try:
         is_json = isinstance(notes, dict) and msgspec.json.decode(msgspec.json.encode(notes)) == notes
     except (TypeError, ValueError, RecursionError):

@@ -110,7 +110,16 @@ class Traces:
         fresh: dict[int, Trace] | None = None,
         at_once: AtOnce | None = None,
     ) -> list[Trace] | Any:
-        """Return the traces of examples; `trace_all` traces new ones; `at_once` runs them if all are."""
+        """Return the traces of examples, in their order: those that are kept, and new ones of other examples.
+
+        Args:
+            examples: trees, prepared examples and others; or a plan, which has its traces.
+            owner: the program that asks, for errors.
+            trace_all: traces the new examples; by default the tracer.
+            fresh: traces of this batch by place, made by an earlier call; it is filled with the new ones.
+            at_once: tried if all examples are new: it may run them without a schedule, and then its results
+                are returned in place of traces.
+        """
         if isinstance(examples, Planned):
             return _owned(examples, owner).traces
         examples = listed(examples)
@@ -187,7 +196,16 @@ def _freed(traces: weakref.ref[Traces], tree: _TracedExample) -> None:
 
 
 def _trace_of(example: Prepared, number: int, owner: Any) -> Trace:
-    """Return the trace of a prepared example; one of an earlier model of this program is fitted."""
+    """Return the trace of a prepared example, changed to fit the model if that has grown since.
+
+    Args:
+        example: the prepared example.
+        number: its number in the batch, for errors.
+        owner: the program that runs it.
+
+    Raises:
+        ExampleError: when another program prepared it, or the model has changed too much.
+    """
     if belongs(example.owner, owner):
         return example.trace
     former: Any = example.owner

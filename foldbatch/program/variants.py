@@ -115,7 +115,10 @@ class Derivatives:
         return Pullback(results.loss, named, InputGradients(dict(results.metrics)))
 
     def gradients_of(self, *, training: bool = True, **wanted: bool) -> Runner:
-        """Return a runner whose cells yield these gradients; arguments are those of `with_gradients`."""
+        """Return a runner of a model that computes these gradients as results; it is kept for the next call.
+
+        The arguments are those of `with_gradients`.
+        """
         key = (training, *sorted(wanted.items()))
         with self._lock:
             if key not in self._runners:
@@ -171,7 +174,16 @@ def _array(name: str, value: Any) -> Any:
 
 
 def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: int) -> Captures | None:
-    """Let an engine learn from random batches of traces; return its captures, or None."""
+    """Make capacity classes for random batches of traces, as a CUDA engine does; return its captures.
+
+    None for an engine that captures no graphs. The batches are the same ones each time.
+
+    Args:
+        runner: the runner of the model.
+        traces: the traces to draw from.
+        batch_size: the examples of each batch.
+        batches: how many batches to draw.
+    """
     engine = runner.engine
     launchers = {training: engine.launcher(training=training) for training in (True, False)}
     learners = {training: launcher for training, launcher in launchers.items() if launcher is not None}

@@ -35,6 +35,7 @@ OPTIMIZERS: dict[str, type[training.Optimizer]] = {
     "adagrad": training.AdaGrad,
     "adam": training.Adam,
     "adamw": training.AdamW,
+    "eve": training.Eve,
     "lazy_adam": training.LazyAdam,
     "rmsprop": training.RMSprop,
     "sgd": training.SGD,

@@ -141,7 +141,7 @@ class TaskOptions(Section, frozen=True):
 class OptimizerOptions(Section, frozen=True):
     """The rule that changes the parameters."""
 
-    name: Annotated[Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw"], "the rule"] = (
+    name: Annotated[Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw", "eve"], "the rule"] = (
         "adagrad"
     )
     lr: Annotated[AtLeast0, "learning rate; 0: the rule's own default"] = 0.0
@@ -175,7 +175,8 @@ class Train(Section, frozen=True):
     """The length of the training, its backend and its seed."""
 
     epochs: Annotated[Count, "passes over the training part"] = 10
-    batch_size: Annotated[Count, "examples of one update"] = 25
+    batch_size: Annotated[Count, "examples that run together"] = 25
+    accumulate: Annotated[Count, "batches whose gradients make one update"] = 1
     seed: Annotated[Natural, "of parameters, order and dropout"] = 0
     backend: Annotated[BackendName, "what computes"] = "auto"
     metrics: Annotated[

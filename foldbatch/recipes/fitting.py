@@ -111,7 +111,7 @@ def fit(
     )
     parallel = DataParallel(program, communicator)
     traced = replace(dataset, train=parallel.prepare(dataset.train), dev=parallel.prepare(dataset.dev))
-    steps = math.ceil(len(dataset.train) / options.batch_size)
+    steps = math.ceil(math.ceil(len(dataset.train) / options.batch_size) / options.accumulate)
     run = Run(configuration, [*dataset.classes, *dataset.aside], folder)
     steering = building.build_callbacks(configuration, traced, steps, folder)
     trainer = Trainer(
@@ -121,6 +121,7 @@ def fit(
         metrics=metrics,
         callbacks=[run, *steering],
         seed=options.seed,
+        accumulate=options.accumulate,
     )
     with _kept_apart(folder, resume=resume) if parallel.is_first else nullcontext():
         history = trainer.fit(traced.train, traced.dev or None, epochs=options.epochs, resume=resume)

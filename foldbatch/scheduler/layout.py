@@ -40,7 +40,14 @@ class RowNumbering:
         return alone
 
     def append_results(self, arena: int, calls: Ints, order: Index, output: int) -> Index:
-        """Give rows to the values of an output that have none yet, and return the rows of all: ``[n]``."""
+        """Give the next free rows to an output's values that have none yet; return the rows of all: ``[n]``.
+
+        Args:
+            arena: the arena of the values.
+            calls: the calls of the cell.
+            order: the order in which they run.
+            output: the number of the output.
+        """
         rows, self.used[arena] = arithmetic.number_results(
             self.of_value, calls, order, output, self.used[arena]
         )

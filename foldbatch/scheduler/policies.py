@@ -378,7 +378,13 @@ class Strata(NamedTuple):
 
 
 def strata_of(trace: Trace, cells: Sequence[int], arithmetic: Arithmetic) -> Strata:
-    """Return the strata of the calls of some cells."""
+    """Return the calls of some cells sorted by level, and in each level by cell.
+
+    Args:
+        trace: the trace of a batch, with levels.
+        cells: the cells.
+        arithmetic: the functions on integers to use.
+    """
     levels = [trace.levels[k] for k in cells]
     sizes, width = list(map(len, levels)), len(cells)
     joined = np.concatenate([np.zeros(0, np.int32), *levels])

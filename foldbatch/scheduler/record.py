@@ -44,7 +44,7 @@ def shift(
 ) -> None:
     """Add numbers ``[examples]`` to the value numbers of each example, in place.
 
-    Other arguments are attributes of `Trace` and `Together`.
+    Other arguments are attributes of `Trace` and `BatchRecord`.
     """
     shifts, sizes = by.astype(np.int32), iter(lengths.T)
     for k, (rows, parts) in enumerate(zip(calls, elements, strict=True)):
@@ -58,7 +58,7 @@ def _ends(sizes: Index) -> list[list[int]]:
 
 
 @dataclass(eq=False, slots=True)
-class Together:
+class BatchRecord:
     """One trace of several examples with continuous value numbers, and each example's counts and offsets.
 
     Traces of single examples are cut out of it when they are asked for.

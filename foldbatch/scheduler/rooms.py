@@ -101,7 +101,7 @@ def shape_of(schedule: Schedule, cells: Sequence[CellSignature]) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A batch numbered anew."""
+    """A batch whose calls and rows have new numbers, those of a capacity class."""
 
     # per cell ``[n] int64``: the new rank of each rank; then of each sequence the new place of each element
     axes: tuple[tuple[Index, ...], ...]
@@ -118,7 +118,7 @@ class Placed:
 
 
 class Rooms:
-    """A class of batches: places with room for each of their levels."""
+    """A capacity class: the schedule of a batch that takes all the room which the class has at each level."""
 
     def __init__(self, shape: Shape, cells: Sequence[CellSignature]) -> None:
         # its items are the levels, with the calls and elements there is room for; `listed` and `unsliced`
@@ -180,7 +180,12 @@ class Rooms:
         self.full = Schedule(tuple(tables), tuple(steps), tuple(heights), tuple(map(np.arange, zeros)), _NONE)
 
     def _number(self, levels: Sequence[Sequence[_Level]], rooms: Sequence[Sequence[int]]) -> None:
-        """Number the levels along each axis of each cell."""
+        """Set the tables by which a batch is placed: where levels begin, their room, and their order.
+
+        Args:
+            levels: the levels of each cell.
+            rooms: for each cell, how many calls and elements of each sequence there is room for.
+        """
         begins: list[int] = []
         capacities, order, end = [], [], 0
         # per cell, where in `Placed.places` its ranks and the elements of each sequence begin; the end

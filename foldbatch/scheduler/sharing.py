@@ -208,7 +208,7 @@ def _number(first_alike: Index, candidates: _Candidates, calls: Index) -> None:
 
 
 def _firsts(rows: Index) -> Index:
-    """Return, for each row, the place of the first row that is equal. Shapes: ``[n, k]`` to ``[n]``."""
+    """Return, for each row, the index of the first row that is equal to it. Shapes: ``[n, k]`` to ``[n]``."""
     if not rows.shape[1]:
         return np.zeros(len(rows), np.int64)
     order = np.lexsort(rows.T)
@@ -233,7 +233,14 @@ def _runs(first_alike: Index, groups: Ints) -> Sharing | None:
 
 
 def _thinned(sharing: Sharing, read: NDArray[np.bool_], bases: Ints, outputs: int) -> Sharing:
-    """Leave out the copies that no call reads. Shapes: ``read: [values]``, ``bases: [n]``, first values."""
+    """Return the sharing of a cell without the copies whose values no call reads.
+
+    Args:
+        sharing: the groups of identical calls.
+        read: whether each value is read: ``[values]``.
+        bases: the first value of each call: ``[n]``.
+        outputs: how many values a call makes.
+    """
     owner = np.repeat(np.arange(len(sharing.copies) - 1), np.diff(sharing.copies))
     kept = read[bases[sharing.order, None] + np.arange(outputs)].any(1)
     kept[sharing.copies[:-1]] = True

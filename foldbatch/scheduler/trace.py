@@ -134,7 +134,7 @@ class Trace:
     packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, the feeds that are not packed
     loose: Sequence[Sequence[NDArray[Any]]] = field(default=(), init=False, repr=False, compare=False)
-    # the `foldbatch.scheduler.record.Together` that it was noted in, and its number there; or, of a batch,
+    # the `foldbatch.scheduler.record.BatchRecord` that it was noted in, and its number there; or, of a batch,
     # what finds its levels, and -1
     origin: tuple[Any, int] | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, how many calls there are of it

@@ -4,7 +4,6 @@ A fault in one example of a body is told of it alone.
 """
 
 import asyncio
-import re
 import time
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
@@ -19,7 +18,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from foldbatch.errors import ExampleError, ExampleTypeError, FoldbatchError, ReadError, told_of
+from foldbatch.errors import ExampleError, ExamplePlace, ExampleTypeError, FoldbatchError, ReadError, told_of
 from foldbatch.recipes.configuration import Configuration, check_arity
 from foldbatch.serve.service import Batching, Limits, RefusedError, Service, log
 from foldbatch.trees.formats import FORMATS, structures_of
@@ -74,11 +73,11 @@ def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limi
 def numbered(error: FoldbatchError, number: int) -> FoldbatchError:
     """Return an error of an example, with the example's number in its request.
 
-    >>> print(numbered(ExampleError("model at example 0 ['a']", "a number", "None"), 3))
+    >>> print(numbered(ExampleError(ExamplePlace("model", 0, "['a']"), "a number", "None"), 3))
     model at example 3 ['a']: expected a number, found None
     """
-    where, replaced = re.subn(r"(?<=\bexample )\d+", str(number), error.where, count=1)
-    where += "" if replaced else f" at example {number}"
+    place = error.where
+    where = place.renumbered(number) if isinstance(place, ExamplePlace) else ExamplePlace(place, number)
     return ExampleError(where, error.expected, error.found, error.fix)
 
 
@@ -411,7 +410,7 @@ def raised_by_walk(error: Exception) -> ExampleError | None:
     """Return the error that a client sees of an exception that a walk raised for its example; None of others.
 
     >>> error = KeyError("text")
-    >>> error.add_note("foldbatch: in the walk of example 2")
+    >>> error.add_note(WalkNote(2))
     >>> print(raised_by_walk(error))
     walk at example 2: expected an example that the walk can read, found KeyError: 'text'
     """

@@ -7,7 +7,6 @@ refuses single examples, is read anew, and has limits.
 
 import asyncio
 import marshal
-import re
 import sys
 import threading
 import traceback
@@ -24,7 +23,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from foldbatch.errors import ExampleError, FoldbatchError, ReadError, counted, told_of
+from foldbatch.errors import ExampleError, ExamplePlace, FoldbatchError, ReadError, counted, told_of
 from foldbatch.functions.deciding import UnderWay
 from foldbatch.functions.notes import let_forks_pass, session
 from foldbatch.functions.suspended import Walked
@@ -97,7 +96,7 @@ class Continuous:
         return answer
 
     def close(self) -> None:
-        """End when all that was asked has been answered."""
+        """Take no further examples, and wait until all that were asked have been answered."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -226,7 +225,6 @@ def one_line(text: str) -> str:
 
 EXPECTED = "a model that can answer"
 FIX = "train it again, or give another file"
-NUMBER = re.compile(r"\bat example (\d+)")  # of an example, in an error of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +369,10 @@ class Service:
         return continuous.ask
 
     def close(self) -> None:
-        """Wait for the batch under way; no example joins it any more."""
+        """Close the batch that examples join one by one, if one is open; the next example opens another.
+
+        It returns at once. The examples in the closed batch are answered in a thread of their own.
+        """
         if self._continuous is not None:
             end = self._continuous.close
             threading.Thread(target=end, name="foldbatch end of rounds", daemon=True).start()
@@ -379,7 +380,10 @@ class Service:
 
 
 def _kept(structure: Any) -> bytes | None:
-    """Return a structure as bytes, to be read again; None of one that is no plain data, as a tree."""
+    """Return an example as bytes, to restore it after a reading that may change it.
+
+    None if it is not plain data: a `Tree`, say, is an object.
+    """
     try:
         return marshal.dumps(structure)
     except ValueError:
@@ -397,12 +401,15 @@ def _again(structure: Any, kept: bytes | None, place: int) -> Any:
         return again
     if (blocked := obstacle([structure])) is not None:
         expected = "data that can be read again, as another example of its batch was refused"
-        raise ExampleError(f"model at example {place}", expected, blocked.actual, "send it again")
+        raise ExampleError(ExamplePlace("model", place), expected, blocked.actual, "send it again")
     return structure
 
 
 def _holds_bytes(structure: Any) -> bool:
-    """Whether plain data hold bytes, which JSON has not: arrays have become such."""
+    """Return whether plain data hold a `bytes` object.
+
+    JSON has none, so the data were arrays before `marshal` wrote them, and cannot be read again from it.
+    """
     waiting = [structure]
     while waiting:
         part = waiting.pop()
@@ -419,8 +426,8 @@ def _divided(part: list[int], error: Exception) -> list[list[int]]:
     So each example that is to blame ends up alone, after few runs.
     """
     reported = told_of(error)
-    named = NUMBER.search(reported.where) if reported else None
-    blamed = part[int(named[1]) :][:1] if named else []
+    named = reported.example if reported else None
+    blamed = [] if named is None else part[named:][:1]
     remaining = [number for number in part if number not in blamed]
     half = (len(remaining) + 1) // 2
     return [numbers for numbers in (blamed, remaining[:half], remaining[half:]) if numbers]
@@ -530,7 +537,10 @@ class Batching:
             self._taken([question for question in asked if question in self._waiting])
 
     def _take(self, count: int) -> list[Asked]:
-        """Return the examples of the next batch, those that have waited longest."""
+        """Take the examples of the next batch out of the queue, and return them: the oldest come first.
+
+        There are at most `count`, and no more than have the nodes that a batch may have.
+        """
         batch: list[Asked] = []
         room = self._limits.batch_nodes
         for question in self._waiting:
@@ -589,6 +599,13 @@ class Batching:
         self._deliver(answers, seconds)
 
     def _leave(self, question: Asked, joined: float, answer: Future[Any]) -> None:
+        """Deliver the answer of an example that has left the open batch, and let waiting ones join.
+
+        Args:
+            question: the example.
+            joined: the time at which it joined.
+            answer: its answer, ended or cancelled.
+        """
         self._under_way -= 1
         self._next()
         if not answer.cancelled():  # else the client has gone

@@ -90,10 +90,13 @@ class CellGraph:
 
     @cached_property
     def weights(self) -> int:
-        """How many numbers of parameters a call reads; of a table that is looked up by id they are few."""
-        tables = {"gather": 0, "linear_by": 1}  # which operand a call reads only one row of
-        read = {x for node in self.nodes for i, x in enumerate(node.inputs) if tables.get(node.op.name) != i}
-        chosen = {node.inputs[1] for node in self.nodes if node.op.name == "linear_by"} - read
+        """How many numbers of parameters a call reads.
+
+        Of a table of matrices it reads the one that its id chooses; one row of a table counts nothing.
+        """
+        read = {x for node in self.nodes for i, x in enumerate(node.inputs) if node.op.table != i}
+        products = [node for node in self.nodes if node.op.product]
+        chosen = {x for node in products for i, x in enumerate(node.inputs) if node.op.table == i} - read
         full = sum(x.type.size for x in read if x.op is PARAMETER)
         return full + sum(x.type.size // x.shape[0] for x in chosen if x.op is PARAMETER)
 
@@ -125,7 +128,7 @@ class Ends:
 
 def index_source(node: Node) -> Node:
     """Return the node that holds the values of an index, behind casts, reshapes and repetitions."""
-    while node.op.name in ("cast", "reshape", "broadcast_to") and node.inputs[0].dtype.startswith("int"):
+    while node.op.keeps_values and node.inputs[0].dtype.startswith("int"):
         node = node.inputs[0]
     return node
 

@@ -147,9 +147,6 @@ INPUT = Op("input", _no_types, _no_value)
 PARAMETER = Op("parameter", _no_types, lambda attrs: attrs["parameter"].value)
 CONSTANT = Op("constant", _no_types, lambda attrs: attrs["value"])
 SOURCES = (INPUT, PARAMETER, CONSTANT)
-# Ops that only look at their operand's memory in another way. A stage that reads such a node computes
-# it again instead of storing it.
-VIEWS = frozenset({"reshape", "slice", "transpose", "broadcast_to", "batch"})
 
 
 def input_node(type_: TensorType, axis: Axis = CALL, name: str = "x") -> Node:
@@ -319,7 +316,7 @@ def _linear_by(x: Node, table: Node, ids: Node) -> Node:
 
 def is_view(node: Node) -> bool:
     """Whether the node costs nothing to make again from its operand."""
-    return node.op.name in VIEWS
+    return node.op.view != ""
 
 
 def reachable(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn, ParamSpec
+from typing import Any, Literal, NoReturn, ParamSpec
 
 from foldbatch.errors import GraphError
 from foldbatch.types import TensorType
@@ -69,6 +69,21 @@ class Op:
     parts of its result, in order, each with the part of an operand that is copied there, or None for zeros.
     `body` says of an elementwise op, or one along a line, what it makes of elements; its language is that
     of `bodies`.
+
+    The remaining fields say what passes and engines ask of ops: with them no module but the op's own needs
+    its name.
+
+    Attributes:
+        view: of an op that only looks at its operand's memory in another way, how its elements follow each
+            other there: in the operand's order (all or some of them), permuted, or repeated. A stage that
+            reads a view computes it again instead of storing it.
+        sequence: of an op on the elements of calls' sequences, the knowledge of a sequence that it needs: the
+            `owner` of each element, where the op reads the row of an element's call and no other element, or
+            the `bounds` of a call's elements. Kernels of such an op read the `segments` slot.
+        product: whether it multiplies by matrices, or sums products into one.
+        table: the operand that is a table, of which an id chooses one row (or matrix) for each call.
+        keeps_values: whether the numbers of its operand are all numbers of its result, and no others are: so
+            a bound on the ones is a bound on the others. Of casts, this holds between integers.
     """
 
     name: str
@@ -82,6 +97,11 @@ class Op:
     whole: bool = False
     copies: Callable[..., Iterator[tuple[Any, Any]]] | None = None
     body: str = ""
+    view: Literal["", "in order", "permuted", "repeated"] = ""
+    sequence: Literal["", "owner", "bounds"] = ""
+    product: bool = False
+    table: int | None = None
+    keeps_values: bool = False
 
 
 OPS: dict[str, Op] = {}

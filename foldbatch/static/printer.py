@@ -56,11 +56,11 @@ def in_order_of_reading(graph: Graph) -> list[Node]:
     return nodes
 
 
-def graph_form(graph: Graph, *, values: bool = True) -> list[Any]:
+def graph_form(graph: Graph, *, values: bool = True, names: bool = True) -> list[Any]:
     """Return a graph as plain data, which are equal for equal graphs of every process.
 
     Parameters are told apart by their places and types. Without `values`, the numbers that constants hold do
-    not count, nor the sites where random numbers are drawn.
+    not count, nor the sites where random numbers are drawn; without `names`, the names of parameters do not.
     """
     places = {node: i for i, node in enumerate(dict.fromkeys((*graph.inputs, *in_order_of_reading(graph))))}
 
@@ -68,7 +68,7 @@ def graph_form(graph: Graph, *, values: bool = True) -> list[Any]:
         if isinstance(value, np.ndarray):
             return (value.dtype.str, value.shape, value.tobytes().hex()) if values else None
         if isinstance(value, Parameter):
-            return value.name
+            return value.name if names else None
         return value.name if isinstance(value, Axis) else value
 
     def described(node: Node) -> list[object]:

@@ -11,7 +11,6 @@ from foldbatch.static.fusion import Group, Unit, groups
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, is_view, reachable
 from foldbatch.static.memory import Buffers, plan, sections_of
 from foldbatch.static.op import CALL, Axis
-from foldbatch.static.ops.lists import OF_LISTS
 from foldbatch.static.places import Place, access, broadcast
 from foldbatch.static.statements import (
     Binding,
@@ -30,15 +29,6 @@ from foldbatch.types import TensorType
 
 ResultKey = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("gradient", parameter), ...
 SEGMENTS = TensorType((), "int64")
-
-# Ops on the elements of sequences: they read the `segments` slot, where each call's elements begin.
-ON_SEQUENCES = frozenset(
-    {
-        *("repeat", "segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax"),
-        *("segment_log_softmax", "segment_logsumexp"),
-        *OF_LISTS,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +208,7 @@ class _RoutineBuilder:
                 self._copy(node.axis, write, read)
             return
         axis = max((node.axis, *(x.axis for x in node.inputs)), key=lambda axis: axis.rank)
-        if node.op.name in ON_SEQUENCES:
+        if node.op.sequence:
             reads.append(self._segments_of(axis))
             axis = CALL
         self._add(Statement(node.op.name, axis, tuple(reads), self._place(node), node.attrs))

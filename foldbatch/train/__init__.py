@@ -10,7 +10,7 @@ from foldbatch.train.callbacks import (
     ReduceLROnPlateau,
     Schedule,
 )
-from foldbatch.train.logs import CSVLog, Progress
+from foldbatch.train.logs import CSVLog, JSONLinesLog, Progress
 from foldbatch.train.metrics import (
     F1,
     Accuracy,
@@ -23,7 +23,7 @@ from foldbatch.train.metrics import (
     majority_share,
 )
 from foldbatch.train.optimizer import Optimizer, clip_by_global_norm, scale
-from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, LazyAdam, RMSprop
+from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
 from foldbatch.train.parallel import DataParallel, prefetched
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
 from foldbatch.train.trainer import Callback, Checkpoints, Trainer
@@ -43,6 +43,8 @@ __all__ = [
     "Confusion",
     "DataParallel",
     "EarlyStopping",
+    "Eve",
+    "JSONLinesLog",
     "LambdaCallback",
     "LazyAdam",
     "MeanAbsoluteError",

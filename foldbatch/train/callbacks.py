@@ -375,7 +375,11 @@ class NaNGuard(Callback):
         self._last: SeenBatch | None = None  # whose loss was finite; of its update the next batch tells
 
     def on_gradients(self, trainer: Trainer) -> None:
-        """Check a batch before its update: at once where its loss is a number, later where it is pending."""
+        """Check loss and gradients of a batch before its update; a pending loss is only noted, for later.
+
+        Raises:
+            TrainingError: when one is NaN or infinite, with the operation that made it.
+        """
         batch = trainer.batch
         drawn = trainer.program._drawn
         seen = SeenBatch(trainer.steps + 1, drawn, batch.indices, batch.examples, batch.loss)

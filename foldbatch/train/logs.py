@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal, TypeAlias, get_args
 
+import msgspec
+import numpy as np
+
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import UnknownNameError
 from foldbatch.system.files import write_whole
@@ -16,20 +19,10 @@ from foldbatch.train.metrics import flattened
 from foldbatch.train.trainer import USUAL, Callback, Trainer
 
 
-class CSVLog(Callback):
-    """Writes the figures of all epochs to a table, a line each, anew after each epoch.
+class _HistoryFile(Callback):
+    """A file that holds the figures of all epochs, written anew after each epoch; subclasses give its format.
 
-    So a resumed training leaves no line of epochs that are made again. A figure by class has a column per
-    class, ``FIGURE/CLASS``. Matrices are left out. Put logs behind callbacks that add figures.
-
-    Args:
-        path: of the file, which is replaced; its folder is made.
-
-    Raises:
-        OSError: in `fit`, when the file cannot be written.
-
-    >>> CSVLog("runs/figures.csv").path.name
-    'figures.csv'
+    So a resumed training leaves no line of epochs that are made again.
     """
 
     first_only = True
@@ -48,14 +41,67 @@ class CSVLog(Callback):
         self._write(trainer)
 
     def _write(self, trainer: Trainer) -> None:
-        """Write the history of the training as a table; its columns are the names of all figures."""
-        rows = [flattened(figures) for figures in trainer.history]
+        write_whole(self.path, self.content(trainer.history))
+
+    def content(self, history: Sequence[Mapping[str, Any]]) -> bytes:
+        """Return the content of the file for the figures of all epochs."""
+        raise NotImplementedError
+
+
+class CSVLog(_HistoryFile):
+    """Writes the figures of all epochs to a table, a line each, anew after each epoch.
+
+    So a resumed training leaves no line of epochs that are made again. A figure by class has a column per
+    class, ``FIGURE/CLASS``. Matrices are left out. Put logs behind callbacks that add figures.
+
+    Args:
+        path: of the file, which is replaced; its folder is made.
+
+    Raises:
+        OSError: in `fit`, when the file cannot be written.
+
+    >>> CSVLog("runs/figures.csv").path.name
+    'figures.csv'
+    """
+
+    def content(self, history: Sequence[Mapping[str, Any]]) -> bytes:
+        """Return the table; its columns are the names of all figures."""
+        rows = [flattened(figures) for figures in history]
         columns = list(dict.fromkeys(name for row in rows for name in row)) or ["epoch"]
         text = io.StringIO(newline="")
         table = csv.DictWriter(text, columns, lineterminator="\n")
         table.writeheader()
         table.writerows(rows)
-        write_whole(self.path, text.getvalue().encode())
+        return text.getvalue().encode()
+
+
+class JSONLinesLog(_HistoryFile):
+    r"""Writes the figures of all epochs to JSON lines, an object an epoch, anew after each epoch.
+
+    Objects keep figures by class and matrices as they are in `Trainer.history`. A figure that is not finite
+    is null. pandas and polars read such a file: ``pandas.read_json(path, lines=True)``. Put logs behind
+    callbacks that add figures.
+
+    Args:
+        path: of the file, which is replaced; its folder is made.
+
+    Raises:
+        OSError: in `fit`, when the file cannot be written.
+
+    >>> JSONLinesLog("runs/figures.jsonl").content([{"epoch": 1, "f1": {"bad": 0.5}, "loss": np.inf}])
+    b'{"epoch":1,"f1":{"bad":0.5},"loss":null}\n'
+    """
+
+    def content(self, history: Sequence[Mapping[str, Any]]) -> bytes:
+        """Return a line for each epoch."""
+        return msgspec.json.Encoder(enc_hook=_plain).encode_lines(history)
+
+
+def _plain(value: Any) -> Any:
+    """Return a figure of a metric of the user's, such as a number or an array of NumPy, as plain data."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return str(value)
 
 
 Style: TypeAlias = Literal["auto", "bar", "lines"]

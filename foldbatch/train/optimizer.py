@@ -5,9 +5,10 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cache, partial
 from numbers import Real
-from typing import Any, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 
@@ -297,7 +298,7 @@ def _look(changes: Sequence[Change]) -> None:
 
 State = dict[str, Any]
 Formulas = dict[tuple[int, float, float], tuple[Rule, tuple[float, ...], bool]]  # by step, rate and decay
-Factors = Mapping[str, float]  # by the name of a parameter, or by a prefix that ends before a dot
+Factors = Mapping[str, float]  # by a parameter's name, a prefix that ends before a dot, or a pattern
 
 
 def _factors(where: str, factors: Factors | None) -> dict[str, float]:
@@ -311,10 +312,34 @@ def _factors(where: str, factors: Factors | None) -> dict[str, float]:
 
 
 def _factor(factors: Factors, name: str) -> float:
+    """Return the factor of a parameter: that of its longest prefix, else of the first pattern that fits.
+
+    >>> factors = {"cell": 0.5, "*.bias": 0.0}
+    >>> [_factor(factors, name) for name in ("cell.bias", "head.bias", "head.weight")]
+    [0.5, 0.0, 1.0]
+    """
     prefix = name
     while prefix and prefix not in factors:
         prefix = prefix.rpartition(".")[0]
-    return factors.get(prefix, 1.0)
+    if prefix:
+        return factors[prefix]
+    return next((factor for key, factor in factors.items() if fnmatchcase(name, key)), 1.0)
+
+
+def _is_for(key: str, name: str) -> bool:
+    """Return whether a key of factors is the name of a parameter, a prefix of it, or a pattern that fits."""
+    return name == key or name.startswith(f"{key}.") or fnmatchcase(name, key)
+
+
+def finite(where: str, value: object, fix: str) -> float:
+    """Return a number that is finite; one that a device still computes is waited for.
+
+    Raises:
+        TrainingError: when it is no number, or not finite.
+    """
+    if isinstance(value, Real) and math.isfinite(value):
+        return float(value)
+    raise TrainingError(where, "a finite number", describe_value(value), fix)
 
 
 def _parameter(parameters: Mapping[str, Any], name: str) -> Any:
@@ -336,8 +361,16 @@ def _refuse_wrong(where: str, params: Any, grads: Any, scale: Any) -> None:
         raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)
 
 
-def _take_back(steps: dict[str, int], moments: dict[str, Any], names: Sequence[str]) -> None:
-    """Take back the counts of a step that was refused, and the moments of a first step."""
+def _take_back(
+    steps: dict[str, int],
+    moments: dict[str, Any],
+    names: Sequence[str],
+    loss_memory: dict[str, float],
+    memory_before: dict[str, float],
+) -> None:
+    """Take back a step that was refused: its counts, the moments of a first step, the memory of losses."""
+    loss_memory.clear()
+    loss_memory.update(memory_before)
     for name in names:
         steps[name] -= 1
         if not steps[name]:
@@ -363,9 +396,10 @@ class Optimizer(Described):
     Args:
         lr: the learning rate, above 0; assign ``optimizer.lr`` to change it while training.
         weight_decay: 0 or more; that times the parameter is added to its gradient.
-        lr_factors: by parameter name or dotted prefix (``embedding`` or ``embedding.weight``), what
-            the learning rate is multiplied by; the longest match counts.
-        decay_factors: the same for the weight decay, for example 0 for biases.
+        lr_factors: by parameter name, dotted prefix (``embedding`` or ``embedding.weight``) or pattern
+            (``*.bias``, as file names have them), the factor of the learning rate. The longest prefix counts;
+            where no prefix fits, the first pattern does.
+        decay_factors: the same for the weight decay, for example ``{"*.bias": 0, "*norm*": 0}``.
         unused: what happens to a parameter that no call of the batch has read, such as a head that no
             example asks for. With ``zero``, its gradient is zeros, so momentum and decay still move it; with
             ``skip``, it stays as it is, and its step count too, as in PyTorch, where it has no gradient.
@@ -374,7 +408,8 @@ class Optimizer(Described):
         TrainingError: when a setting is out of range.
     """
 
-    initial_accumulator = 0.0  # what they start from
+    initial_accumulator = 0.0  # the number with which moments begin
+    loss_memory: ClassVar[tuple[str, ...]] = ()  # names of the numbers kept of the losses of past steps
 
     lr: float = checked(learning_rate)
     _: KW_ONLY
@@ -393,6 +428,7 @@ class Optimizer(Described):
         self._steps: dict[str, int] = {}
         self._moments: dict[str, list[Any]] = {}  # arrays of the host, or of the device of the parameter
         self._parameters: dict[str, weakref.ref[Parameter]] = {}  # of programs, whose moments these are
+        self._loss_memory: dict[str, float] = {}  # by name; empty before the first step
         self._blocks = ParameterBlocks()
         self._device: RemoteUpdates | None = None  # where the last step was taken, if not on the host
         _ = self.moments  # settings may not go together
@@ -402,7 +438,9 @@ class Optimizer(Described):
         """The names of the arrays that are kept of each parameter."""
         return ()
 
-    def update(self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0) -> None:
+    def update(
+        self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0, loss: float | None = None
+    ) -> None:
         """Take one step: change, in place, each parameter that has a gradient.
 
         A parameter without a gradient, or frozen, stays as it is, and its step count too.
@@ -415,6 +453,8 @@ class Optimizer(Described):
             scale: what each gradient is multiplied by first, for example 1 / batch size for a mean loss. The
                 step is to the last bit that of gradients from `foldbatch.train.scale`. Only gradients of
                 another dtype than their parameters', or a scale above 1, cost copies.
+            loss: the loss whose gradients these are; it is multiplied by `scale` as they are. `Eve` needs it,
+                and waits for it if a device computes it. All other optimizers ignore it.
 
         Parameters of a program on a device are changed there, and nobody waits. If a gradient there is not
         finite, that update and later ones change nothing, and the error is raised when somebody next reads
@@ -422,8 +462,8 @@ class Optimizer(Described):
         were before that update.
 
         Raises:
-            TrainingError: when `scale` is not a finite number, or `grads` is not a mapping; or when moments
-                are kept of another program's parameters of these names.
+            TrainingError: when `scale` is not a finite number, or `grads` is not a mapping; when moments
+                are kept of another program's parameters of these names; when `Eve` gets no loss that fits.
             UnknownNameError: when a gradient or a factor belongs to no parameter.
             ParameterError: when a gradient's shape or dtype does not fit, or it holds a NaN or an
                 infinity; no parameter or moment has been changed then.
@@ -431,6 +471,7 @@ class Optimizer(Described):
         _refuse_wrong(f"{type(self).__name__}.update scale", params, grads, scale)
         scale = float(scale)
         self._check_factors(params)
+        loss_memory = self._remembered(loss, scale)
         updates = getattr(params, "updates", None)
         remote = updates if isinstance(updates, RemoteUpdates) else None
         fit = fitting_gradient if remote is None else fitting_there
@@ -461,6 +502,8 @@ class Optimizer(Described):
         place = self._blocks if remote is None else remote
         formulas: Formulas = {}
         changes = []
+        memory_before = dict(self._loss_memory)
+        self._loss_memory.update(loss_memory)
         if newcomers:
             self._parameters |= {name: weakref.ref(p) for name, p in newcomers.items()}
         for name, parameter, gradient, factor in ready:
@@ -470,7 +513,8 @@ class Optimizer(Described):
                 del kept[count:]
             changes.append(self._change(name, parameter, gradient, factor, formulas))
         self._device = remote
-        undo = partial(_take_back, self._steps, self._moments, [change.name for change in changes])
+        names = [change.name for change in changes]
+        undo = partial(_take_back, self._steps, self._moments, names, self._loss_memory, memory_before)
         place.apply(changes, undo)
 
     def _of_another(self, name: str) -> TrainingError:
@@ -501,7 +545,17 @@ class Optimizer(Described):
         return Change(name, parameter, self._moments[name], gradient, factor, *formulas[key])
 
     def _formula(self, step: int, rate: float, decay: float) -> tuple[Rule, tuple[float, ...], bool]:
-        """Return the rule of a step, its numbers, and whether rows without a gradient stay as they are."""
+        """Return the formula of one step, to be applied to each number of a parameter.
+
+        Args:
+            step: how many steps the parameter has had, this one counted.
+            rate: the learning rate.
+            decay: the weight decay.
+
+        Returns:
+            The rule; the values of `Rule.numbers`, in their order; and whether a sparse gradient changes
+            only the rows that it has.
+        """
         lines, numbers = self._lines(), self._numbers(rate, step)
         if decay:
             line, number = self._decay(rate, decay)
@@ -512,11 +566,11 @@ class Optimizer(Described):
     def state(self) -> State:
         """Return the learning rate, step counts and moments as a flat dict of numbers and new arrays.
 
-        The keys are ``lr``, ``steps/NAME`` and ``MOMENT/NAME``.
+        The keys are ``lr``, ``steps/NAME`` and ``MOMENT/NAME``; for `Eve` also ``loss`` and ``feedback``.
         """
         if self._device is not None:
             self._device.look()
-        state: State = {"lr": self.lr}
+        state: State = {"lr": self.lr, **self._loss_memory}
         for name, step in self._steps.items():
             state[f"steps/{name}"] = step
             for moment, array in zip(self.moments, self._moments[name], strict=True):
@@ -535,8 +589,10 @@ class Optimizer(Described):
             raise TrainingError(f"{kind}.load_state", "a dict", describe_value(state), fix)
         names = [key.partition("/")[2] for key in state if key.startswith("steps/")]
         wanted = {"lr", *(f"{part}/{name}" for name in names for part in ("steps", *self.moments))}
+        if names:
+            wanted |= set(self.loss_memory)
         if wanted != set(state):
-            parts = ("lr", *(f"{part}/NAME" for part in ("steps", *self.moments)))
+            parts = ("lr", *self.loss_memory, *(f"{part}/NAME" for part in ("steps", *self.moments)))
             expected = f"the keys {', '.join(parts)}"
             odd = min(wanted ^ set(state))
             actual = f"{odd!r} {'missing' if odd in wanted else 'besides'}"
@@ -545,9 +601,20 @@ class Optimizer(Described):
         counts = {name: np.asarray(state[f"steps/{name}"]).item() for name in names}
         steps = {name: int(number(f"{kind}.load_state steps", n, 0)) for name, n in counts.items()}
         moments = {name: [np.array(state[f"{moment}/{name}"]) for moment in self.moments] for name in names}
+        fix = f"give what {kind}.state() returned"
+        memory = {
+            key: finite(f"{kind}.load_state {key}", np.asarray(state[key]).item(), fix)
+            for key in self.loss_memory
+            if key in state
+        }
+        self._loss_memory = memory
         self.lr, self._moments, self._device = lr, moments, None
         self._steps = steps
         self._parameters = {}
+
+    def _remembered(self, loss: float | None, scale: float) -> dict[str, float]:
+        """Return the numbers, by name of `loss_memory`, that a step with this loss leaves to the next one."""
+        return {}
 
     def _touches_rows_only(self, decay: float) -> bool:
         return False
@@ -568,8 +635,10 @@ class Optimizer(Described):
         for kind in ("lr_factors", "decay_factors"):
             where = f"{type(self).__name__} {kind}"
             for key in _factors(where, getattr(self, kind)):  # which may have been written to
-                if not any(name == key or name.startswith(f"{key}.") for name in params):
-                    expected = f"a parameter of {', '.join(params)}, or a prefix that ends before a dot"
+                if not any(_is_for(key, name) for name in params):
+                    expected = (
+                        f"a parameter of {', '.join(params)}, a prefix that ends before a dot, or a pattern"
+                    )
                     raise UnknownNameError(where, expected, repr(key), "print(program.params)")
 
     def _check_moments(self, name: str, parameter: Any) -> None:

@@ -29,7 +29,7 @@ from foldbatch.errors import DecidingError, ExampleTypeError, ProcessError, Trai
 from foldbatch.model.columns import items_of
 from foldbatch.model.rereading import Snapshot, obstacle
 from foldbatch.params.gradients import BatchGradients
-from foldbatch.params.parameters import Array, Gradient, SparseRows, dense
+from foldbatch.params.parameters import Array, Gradient, SparseRows, dense, numbers_of
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, listed
 from foldbatch.system.closed import Closed
@@ -264,7 +264,7 @@ class DataParallel(Closed):
             return self.sum_of(examples)
 
     def sum_of(
-        self, examples: Sequence[Any], indices: Sequence[int] | None = None, signal: int = 0
+        self, examples: Sequence[Any], indices: Sequence[int] | None = None, signal: int = 0, parts: int = 1
     ) -> tuple[float, BatchGradients[str]]:
         """Return loss and gradients of a batch, of which this rank runs its share.
 
@@ -272,23 +272,29 @@ class DataParallel(Closed):
             examples: of the batch.
             indices: theirs in the training set, for errors.
             signal: that this process has noted; after the call all ranks have the highest one in `signal`.
+            parts: how many parts the share is run in, one after the other, to need less memory. Random draws
+                are those of the batch run whole; gradients are, too, but for the order of sums.
 
         Raises:
             ExampleError: when an example of the share does not fit the block; other ranks must be told, see
                 `foldbatch.communicators.together`.
         """
-        program, places = self.program, None if self.is_alone else self.places(examples)
-        naming: AbstractContextManager[None] = nullcontext()
-        if indices is not None:
-            naming = noting(NUMBERED, indices if places is None else [indices[place] for place in places])
-        elif places is not None:
-            rank = self.communicator.rank
-            naming = noting("of rank {}, whose examples have the numbers {}", rank, places)
-        with naming:
-            if places is None:
+        program = self.program
+        if self.is_alone and parts == 1:
+            with nullcontext() if indices is None else noting(NUMBERED, indices):
                 return program.value_and_grad(examples)
-            step = program.steps_drawn
-            loss, gradients = program.value_and_grad([examples[i] for i in places], step=step, numbers=places)
+        places = list(range(len(examples))) if self.is_alone else self.places(examples)
+        step = program.steps_drawn
+        parts = max(1, min(parts, len(places)))
+        cuts = [len(places) * part // parts for part in range(parts + 1)]
+        loss, gradients = self._part_of(examples, places[: cuts[1]], indices, step)
+        for start, stop in pairwise(cuts[1:]):
+            part_loss, part_gradients = self._part_of(examples, places[start:stop], indices, step)
+            loss = loss + part_loss
+            gradients = _added(gradients, part_gradients, program.engine.sum_copies)
+        if self.is_alone:
+            program.steps_drawn = step + 1
+            return loss, gradients
         unused = sorted(getattr(gradients, "unused", ()))
         header = (float(loss), signal, counts_of(gradients), self._names(gradients), unused)
         losses, signals, counts, names, idle = zip(*share(self.communicator, header), strict=True)
@@ -310,6 +316,24 @@ class DataParallel(Closed):
         self.signal = max(signals)
         unused_by_all = set.intersection(*map(set, idle))
         return sum(losses, 0.0), BatchGradients(sums, unused_by_all)
+
+    def _part_of(
+        self, examples: Sequence[Any], places: Sequence[int], indices: Sequence[int] | None, step: int
+    ) -> tuple[float, BatchGradients[str]]:
+        """Return loss and gradients of the examples at some places of a batch, as `sum_of` takes it.
+
+        Examples draw random numbers, and are named in errors, as in the whole batch.
+        """
+        naming: AbstractContextManager[None]
+        if indices is not None:
+            naming = noting(NUMBERED, [indices[place] for place in places])
+        elif self.is_alone:
+            naming = noting(NUMBERED, places)
+        else:
+            naming = noting("of rank {}, whose examples have the numbers {}", self.communicator.rank, places)
+        with naming:
+            chosen = [examples[place] for place in places]
+            return self.program.value_and_grad(chosen, step=step, numbers=places)
 
     def _names(self, gradients: Mapping[str, Gradient]) -> str:
         """Return a digest of the gradients' names where ranks may have different parameters, else ''."""
@@ -353,6 +377,20 @@ class DataParallel(Closed):
             compared = {"steps drawn": str(self.program.steps_drawn), **(record or {})}
             compared |= {f"parameter {name}": text_of(array) for name, array in self.program.params.items()}
             check_alike(self.communicator, compared)
+
+
+def _added(
+    sums: BatchGradients[str], gradients: BatchGradients[str], sum_copies: SumCopies
+) -> BatchGradients[str]:
+    """Return the sums of gradients by name; a walk may have learnt of parameters that the sums have not."""
+    names = dict.fromkeys([*sums, *gradients])
+    parts = {name: [part[name] for part in (sums, gradients) if name in part] for name in names}
+    unused = (sums.unused - gradients.keys()) | (gradients.unused - sums.keys())
+    unused |= sums.unused & gradients.unused
+    added = {
+        name: total(arrays, sum_copies(numbers_of(arrays[0]).dtype.name)) for name, arrays in parts.items()
+    }
+    return BatchGradients(added, unused)
 
 
 END: Final = object()  # stands for the batch after the last

@@ -428,7 +428,7 @@ class Position:
 
 Record = dict[str, str | Digests]  # of a training, by name: a text, or a digest of each example
 # Settings that checkpoints of former versions do not name, as trainings had them then.
-FORMER_SETTINGS: Record = {"optimizer's unused": text_of("zero")}
+FORMER_SETTINGS: Record = {"optimizer's unused": text_of("zero"), "batches of an update": text_of(1)}
 NAMED = 3  # differences that an error names
 ONE_BY_ONE = 1 << 16  # examples whose digests a record has; of more it has one of all, to stay small
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.engines.keys import call_keys
-from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
+from foldbatch.errors import ExamplePlace, ExampleTypeError, TrainingError, UnknownNameError
 from foldbatch.program.traced import Prepared
 from foldbatch.system.showing import Described
 from foldbatch.train.numbers import whole_number
@@ -73,6 +73,16 @@ class Sampler(Described):
         return np.argsort(call_keys(self.seed, epoch, numbers, np.full(count, purpose)), kind="stable")
 
 
+def joined(batches: Sequence[list[int]], count: int) -> list[list[int]]:
+    """Return batches in groups of `count`, each as one batch; the last group may be smaller.
+
+    >>> joined([[3, 0], [1, 4], [2]], 2)
+    [[3, 0, 1, 4], [2]]
+    """
+    groups = [batches[first : first + count] for first in range(0, len(batches), count)]
+    return [[index for batch in group for index in batch] for group in groups]
+
+
 def sizes(examples: Sequence[Any]) -> Index:
     """Return the size of each example, ``[n] int64``: a tree's nodes, or the calls of a prepared one.
 
@@ -83,9 +93,9 @@ def sizes(examples: Sequence[Any]) -> Index:
 
 
 def heights(examples: Sequence[Any]) -> Index:
-    """Return the height of each example, ``[n] int64``: how often its calls wait for each other, about.
+    """Return the height of each example, ``[n] int64``, to put examples of like height into one batch.
 
-    That is a tree's height, or the highest level of the calls of a prepared example.
+    It is the height of a tree, or the highest level of the calls of a prepared example.
 
     >>> heights([Tree.leaf(), Tree.from_nested(("S", ("NP", "I"), ("VP", "slept")))])
     array([0, 1])
@@ -178,7 +188,7 @@ def _of_each(
         else:
             fix = "give what program.prepare(examples) returns"
             expected = "a Tree or a prepared example"
-            raise ExampleTypeError(f"{where} at example {number}", expected, describe_value(example), fix)
+            raise ExampleTypeError(ExamplePlace(where, number), expected, describe_value(example), fix)
     return costs
 
 

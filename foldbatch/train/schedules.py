@@ -1,6 +1,7 @@
-"""Schedules: the factor of the learning rate as a function of steps or epochs.
+"""Learning-rate schedules: functions from a count of steps or epochs to a factor of the learning rate.
 
-A setting that is out of range raises `TrainingError`.
+The callback `foldbatch.train.Schedule` calls one at each step or epoch. A setting that is out of range raises
+`TrainingError`.
 """
 
 import math
@@ -16,7 +17,7 @@ COUNTS, FACTOR = "it counts steps or epochs", "it multiplies the learning rate"
 
 
 def stepwise(every: int, factor: float = 0.1) -> Factor:
-    """Return the schedule that is multiplied by a factor after so many counts, again and again.
+    """Return the learning-rate schedule that is multiplied by a factor after every so many counts.
 
     >>> [stepwise(2, 0.5)(count) for count in range(5)]
     [1.0, 1.0, 0.5, 0.5, 0.25]
@@ -27,7 +28,7 @@ def stepwise(every: int, factor: float = 0.1) -> Factor:
 
 
 def exponential(factor: float) -> Factor:
-    """Return the schedule that is multiplied by a factor at every count.
+    """Return the learning-rate schedule that is multiplied by a factor at every count.
 
     >>> [exponential(0.5)(count) for count in range(3)]
     [1.0, 0.5, 0.25]
@@ -37,7 +38,7 @@ def exponential(factor: float) -> Factor:
 
 
 def warm_up(length: int, start: float = 0.1) -> Factor:
-    """Return the schedule that rises in a line from `start` to 1 within `length` counts, and stays there.
+    """Return the learning-rate schedule that rises linearly from `start` to 1 in `length` counts, and stays.
 
     >>> [warm_up(2, 0.5)(count) for count in range(4)]
     [0.5, 0.75, 1.0, 1.0]
@@ -48,7 +49,9 @@ def warm_up(length: int, start: float = 0.1) -> Factor:
 
 
 def cosine(length: int, end: float = 0.0) -> Factor:
-    """Return the schedule that falls from 1 to `end` along half a wave within `length` counts, and stays.
+    """Return the learning-rate schedule that falls from 1 to `end` along half a cosine wave, and stays.
+
+    It takes `length` counts of steps or epochs to fall.
 
     >>> [round(cosine(4)(count), 3) for count in range(6)]
     [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
@@ -61,7 +64,7 @@ def cosine(length: int, end: float = 0.0) -> Factor:
 
 
 def one_cycle(length: int, rise: float = 0.3, start: float = 0.04, end: float = 4e-6) -> Factor:
-    """Return the schedule that rises from `start` to 1 and falls to `end`, both along half a wave.
+    """Return the learning-rate schedule that rises from `start` to 1 and falls to `end`, along half waves.
 
     Args:
         length: how many steps there are in all; the last has the factor `end`.

@@ -29,7 +29,7 @@ from foldbatch.train.numbers import number, whole_number
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import Batch, DataParallel, check_alike, evaluate, in_parts
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
-from foldbatch.train.samplers import Sampler, shuffled
+from foldbatch.train.samplers import Sampler, joined, shuffled
 from foldbatch.trees.given import chosen
 
 DEFAULT_BATCH_SIZE = 32  # examples of a batch, where no size is set
@@ -108,7 +108,7 @@ class Callback(Described):
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take over a state that `state` returned."""
+        """Set the callback's attributes from a state that `state` returned, when a training is resumed."""
         for name in self.in_state:
             kept = state[name.strip("_")]
             if not isinstance(kept, int | float | None):
@@ -260,6 +260,9 @@ class Trainer(Closed):
         metrics: figures of the values that `Metric` blocks collect; see `foldbatch.train.metrics`.
         callbacks: called meanwhile, in order, `Checkpoints` last; `Progress` too where a person looks on.
         seed: from which epochs are shuffled.
+        accumulate: how many batches make one update. Their gradients are added, so that the update is that of
+            one batch as large as all of them, in the memory that one of them needs; a step, for callbacks,
+            figures and checkpoints, is such an update.
 
     Attributes:
         program: whose parameters are trained.
@@ -303,6 +306,7 @@ class Trainer(Closed):
         metrics: Sequence[Metric] = (),
         callbacks: Sequence[Callback] = (),
         seed: int = 0,
+        accumulate: int = 1,
     ) -> None:
         if not isinstance(program, DataParallel):
             fix = "fb.compile(block) makes one"
@@ -334,6 +338,7 @@ class Trainer(Closed):
         self._size = (
             DEFAULT_BATCH_SIZE if batch_size is None else whole_number("Trainer batch_size", batch_size, 1)
         )
+        self.accumulate = whole_number("Trainer accumulate", accumulate, 1)
         self._given_sampler = sampler
         self._seed = seed
         self._began = 0.0  # when the epoch under way would have begun, had it not been interrupted
@@ -555,6 +560,7 @@ class Trainer(Closed):
             record |= callback.must_match()
         record |= {"model": self._model(), "optimizer": type(self.optimizer).__name__}
         record |= {f"optimizer's {name}": text for name, text in self._settings.items()}
+        record["batches of an update"] = text_of(self.accumulate)
         record["sampler"] = f"of seed {self.sampler.seed} and digest {self.sampler.digest()}"
         rows = {"examples": digests(training), "validation examples": digests(held_out)}
         if len(traces):
@@ -587,7 +593,7 @@ class Trainer(Closed):
     def _run_epoch(self, examples: Sequence[Any], validation: Sequence[Any] | None) -> None:
         """Train on the rest of the epoch's batches, evaluate, and note the figures."""
         position = self.position
-        batches = self.sampler.epoch(self.epoch)
+        batches = joined(self.sampler.epoch(self.epoch), self.accumulate)
         self.batches = len(batches)
         self._began = time.perf_counter() - position.seconds
         self._call("on_epoch_start")
@@ -617,11 +623,12 @@ class Trainer(Closed):
         """Train on a batch; errors of its examples tell their indices, if there are any."""
         self.batch = batch
         self._call("on_step_start")
-        loss_and_gradients = self.parallel.sum_of(batch.examples, indices, self._interrupts.noted)
-        batch.loss, batch.gradients = loss_and_gradients
+        noted, parts = self._interrupts.noted, self.accumulate
+        batch.loss, batch.gradients = self.parallel.sum_of(batch.examples, indices, noted, parts)
         self._call("on_gradients")
         count = len(batch.examples)
-        self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(count, 1))
+        scale = 1 / max(count, 1)
+        self.optimizer.update(self.program.params, batch.gradients, scale=scale, loss=batch.loss)
         self.steps += 1
         position.add(batch.loss, batch.indices, count)
         self._call("on_step_end")

@@ -13,7 +13,7 @@ from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.tracer import FILENAME
 from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.scheduler.policies import find_policy
-from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.record import BatchRecord
 from foldbatch.system.remembering import code_of
 
 LLVM = find_spec("llvmlite") is not None
@@ -34,11 +34,11 @@ def lowered(block: fb.Block, way: str = WAYS[0]) -> Lowered:
     return made
 
 
-def record_of(block: fb.Block, examples: Sequence[Any], way: str = WAYS[0]) -> Together:
+def record_of(block: fb.Block, examples: Sequence[Any], way: str = WAYS[0]) -> BatchRecord:
     return lowered(block, way).record(examples, range(len(examples)))
 
 
-def check_same(block: fb.Block, examples: Sequence[Any]) -> Together:
+def check_same(block: fb.Block, examples: Sequence[Any]) -> BatchRecord:
     """Check that all ways make one record of examples; return it."""
     expected, *records = (record_of(block, examples, way) for way in reversed(WAYS))
     for record in records:
@@ -46,7 +46,7 @@ def check_same(block: fb.Block, examples: Sequence[Any]) -> Together:
     return expected
 
 
-def assert_same(record: Together, expected: Together) -> None:
+def assert_same(record: BatchRecord, expected: BatchRecord) -> None:
     for name in ("calls", "elements", "feeds", "levels"):
         pairs = zip(_flat(getattr(record.joined, name)), _flat(getattr(expected.joined, name)), strict=True)
         for array, other in pairs:

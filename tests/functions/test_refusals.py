@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import ExampleError, FoldbatchError, NewCellsWarning, TrainingError, WalkError
+from foldbatch.errors import (
+    ExampleError,
+    FoldbatchError,
+    GraphError,
+    NewCellsWarning,
+    TrainingError,
+    WalkError,
+)
 from foldbatch.functions import notes
 from foldbatch.program.variants import TRIES
 from foldbatch.serve.service import Continuous
@@ -839,3 +846,23 @@ def test_values_that_no_call_has_returned_are_refused_by_name(engine: str, made:
     if read not in ("result", "results", "number"):
         with pytest.raises(WalkError, match="one made by hand; let a call return it"):
             program.debug((1.0, True))
+
+
+def test_of_an_array_that_numpy_fills_with_a_symbol_our_error_is_told_and_the_users_stays() -> None:
+    @fb.cell
+    def filled(x: "float32") -> Any:  # noqa: F821
+        array = np.zeros(2)
+        array[0] = x
+        return fb.tensor(array)
+
+    @fb.cell
+    def explained(x: "float32") -> Any:  # noqa: F821
+        try:
+            return float(x)
+        except GraphError as error:
+            raise ValueError("no array element is a number yet") from error
+
+    with pytest.raises(GraphError, match="expected a Python value, found a symbolic float32"):
+        fb.compile(lambda x: filled(x), "numpy").run([1.0])
+    with pytest.raises(ValueError, match="no array element is a number yet"):
+        fb.compile(lambda x: explained(x), "numpy").run([1.0])

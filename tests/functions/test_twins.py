@@ -152,7 +152,7 @@ def drawn(draw: Random, name: str, changing: str) -> dict[int, tuple[Call, Any]]
 def nothing_known() -> Iterator[None]:
     """Return a context in which no loose cell is known."""
     with ExitStack() as stack:
-        for known in ("_kept", "_of_data"):
+        for known in ("_cells", "_places", "_of_data"):
             stack.enter_context(mock.patch.object(loose, known, {}))
         yield
 

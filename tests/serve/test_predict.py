@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from foldbatch.cli import main
+from foldbatch.errors import WalkNote
 from foldbatch.serve.service import Batching, Limits, Service
 from tests.serve.conftest import BAD, GOOD, LONG, NEEDS, save_model
 
@@ -185,7 +186,7 @@ def test_an_error_of_the_server_is_500_and_stays_in_its_log(service, capsys):
 def test_what_a_walk_raises_for_an_example_is_its_answer_alone(service, capsys):
     def answer(structures, nodes):
         error = KeyError("text")
-        error.add_note("foldbatch: in the walk of example 0")
+        error.add_note(WalkNote(0))
         return [{"result": 1}, error, {"result": 2}]
 
     (status, _, content), _ = post(service, examples(GOOD, GOOD, GOOD), answer=answer)

@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 
 from foldbatch.params.parameters import Parameter, ParameterStore, SparseRows, dense
-from foldbatch.train import SGD, AdaGrad, Adam, AdamW, LazyAdam, RMSprop
+from foldbatch.train import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
 from foldbatch.types import TensorType
 from tests.backends import needs_llvm
+
+
+class FedEve(Eve):
+    """Eve with a loss that depends on the steps so far where a test gives none."""
+
+    def update(self, params, grads, *, scale=1.0, loss=None):
+        default = 1 + 0.37 * max(self._steps.values(), default=0) % 1
+        super().update(params, grads, scale=scale, loss=default if loss is None else loss)
+
 
 MAKERS = {
     "sgd": lambda **kw: SGD(0.1, **kw),
@@ -21,6 +30,8 @@ MAKERS = {
     "adam decayed": lambda **kw: Adam(0.1, weight_decay=0.1, **kw),
     "rmsprop": lambda **kw: RMSprop(0.1, **kw),
     "rmsprop with all": lambda **kw: RMSprop(0.1, momentum=0.9, weight_decay=0.1, **kw),
+    "rmsprop centred": lambda **kw: RMSprop(0.1, momentum=0.9, centered=True, weight_decay=0.1, **kw),
+    "eve": lambda **kw: FedEve(0.1, betas=(0.9, 0.999, 0.5), minimum=-10.0, **kw),
     "adamw": lambda **kw: AdamW(0.1, weight_decay=0.1, **kw),
     "lazy adam": lambda **kw: LazyAdam(0.1, **kw),
     "lazy adam decayed": lambda **kw: LazyAdam(0.1, weight_decay=0.1, **kw),

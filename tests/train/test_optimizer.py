@@ -65,8 +65,8 @@ def test_a_scaled_step_is_to_the_last_bit_that_of_scaled_gradients(place, name, 
         rows = gradients(seed + k)["table.weight"].rows
         grads["table.weight"] = SparseRows(rows, grads["table.weight"][rows], (7, 3))
         before = densified(grads) | {"table.weight": grads["table.weight"].values.copy()}
-        opt.update(params, grads, scale=factor)
-        scaling_first.update(other, scale(grads, factor))
+        opt.update(params, grads, scale=factor, loss=k + 0.5)
+        scaling_first.update(other, scale(grads, factor), loss=(k + 0.5) * factor)
         assert_same(densified(grads) | {"table.weight": grads["table.weight"].values}, before)
     assert_same(params, other)
     assert_same(opt.state(), scaling_first.state())

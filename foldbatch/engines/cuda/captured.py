@@ -289,7 +289,12 @@ class Captured:
     # -- classes
 
     def arranged(self, schedule: Schedule, ids: dict[tuple[int, int], Ints]) -> Arranged | None:
-        """Return a batch in a class, or None where it fits into none; ids are those of `pack`."""
+        """Return a batch placed in a capacity class, ready for its graph; None if it fits into none.
+
+        Args:
+            schedule: the schedule of the batch.
+            ids: the ids of its feeds, as `pack` takes them.
+        """
         if len(schedule.steps) > MAX_STEPS:
             self.misses[f"it has more than {MAX_STEPS:,} steps"] += 1
             return None
@@ -314,6 +319,7 @@ class Captured:
         return self._rooms[rooms]
 
     def _miss(self, reason: str) -> None:
+        """Count a batch that fits into no capacity class; after enough of them, learn new classes."""
         self.misses[reason] += 1
         self._missed += 1
         if self._missed >= self._wait:
@@ -321,7 +327,7 @@ class Captured:
             self._wait *= 2  # new classes are new graphs: they become rarer
 
     def learn(self) -> None:
-        """Learn classes from the batches that were arranged; batches are counted from here on."""
+        """Set up capacity classes that fit the batches arranged so far, and count hits and misses anew."""
         with self.device.lock:
             self._learn()
             self.hits = 0

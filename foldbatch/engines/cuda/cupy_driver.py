@@ -470,10 +470,10 @@ class CupyDriver:
 
     @_here
     def array(self, buffer: DeviceBuffer, shape: tuple[int, ...], dtype: str) -> Any:
-        """Return an array of CuPy over a buffer, which it holds.
+        """Return a CuPy array that shares the memory of a buffer, and keeps the buffer alive.
 
-        CuPy's current stream waits for what is computed now. It must be done with the array before the next
-        batch changes what is there.
+        CuPy's current stream is made to wait for the work in progress. The caller must have read the array
+        before the next batch, which may overwrite the memory.
         """
         cuda = self._cupy.cuda
         self._follow(cuda.get_current_stream())

@@ -45,7 +45,7 @@ class GuardedUpdate(NamedTuple):
 
 
 class Faults:
-    """The word of a device, and the updates that may have set it."""
+    """An integer on a device, the word, that the first bad update sets; and the updates since it was read."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Faults:
         clear()
 
     def tidy(self) -> None:
-        """Look where there are very many updates, which launches the step that is due.
+        """Read the word if very many updates have been registered; this launches the step that is due.
 
         Raises:
             ParameterError: as `look` does; the update that was to be promised must not be made.
@@ -69,9 +69,14 @@ class Faults:
             self.look()
 
     def promised(self, names: Sequence[str], undo: Callable[[], None]) -> int:
-        """Return the value that the word takes if an update's batch is bad; 1 + k more if gradient k is.
+        """Register an update that the caller will launch; return the code that stands for a fault in it.
 
-        The caller launches what sets the word, before the update's kernels; see `GuardedUpdate`.
+        Before the update's kernels, the caller launches one that writes the code to the word if an id of the
+        batch was out of range, or ``code + 1 + k`` if gradient k is not finite.
+
+        Args:
+            names: the names of the gradients.
+            undo: takes back what the host has counted, if the device refuses the update.
         """
         code = self._next
         self._updates.append(GuardedUpdate(code, names, undo))
@@ -79,9 +84,10 @@ class Faults:
         return code
 
     def look(self, word: int | None = None) -> None:
-        """Raise the error of the first bad update since somebody looked, if there is one.
+        """Raise the error of the first bad update since the last look, if there is one.
 
-        Nobody waits where the word is told, as it was copied together with something else, and was 0.
+        Args:
+            word: the word, if it has been copied from the device already: then 0 needs no waiting.
         """
         with self._locked():
             if not self._updates or word == 0:

@@ -100,9 +100,13 @@ class Driver(Protocol):
         """Set bytes of the device, all to one value."""
 
     def load(self, source: str) -> Callable[[str], Function]:
-        """Return a function that finds kernels of a text by name, compiled now or read from the disk.
+        """Compile the text of kernels, or read its compiled form from the disk; return its kernels.
 
-        The text begins after ``device.h``, which the driver puts before it.
+        Args:
+            source: the text, without ``device.h``, which the driver puts before it.
+
+        Returns:
+            A function from the name of a kernel to the kernel.
 
         Raises:
             BackendError: when no compiler is found.

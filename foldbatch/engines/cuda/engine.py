@@ -25,6 +25,7 @@ from foldbatch.engines.cuda.updates import DeviceUpdates
 from foldbatch.engines.engine import Engine
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.watching import Watch, named
+from foldbatch.model.labels import title
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -64,7 +65,17 @@ class TimingDriver:
         return self.driver.end_capture(stream)
 
     def _timed(self, name: str, asked: Any, *arguments: Any, **options: Any) -> Any:
-        """Call the driver, and note when the stream begins and ends it."""
+        """Call a method of the driver, and mark the stream's time before and after, if the stream is watched.
+
+        Args:
+            name: the name of the method, which labels its span of time.
+            asked: the method.
+            arguments: its arguments; the stream is among them, or the option `stream`.
+            options: its keyword arguments.
+
+        Returns:
+            The result of the method.
+        """
         # a stream may be told by a number, as other arguments are: it is the last one but for a function
         values = [argument for argument in arguments if argument is not None and not callable(argument)]
         stream = options.get("stream", values[-1])
@@ -123,7 +134,14 @@ class StreamsWatched(Watch):
 
 
 def _without(driver: Any, timed: TimingDriver) -> Any:
-    """Return a driver without one of those that time it: another thread may have begun to watch meanwhile."""
+    """Take a timing driver out of a chain of drivers that wrap each other; return the outermost that stays.
+
+    It need not be the outermost: another thread may have begun to watch meanwhile.
+
+    Args:
+        driver: the outermost driver.
+        timed: the one to take out.
+    """
     if driver is timed:
         return timed.driver
     driver.driver = _without(driver.driver, timed)
@@ -215,7 +233,10 @@ class CudaEngine(Engine):
         return self._phase(training=False)
 
     def _phase(self, *, training: bool) -> PhaseKernels:
-        """Make the kernels of a phase: texts, compiled functions, constants on the device."""
+        """Compile and return the kernels of a phase, and copy its constants to the device.
+
+        Each call compiles anew; `training` and `inference` keep the result.
+        """
         bound = bind(self.model, TARGET, training=training)
         kernels = kernels_of(bound)
         text = "\n".join(kernel.text for kernel in kernels)
@@ -239,8 +260,9 @@ class CudaEngine(Engine):
 
     def source(self, cells: Collection[int]) -> str:
         """Return the texts of the kernels of some cells."""
+        model_cells = self.model.cells
         return "\n\n".join(
-            f"// {self.model.cells[key.cell].name} {kernel.routine.name}: {_listed(kernel)}\n{kernel.text}"
+            f"// {title(model_cells[key.cell].name)} {kernel.routine.name}: {_listed(kernel)}\n{kernel.text}"
             for phase in (self.training, self.inference)
             for key, kernel in zip(phase.bound.keys, phase.kernels, strict=True)
             if key.cell in cells

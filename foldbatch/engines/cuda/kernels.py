@@ -31,7 +31,6 @@ from foldbatch.model.model import Model
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis
 from foldbatch.static.ops.lists import OF_LISTS
 from foldbatch.static.places import Place, contiguous
-from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Routine, Statement, axis_of
 
 Lines = Callable[[KernelText], list[str]]
@@ -139,7 +138,7 @@ class RoutineCut:
         elif name in ALONE or OPS[name].elementwise:
             yield self._part(statement, ALONE.get(name, op_lines), prod(statement.result.shape))
         else:
-            axis = CALL if name in ON_SEQUENCES else None
+            axis = CALL if OPS[name].sequence else None
             yield self._part(statement, line_lines, prod(along(statement).shape), axis)
 
     def _part(
@@ -154,7 +153,7 @@ class RoutineCut:
 
     def _on_all_rows(self, statement: Statement) -> RoutinePart:
         shape = statement.result.shape
-        elements = shape[1:] if statement.op in ("sum_rows", "sum_outer_by") else shape
+        elements = shape if OPS[statement.op].bound is None else shape[1:]  # ids choose along the first axis
         return replace(self._part(statement, ON_ALL_ROWS[statement.op], prod(elements)), all_rows=True)
 
     def _loop(self, statement: Statement) -> Iterator[RoutinePart]:
@@ -231,6 +230,7 @@ def _check(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
 
 
 def _linear(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
+    """Yield the parts of a statement ``linear``: products of a library where these fit, else lines."""
     products = [] if len(statement.reads) > 2 else multiplied(cut.routine, statement)
     if products:
         yield from (_product(statement, product) for product in products)
@@ -392,7 +392,7 @@ class _KernelWriter:
         self.planned.clear()
 
     def _meets(self, part: RoutinePart) -> bool:
-        """Whether others that wait may write the rows of the arena to which a part adds."""
+        """Return whether parts that wait for a kernel may write rows of the arena to which a part adds."""
         waiting = [*self.together, *self.planned]
         written = {
             slot for waiting_part in self.together for slot in waiting_part.writes if slot in self.arenas

@@ -30,7 +30,6 @@ from foldbatch.static.bodies import line_of, lines_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED
 from foldbatch.static.ops.reduce import TOTAL
 from foldbatch.static.places import Place, aligned, merged, without
-from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Element, Statement, Sweep
 
 # What makes lines and values of loaded values; the last argument makes the names of variables differ.
@@ -333,8 +332,9 @@ class Along(NamedTuple):
 
 def along(statement: Statement) -> Along:
     """Return where the lines of an op that goes along lines lie."""
-    body, write = OPS[statement.op].body, statement.result
-    if statement.op in ON_SEQUENCES:
+    op, write = OPS[statement.op], statement.result
+    body = op.body
+    if op.sequence:
         return Along(body, 1, {"x": statement.reads[0], "y": write}, {})
     if statement.op == "sum":
         (x,), axes = statement.reads, statement.attrs["axes"]
@@ -356,7 +356,7 @@ def line_lines(text: KernelText, statement: Statement) -> list[str]:
     find_lines = [
         row for piece in _pieces(line.body, *_kinds(text, line), shared=False) for row in piece.find
     ]
-    if statement.op not in ON_SEQUENCES:
+    if not OPS[statement.op].sequence:
         return element_loop(prod(line.shape), _defined(text, line, _body(find_lines, "0", str(line.length))))
     lines = element_loop(prod(line.shape), _defined(text, line, _body(find_lines, "lower", "upper")))
     return [*bounds(text, statement.reads[1]), *lines]
@@ -445,8 +445,8 @@ Phase = Callable[..., list[str]]  # of a text and the `statement`, writes the li
 
 def long_phases(statement: Statement) -> list[Phase]:
     """Return the phases of an op along one long line of each row; none where lines are short, or many."""
-    along_a_line = statement.op in OPS and "x[k]" in OPS[statement.op].body
-    line = along(statement) if along_a_line and statement.op not in ON_SEQUENCES else None
+    op = OPS.get(statement.op)
+    line = along(statement) if op is not None and "x[k]" in op.body and not op.sequence else None
     if line is None or line.length < LONG or prod(line.shape) != 1 or not prod(statement.result.shape):
         return []
     pieces = range(len(_pieces(line.body, "f4", "f4", shared=True)))
@@ -454,7 +454,15 @@ def long_phases(statement: Statement) -> list[Phase]:
 
 
 def _phase(text: KernelText, statement: Statement, number: int) -> list[str]:
-    """Return the lines of one phase of an op along a long line, whose threads share it."""
+    """Return the lines of code of one phase of an op along a long axis, as a softmax of thousands of numbers.
+
+    Many threads work on one line, and join their parts between phases.
+
+    Args:
+        text: the kernel that is written.
+        statement: the op.
+        number: the number of the phase.
+    """
     line = along(statement)
     pieces = _pieces(line.body, *_kinds(text, line), shared=True)
     joined = [line_text for piece in pieces[:number] for line_text in piece.join]

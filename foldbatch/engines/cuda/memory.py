@@ -48,7 +48,10 @@ class DeviceMemory:
         self.addresses = np.zeros(len(types), np.int64)  # ``[buffers]``: where each begins
 
     def fit(self, heights: Ints) -> None:
-        """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""
+        """Allocate larger buffers on the device where a batch needs more rows: ``heights: [buffers]``.
+
+        The contents of a buffer that grows are lost. With `debug`, buffers of floats are filled with NaN.
+        """
         driver = self._device.driver
         wanted = np.maximum(heights, 1)
         for number in np.flatnonzero(self._owned & (wanted > self._capacity)).tolist():
@@ -95,7 +98,10 @@ class Staging:
     turn: int = 0
 
     def next(self, nbytes: int) -> StagedBlock:
-        """Return the next block of pinned memory, when the device has read its last content."""
+        """Return a block of pinned memory, of at least `nbytes`, for numbers to be copied to the device.
+
+        Blocks take turns: it waits until the device has read the last content of this one.
+        """
         driver = self.device.driver
         self.turn = (self.turn + 1) % STAGED_BLOCKS
         block = self.blocks[self.turn]

@@ -60,7 +60,14 @@ def random_lines(text: KernelText, statement: Statement) -> list[str]:
 
 
 def order_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return the lines that put elements in order: each counts those that come before it."""
+    """Return the lines of code of a sort or top-k: each element's thread counts the elements before it.
+
+    The count is the element's place in the order; the thread writes the element's index there.
+
+    Args:
+        text: the kernel that is written.
+        statement: the statement: it reads the elements, and writes indices.
+    """
     (read,), write = statement.reads, statement.result
     *shape, extent = read.shape
     if prod(write.shape) == 0:

@@ -250,7 +250,15 @@ class CudaRun:
             self.device.flush()
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
-        """Ask for the gradients: arrays on the device, which the waiting launches will write."""
+        """Enqueue the backward pass; return the gradients by parameter, as arrays on the device.
+
+        They have no numbers yet: the device writes them later. Where nothing reads a number before the
+        update, forward, backward and update are launched together by `fire`.
+
+        Args:
+            cotangents: numbers of values, each with the cotangent to begin with; by default only losses are
+                derived.
+        """
         assert self.arranged.packed.backward is not None, "forward must have run for training"
         if not len(self.arranged.tables.forward.launches):
             return {}
@@ -269,7 +277,7 @@ class CudaRun:
             return {parameter: total(terms) for parameter, terms in parts.items()}
 
     def fire(self, update: UpdateLaunch | None = None) -> None:
-        """Launch what was asked for, and an update of parameters by its gradients."""
+        """Launch the passes that `forward` and `backward` have noted, then an update by their gradients."""
         packed, memory = self.arranged.packed, self.memory
         update_numbers = np.zeros(0, np.int64) if update is None else update.numbers
         count = len(packed.numbers)

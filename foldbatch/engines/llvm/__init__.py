@@ -17,6 +17,7 @@ from foldbatch.engines.llvm.integers import compiled as arithmetic
 from foldbatch.engines.llvm.loop_texts import TARGET, listing
 from foldbatch.engines.llvm.tables import compiled, launch_writer
 from foldbatch.errors import BackendError
+from foldbatch.model.labels import title
 from foldbatch.model.model import Model
 from foldbatch.scheduler.schedule import Schedule
 
@@ -51,7 +52,7 @@ def _make_kernels(bound: Bound) -> Kernels:
         walker.run(table, memory.addresses, team.team() if memory.helped else None)
 
     titles = [
-        " ".join(filter(None, [bound.model.cells[key.cell].name, routine.name, key.variant]))
+        " ".join(filter(None, [title(bound.model.cells[key.cell].name), routine.name, key.variant]))
         for key, routine in zip(bound.keys, bound.routines, strict=True)
     ]
 

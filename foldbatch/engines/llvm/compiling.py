@@ -62,7 +62,10 @@ def has_sources() -> bool:
 
 
 def timed(make: Callable[[], C]) -> C:
-    """Call `make`, which compiles; after half a second of compiling, show a message at a terminal."""
+    """Call `make`, which compiles a kernel, and return its result.
+
+    Once kernels have taken `QUIET_SECONDS` in all, a terminal shows a message meanwhile.
+    """
     start = time.perf_counter()
     shown = sum(_spent) > QUIET_SECONDS and sys.stderr is not None
     shown = shown and sys.stderr.isatty()
@@ -99,7 +102,13 @@ def compiled_function(
 
 
 def _cache_key(function: Callable[..., Any], modules: Sequence[ModuleType]) -> str:
-    """Return the text that keys the compile cache: the modules' sources, integer constants and records."""
+    """Return the text by which the compile cache finds a function: it changes whenever its code may.
+
+    Args:
+        function: the function to be compiled.
+        modules: its module, and those whose functions it calls: the text has their sources, integer
+            constants and records.
+    """
     from foldbatch.engines.llvm import words  # noqa: PLC0415 - it needs llvmlite
 
     texts = [inspect.getsource(module) for module in (words, *modules)]
@@ -226,9 +235,7 @@ def native(
 
     def translate(name: str) -> str:
         scope = {**vector_functions.SCOPE, **(extra_scope() if extra_scope is not None else {})}
-        llvm_text = translation.translate(name, text, scope)
-        # with "contract", LLVM may round a product and a sum once, together
-        return llvm_text.replace(" contract ", " ") if rounded else llvm_text
+        return translation.translate(name, text, scope, rounded=rounded)
 
     count = len(text.split("\n", 1)[0].removeprefix("#").split())
     return Native(_code_address("native", f"{source}{' rounded' * rounded}\n{text}", translate), count)
@@ -256,7 +263,10 @@ def _code_address(kind: str, key: str, translate: Callable[[str], str]) -> int:
 
 
 def keep(name: str, make: Callable[[], bytes]) -> bytes:
-    """Return the content of a file in the cache; if it is missing or damaged, make it and write it."""
+    """Return the content of a file in the cache; call `make` and write the file if it is missing or damaged.
+
+    Without a directory for the cache, `make` is called each time.
+    """
     directory = cache_directory()
     if directory is None:
         return make()

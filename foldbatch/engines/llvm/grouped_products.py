@@ -134,7 +134,15 @@ def append(
     table: Place,
     ids: Place,
 ) -> None:
-    """Append a text's function on rows ``[N, *, k]``, ``[N, *, m]``, a table ``[n, k, m]``, ids ``[N]``."""
+    """Append instructions for a product of each row by the matrix that its id selects, or for its gradients.
+
+    Args:
+        coder: collects the instructions of a kernel.
+        text: prints the function that the instructions call: the product, or one of its gradients.
+        rows: the places of two blocks of rows, ``[N, *, k]`` and ``[N, *, m]``: one factor, and the result.
+        table: the place of the matrices, ``[n, k, m]``.
+        ids: the place of the matrices' numbers, ``[N]``.
+    """
     x, y = rows
     plain = text is sums_text and (x.strides[-1] != 1 or y.strides[-1] != 1)
     cut = None if plain else tiles.blocks()

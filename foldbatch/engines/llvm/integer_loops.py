@@ -106,7 +106,17 @@ def noted(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index) -> 
 
 
 def number_outputs(run: Index, tables: Index, work: Ints, total: int) -> None:
-    """Write, for each number, its output and how many numbers it takes in the model; and offsets of parts."""
+    """Write to `work`, for each value number, the output that it stands for, -1 for none.
+
+    Behind these stand how many numbers each call takes in the model, at the call's first number; and the
+    offsets of each cell's rows and lists in `run`.
+
+    Args:
+        run: the noted calls, see `foldbatch.scheduler.noting`.
+        tables: the wire tables, see there.
+        work: the output, scratch of `noted`.
+        total: how many value numbers there are.
+    """
     parts, places, start = ENDS + run[EXAMPLES] + 1, 2 * total + 1, run[START]
     at = parts + tables[PARTS] + run[SEEN]
     for i in range(total):

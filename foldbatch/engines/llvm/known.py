@@ -352,7 +352,13 @@ class KnownProduct:
         return parameter
 
     def derivative(self, results: Results) -> Derivative | None:
-        """Return the operand's and the weight's gradients as products; None if they have another form."""
+        """Return the gradients that follow from this product; None if the backward graph has another form.
+
+        They are the operand's cotangent and the weight's gradient, both products of the product's cotangent.
+
+        Args:
+            results: the results of the backward graph.
+        """
         wanted = ("cotangent", self.operand), ("gradient", self.parameter)
         nodes = [node for name in wanted for result, node in results if result == name]
         if len(nodes) != len(wanted):

@@ -159,7 +159,12 @@ def known_rows(form: ProductForm) -> KernelCode:
 
 
 def forward_step(form: ProductForm, routine: Routine) -> KernelCode:
-    """Return the code of a forward step whose routine has the product as an input."""
+    """Return the code of a forward step that looks up products of known rows before it runs its routine.
+
+    Args:
+        form: the sizes and the dtype of the product.
+        routine: the routine of the step, which reads the product as an input.
+    """
     at = own_bindings(routine)
     (product,) = [i for i, slot in enumerate(routine.slots) if slot.binding == PRODUCT_SLOT]
 

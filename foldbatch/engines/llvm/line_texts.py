@@ -82,11 +82,14 @@ def _spelled(body: str, kinds: Mapping[str, str], start: str) -> list[str]:
 
 
 def along_lines(body: str, kinds: Mapping[str, str]) -> str:
-    """Return the text of a function along lines of an axis.
+    """Return the text, in the loop language, of an op that works along an axis, as a softmax does.
 
-    Its statics `s` are the extents of two axes and of the line; then for each place its strides along rows,
-    both axes, and the line, which is 1 for a place that has no such axis. `kinds` are the kinds of the places
-    ``x``, ``y`` and ``label``, as far as the body names them.
+    Its statics `s` are the extents of two outer axes and of the line; then, for each place, its strides
+    along rows, both axes, and the line; the last is 1 for a place without that axis.
+
+    Args:
+        body: the op's body for one line.
+        kinds: the kinds of numbers at the places ``x``, ``y`` and ``label``, as far as the body names them.
     """
     lines = [
         f"# {' '.join(kinds.values())}",

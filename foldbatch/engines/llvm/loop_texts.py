@@ -18,9 +18,11 @@ from foldbatch.static.statements import Element, FusedLoop, Routine, Sweep, nest
 KINDS = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}  # by dtype
 MEMORY = KINDS | {"bool": "u1"}  # what lies in memory: bools are bytes
 
-# Fused loops may have ops that call functions which LLVM vectorises. A single op is no fused loop: a function
-# that is compiled once a machine does it.
-TARGET = Target(frozenset({"abs", "exp", "sigmoid", "sqrt", "tanh"}), dtypes=frozenset(KINDS))
+# The functions, of those that bodies may call, that LLVM makes vector instructions of. Fused loops may have
+# ops whose bodies call no others. A single op is no fused loop: a function that is compiled once a machine
+# does it.
+VECTORISED = frozenset({"abs", "exp", "sigmoid", "sqrt", "tanh"})
+TARGET = Target(VECTORISED, dtypes=frozenset(KINDS))
 
 
 def spell(loop: FusedLoop) -> str:

@@ -33,7 +33,7 @@ from foldbatch.engines.llvm.words import ask, at, i8
 COUNTERS, PRINTED, TUPLES, WIDTH, ROWS, OPERANDS, LISTS, DATA, PARTS = range(
     FUNCTION_WORDS, FUNCTION_WORDS + 9
 )
-PART = 2  # words of a list, and of a datum
+PART_WORDS = 2  # of a list, and of a datum
 
 
 def is_common(python: Any, arguments: Any, number: int, last: int) -> bool:
@@ -76,14 +76,14 @@ def note(closure: int, arguments: int, count: int) -> int:
         failed += put(python, rows, at(args[argument])[COUNT])
         failed += put_elements(python, part[0], args[argument])
         argument += 1
-        part = moved(part, PART)
+        part = moved(part, PART_WORDS)
     for _ in range(python[DATA]):
         if part[1] != 0:
             failed += append(python, part[0], result)
         else:
             failed += append(python, part[0], args[argument])
             argument += 1
-        part = moved(part, PART)
+        part = moved(part, PART_WORDS)
     if failed != 0:
         ask(python[DECREASE], result)
         return 0

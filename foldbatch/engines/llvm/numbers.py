@@ -29,7 +29,7 @@ TYPES: dict[str, Any] = {
     "b1": ir.IntType(1),
 }
 NUMBERS = I64.as_pointer()
-EXACT = ("contract",)  # the only freedom for floats: a product and a sum may be rounded once, together
+CONTRACTED = ("contract",)  # the only freedom for floats: a product and a sum may be rounded once, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,17 @@ class Typed:
 
     kind: str  # one of `TYPES`; of a pointer, ``*`` and the kind of its numbers
     at: Any  # the value in LLVM
+
+
+class LoopModule(ir.Module):  # type: ignore[misc]  # llvmlite has no types
+    """A module of LLVM whose functions are of the loop language.
+
+    `flags` are those of its sums and products of floats: `CONTRACTED`, or none where each rounds as written.
+    """
+
+    def __init__(self, name: str, *, rounded: bool = False) -> None:
+        super().__init__(name)
+        self.flags = () if rounded else CONTRACTED
 
 
 Operand = Typed | bool | int | float  # a plain number has no kind yet
@@ -167,7 +178,9 @@ def arithmetic(builder: Any, sign: ast.operator, lhs: Operand, rhs: Operand) -> 
         return result
     a, b = alike(builder, lhs, rhs)
     if is_float(a.kind):
-        return Typed(a.kind, getattr(builder, FLOAT_WRITERS[type(sign)])(a.at, b.at, flags=EXACT))
+        return Typed(
+            a.kind, getattr(builder, FLOAT_WRITERS[type(sign)])(a.at, b.at, flags=builder.module.flags)
+        )
     writers = {"b": TRUTH_WRITERS, "u": UNSIGNED_WRITERS, "i": WHOLE_WRITERS}[a.kind[0]]
     if type(sign) not in writers:
         raise TypeError(f"expected an operator for {a.kind}, found {type(sign).__name__}")
@@ -187,7 +200,7 @@ def negative(builder: Any, operand: Operand) -> Operand:
     if not isinstance(operand, Typed):
         return -operand
     if is_float(operand.kind):
-        return Typed(operand.kind, builder.fneg(operand.at, flags=EXACT))
+        return Typed(operand.kind, builder.fneg(operand.at, flags=builder.module.flags))
     return Typed(operand.kind, builder.neg(operand.at))
 
 

@@ -44,7 +44,6 @@ from foldbatch.static.ops.lists import OF_LISTS
 from foldbatch.static.ops.random import GAMMA, WORD_MASK
 from foldbatch.static.ops.rows import REPEATED
 from foldbatch.static.places import Place, aligned, contiguous, merged
-from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement, axis_of
 
 # The functions of `_visit` go through each element of some places of one shape: elementwise ops, copies,
@@ -168,7 +167,7 @@ def encode_op(coder: Coder, statement: Statement) -> None:
         ENCODERS[statement.op](coder, statement)
     elif OPS[statement.op].elementwise:
         _elementwise(coder, statement, OPS[statement.op])
-    elif statement.op in ON_SEQUENCES:
+    elif OPS[statement.op].sequence:
         _segments(coder, statement)
     else:
         _along(coder, statement)
@@ -315,7 +314,12 @@ def _random(coder: Coder, statement: Statement) -> None:
 
 
 def _order(coder: Coder, statement: Statement) -> None:
-    """Append the order of the elements of an axis, of the first so many of them."""
+    """Append the instructions of a sort or a top-k: they write the indices of the elements, in order.
+
+    Args:
+        coder: the code that is written.
+        statement: the statement, which reads lines of elements and writes as many indices as it has room for.
+    """
     (read,), write = statement.reads, statement.result
     side_by_side = read.strides[-1] == 1
     before = row_texts.BEFORE[statement.attrs["descending"]]
@@ -413,9 +417,12 @@ def encode(
     first: Callable[[Coder], None] = _no_instructions,
     last: Callable[[Coder], None] = _no_instructions,
 ) -> KernelCode:
-    """Return a routine's code; compile the functions that it calls, if they are not in memory.
+    """Return a routine as instructions of the kernel walker, and compile the functions that it calls.
 
-    `first` and `last` append instructions that each level runs before and after those of the routine.
+    Args:
+        routine: the routine.
+        first: appends instructions that each level runs before those of the routine.
+        last: appends instructions that each level runs after them.
     """
     coder = Coder(routine)
     first(coder)

@@ -489,7 +489,17 @@ def plan(table: Index) -> int:
 
 
 def bring_data(runner: Runner, feed: FeedRecord, ranks: Any, count: int) -> bool:
-    """Convert the data of a feed, in rank order; return False if one of them is no plain number that fits."""
+    """Convert the data of a feed to numbers, and write them to `feed.converted`, in rank order.
+
+    Return False at the first datum that is no plain Python number, or out of the range of the feed's type;
+    numbers may have been written then, and the caller converts all data in Python.
+
+    Args:
+        runner: the record of the batch that runs.
+        feed: the feed; its list `items` has the data, in the order of calls.
+        ranks: for each rank, the index of its call.
+        count: how many calls there are.
+    """
     items, kind, memory = items_of(feed.items), feed.kind, feed.converted
     for r in range(count):
         item = at(items[ranks[r]])

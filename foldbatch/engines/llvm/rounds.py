@@ -90,7 +90,7 @@ class RoundRunner:
     def feed(
         self, items: Any, feed: Feed, bound: int | None, cell: int, number: int, *, is_list: bool = True
     ) -> list[int]:
-        """Return the record of a feed, see `round_loops.FeedRecord`.
+        """Return the record by which compiled code finds a feed's data: `round_loops.FeedRecord` as integers.
 
         Args:
             items: the list to which walks append the data.
@@ -213,7 +213,7 @@ class RoundRunner:
         return fetched(numbers, self._routines.model.results, self._value_arenas, take)
 
     def _value_arenas(self) -> Index:
-        """Return the arena of each value of the small batch."""
+        """Return the arena of each value of the small batch, by number: ``[values]``, -1 for none."""
         rows = self._arrays[2]
         cells = self._routines.model.signatures
         arenas = np.full(rows[0], -1, np.int64)
@@ -298,7 +298,13 @@ class RoundRunner:
                 helper.leave()
 
     def _bring(self, place: int, data: tuple[int, Array] | None) -> None:
-        """Bring a feed's data as an array in rank order; `place` is the offset of its record."""
+        """Put a feed's data, in rank order, where the round's kernels read them.
+
+        Args:
+            place: the offset of the feed's record in the header.
+            data: the number of the cell, and a column with a datum for each of its calls; None where the
+                compiled code has brought the data itself.
+        """
         if data is not None:
             (cell, column) = data
             memory = self._arrays[5]

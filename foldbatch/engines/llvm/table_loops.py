@@ -373,7 +373,15 @@ def rank_calls(tables: Tables, model: Model, shares: Index, groups: Ints) -> Non
 
 
 def add_step(tables: Tables, cell_number: int, stage: int, start: int, stop: int) -> None:
-    """Append a step of a cell's stage, from rank `start` to `stop`, unless it is empty."""
+    """Append a step to the schedule: the calls of a cell with ranks from `start` to `stop`, unless none.
+
+    Args:
+        tables: the header of the schedule's memory.
+        cell_number: the cell.
+        stage: the stage to run, or `ALL_STAGES`.
+        start: the first rank.
+        stop: the rank after the last one.
+    """
     if stop > start:
         step = StepRecord(tables.memory, tables.steps_at + StepRecord.size * tables.steps)
         step.cell, step.stage = cell_number, stage
@@ -791,13 +799,15 @@ def write_backward(routines: Routines, steps: Index, count: int, output: Launche
 
 
 def write_launches(routine_constants: Index, tables_memory: Index, memory: Index, launches: Index) -> None:
-    """Write a batch's launches, forward and backward, and the rows that its buffers need.
+    """Write a batch's launch table, forward and backward, and how many rows each buffer needs.
 
     Args:
-        routine_constants: the header `Routines` and its tables.
-        tables_memory: the memory as `write_tables` writes it.
-        memory: is written: the header `Launches` and the tables behind it.
-        launches: is written: a row for each launch, those forward and then those backward.
+        routine_constants: the routines of the model: the header `Routines` and its tables.
+        tables_memory: the batch's schedule, as `write_tables` has written it.
+        memory: the output: the header `Launches`, and behind it the tables that it names; `heights` are the
+            rows of the buffers.
+        launches: the output: rows of `Routines.length` integers, the forward launches and then the backward
+            ones. `Launches.forward` and `Launches.backward` are their counts; the caller has made room.
     """
     routines = Routines(routine_constants)
     tables = Tables(tables_memory)

@@ -222,7 +222,12 @@ def levels(
 def _level_inputs(
     cells: tuple[CellSignature, ...], scopes: tuple[tuple[int, ...], ...]
 ) -> tuple[ModelConstants, Index]:
-    """Return the model constants and the batch header for `table_loops.levels`."""
+    """Return the model constants and an empty batch header for `table_loops.levels`, which finds levels only.
+
+    Args:
+        cells: the cells of the model.
+        scopes: per scope of the policy, its cells.
+    """
     fixed = _model_constants(cells, 0, by_consumer, scopes, ((),) * len(cells))
     return fixed, np.zeros(loops.Batch.size + loops.BATCH_FIELDS * len(cells), np.int64)
 
@@ -354,9 +359,11 @@ def _cell_tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> t
 
 
 def launch_inputs(bound: Bound) -> tuple[Index, int, int]:
-    """Return the inputs of `table_loops.write_launches`: the routines' header and tables, and two sizes.
+    """Return the inputs of `table_loops.write_launches` that are the same for all batches of a model.
 
-    The sizes are the integers of memory that every batch takes, and those of a launch.
+    Returns:
+        The header `Routines` with its tables; the integers of output memory that any batch takes, besides its
+        facts and levels; and the integers of a launch.
     """
     parameters = {parameter: number for number, parameter in enumerate(bound.summed)}
     gradients = [

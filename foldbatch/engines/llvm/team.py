@@ -134,7 +134,7 @@ class Team:
         start_in_each_process(self, Team._start)
 
     def _start(self) -> None:
-        """Set up the words and locks of this process; a forked process calls it anew."""
+        """Set up the shared integers and the locks, without a thread; a forked process calls it again."""
         self._lock = threading.Lock()
         self._gate = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
@@ -207,7 +207,13 @@ class Team:
 
 
 def _serve(take_parts: Any, words: Any, gate: Any) -> None:
-    """Run the helper's thread: wait at the gate, take parts of jobs, and so on. It keeps `words` alive."""
+    """Run in the helper's thread for ever: wait at the gate, then take parts of jobs until there are none.
+
+    Args:
+        take_parts: compiled code, given the address of `words`.
+        words: the integers that both threads share; this reference keeps them alive.
+        gate: the semaphore that wakes the thread.
+    """
     address = words.ctypes.data
     while True:
         gate.acquire()

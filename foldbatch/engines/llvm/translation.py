@@ -42,6 +42,7 @@ from foldbatch.engines.llvm.numbers import (
     SYMBOLS,
     TYPES,
     Instruction,
+    LoopModule,
     Operand,
     Typed,
     absolute,
@@ -56,7 +57,7 @@ from foldbatch.engines.llvm.numbers import (
 from foldbatch.loops.records import Header, Record
 
 
-def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
+def translate(name: str, text: str, scope: Mapping[str, Any], *, rounded: bool = False) -> str:
     """Return LLVM's text of a module with one function, `name`, of two pointers to integers.
 
     Args:
@@ -64,6 +65,7 @@ def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
         text: of ``loop(n, x0, x1, ..., s)``, whose first line has the kinds of the numbers that x0, x1 and so
             on point to: ``# f4 i8``. None of this memory overlaps.
         scope: the functions that the text may call, by name.
+        rounded: whether every product is rounded before a sum adds it.
 
     The first pointer is to `n` and the addresses of x0, x1 and so on; the second one is `s`.
 
@@ -72,7 +74,7 @@ def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
     """
     kinds = text.split("\n", 1)[0].removeprefix("#").split()
     definition = definition_in(text)
-    module = ir.Module(name)
+    module = LoopModule(name, rounded=rounded)
     inner = _function(module, "loop", definition, scope, ["u8", *(f"*{k}" for k in kinds), "*i8"], "")
     inner.attributes.add("alwaysinline")
     for argument in inner.args[1:]:
@@ -107,7 +109,7 @@ def translate_function(
     object. It returns an integer; it does nothing and returns `MISFIT` if an argument that should be an array
     is another object, or an array of another dtype, of other axes, or with gaps.
     """
-    module = ir.Module(name)
+    module = LoopModule(name)
     kinds = signature.split()
     inner = _function(module, "function", definition, scope, kinds, returned := _returned(definition))
     inner.attributes.add("alwaysinline")
@@ -132,7 +134,7 @@ def translate_function(
 
 def translate_words(name: str, definition: ast.FunctionDef, scope: Mapping[str, Any]) -> str:
     """Return LLVM's text of a module with one function, `name`, from words to a word, which C calls."""
-    module = ir.Module(name)
+    module = LoopModule(name)
     kinds = ["i8"] * len(definition.args.args)
     _function(module, name, definition, scope, kinds, _returned(definition)).linkage = ""
     return str(module)
@@ -295,7 +297,11 @@ class _FunctionBody:
     # -- statements
 
     def statements(self, body: Sequence[ast.stmt]) -> Operand | None:
-        """Write statements; return the value of a return statement if the function is written in place."""
+        """Append the LLVM code of statements; return the value of a ``return`` in a function that is inlined.
+
+        Args:
+            body: the statements, as Python's syntax trees.
+        """
         for statement in body:
             match statement:
                 case ast.Assign(targets=[target], value=value):
@@ -349,7 +355,7 @@ class _FunctionBody:
         self.views[name] = view
 
     def add_to(self, target: ast.expr, sign: ast.operator, value: ast.expr) -> None:
-        """Write an assignment such as ``target += value``."""
+        """Append the LLVM code of an assignment such as ``target += value``."""
         match target:
             case ast.Subscript() | ast.Attribute():
                 place = self.place(target)
@@ -359,7 +365,7 @@ class _FunctionBody:
                 self.set(name, arithmetic(self.builder, sign, self.get(name), self.value(value)))
 
     def put(self, target: ast.expr, value: Operand) -> None:
-        """Write the store of a value to a variable or an element."""
+        """Append the LLVM code that stores a value in a variable or an element."""
         match target:
             case ast.Name(id=name):
                 self.check_free(name)
@@ -384,7 +390,7 @@ class _FunctionBody:
             raise TypeError(f"expected {name} to stay the record, or the array of records, that it is")
 
     def repeat(self, name: str, bounds: Sequence[Operand], inside: Sequence[ast.stmt]) -> None:
-        """Write a ``for`` loop over a range."""
+        """Append the LLVM code of a ``for`` loop over a range, given its variable, bounds and body."""
         self.check_free(name)
         build = self.builder
         *bounds, step = bounds if len(bounds) == 3 else (*bounds, 1)
@@ -414,7 +420,7 @@ class _FunctionBody:
         build.position_at_end(after)
 
     def repeat_while(self, test: ast.expr, inside: Sequence[ast.stmt]) -> None:
-        """Write a ``while`` loop."""
+        """Append the LLVM code of a ``while`` loop, given its test and body as Python's syntax trees."""
         build = self.builder
         head, body, after = (build.append_basic_block() for _ in range(3))
         build.branch(head)
@@ -428,7 +434,7 @@ class _FunctionBody:
         build.position_at_end(after)
 
     def choose(self, test: ast.expr, inside: Sequence[ast.stmt], otherwise: Sequence[ast.stmt]) -> None:
-        """Write an ``if`` statement."""
+        """Append the LLVM code of an ``if`` statement, given its test, body and ``else`` part."""
         build = self.builder
         body, alternative, after = (build.append_basic_block() for _ in range(3))
         build.cbranch(self.truth(test), body, alternative)
@@ -572,7 +578,10 @@ class _FunctionBody:
         return convert(self.builder, value, "b1").at
 
     def select(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Typed:
-        """Return one of two values; only this one is computed if they read memory or call functions."""
+        """Append the LLVM code of ``body if test else otherwise``, and return its value.
+
+        If they read memory or call functions, the code computes only the one that is chosen.
+        """
         build = self.builder
         condition = self.truth(test)
         if not any(map(self.reads_memory, _parts(body, otherwise))):
@@ -600,7 +609,10 @@ class _FunctionBody:
         return isinstance(node, ast.Subscript | ast.Call)
 
     def arguments(self, node: ast.Call) -> list[Operand]:
-        """Return the operands of a call; a record is two, its array and its offset, and a header is one."""
+        """Return a call's arguments as LLVM values; a record is passed as two, its array and its offset.
+
+        A header is passed as its array alone.
+        """
         operands = list[Operand]()
         for argument in node.args:
             match argument:
@@ -658,7 +670,7 @@ class _FunctionBody:
 
 
 def _is_straight(definition: ast.FunctionDef) -> bool:
-    """Return whether a function has no loops, and returns at its end only."""
+    """Return whether a function has no loop and no return before its end, so that it can be inlined."""
     parts = [part for statement in definition.body for part in ast.walk(statement)]
     returns = [part for part in parts if isinstance(part, ast.Return)]
     return not any(isinstance(part, ast.For | ast.While) for part in parts) and all(

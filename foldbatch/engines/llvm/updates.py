@@ -240,7 +240,10 @@ class Compiled(Updates):
 
 
 def _kind(gradient: Any) -> str | None:
-    """Return the kind of a gradient's numbers; None if compiled code cannot read it."""
+    """Return the kind of a gradient's numbers, "f4" or "f8"; None if compiled code cannot read it.
+
+    Compiled code reads contiguous, aligned arrays of float32 or float64, and `SparseRows` of such.
+    """
     values = gradient
     if isinstance(gradient, SparseRows):
         rows, values = gradient.rows, gradient.values
@@ -252,7 +255,7 @@ def _kind(gradient: Any) -> str | None:
 
 
 def _kind_of_change(change: Change) -> str | None:
-    """Return the kind of a change's numbers; None if compiled code cannot make it."""
+    """Return the kind of a change's numbers, "f4" or "f8"; None if compiled code cannot make the change."""
     _, p, moments, gradient, _, _, _, by_rows = change
     flags = p.flags.num & PLAIN
     for moment in moments:
@@ -298,7 +301,11 @@ def _add_step(
 
 @cache  # every batch needs it, and the text is long
 def sum_copies(dtype: str) -> Loop | None:
-    """Return the compiled sum of rows: ``(rows [n, w], starts [m + 1], order [*], out [m, w])``."""
+    """Return compiled code that adds up groups of rows; None for a dtype that it does not read.
+
+    It is called as ``sum_copies(rows [n, w], starts [m + 1], order [n], out [m, w])``, and writes to
+    ``out[i]`` the sum of the rows ``order[starts[i]:starts[i + 1]]``.
+    """
     kind = KIND_OF.get(np.dtype(dtype))
     if kind is None:
         return None

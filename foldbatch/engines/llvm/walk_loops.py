@@ -182,7 +182,10 @@ def value_number(python: Any, value: int) -> int:
 
 
 def put(python: Any, to: int, number: int) -> int:
-    """Append a number to an `array.array`; return 0 if that succeeds and the number is not negative."""
+    """Append a number to an `array.array`, at its address `to`; return 0, or -1 to let Python raise an error.
+
+    It is -1 if memory is short, or the number is negative, which marks a value that no call has returned.
+    """
     target = at(to)
     size = target[COUNT]
     if size == target[ROOM]:

@@ -16,6 +16,7 @@ from foldbatch.engines.numpy.kernel import Function
 from foldbatch.engines.numpy.kernel import load as load_kernel
 from foldbatch.engines.numpy.spelling import OVERWRITES
 from foldbatch.engines.threads import single_threaded_blas
+from foldbatch.model.labels import title
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.arithmetic import NUMPY
@@ -55,7 +56,7 @@ def _make(bound: Bound) -> Kernels:
     def sources() -> list[str]:
         cells = [bound.model.cells[key.cell].name for key in bound.keys]
         cell_kernels = zip(cells, bound.routines, kernels, strict=True)
-        return [f"# {cell} {routine.name}\n{kernel.source}" for cell, routine, kernel in cell_kernels]
+        return [f"# {title(cell)} {routine.name}\n{kernel.source}" for cell, routine, kernel in cell_kernels]
 
     return Kernels(bound, walk, sources, partial(launch_tables, bound))
 

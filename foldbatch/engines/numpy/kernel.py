@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from foldbatch.engines import sums
 from foldbatch.engines.launch import BASE, COPIES, FIELDS, HEAD, INDEX, STORES, Ints, OutOfRangeError
-from foldbatch.engines.numpy.spelling import NUMBERS, PRODUCTS, SPELLINGS, rounded
+from foldbatch.engines.numpy.spelling import NUMBERS, SPELLINGS, rounded
 from foldbatch.engines.sums import reduce_by_length, reduce_segments, sum_outer, sum_rows
 from foldbatch.params.parameters import Array
-from foldbatch.static.op import CALL, Axis
+from foldbatch.static.op import CALL, OPS, Axis
 from foldbatch.static.ops.elementwise import cast_into
 from foldbatch.static.ops.random import random_bits
 from foldbatch.static.ops.reduce import ordered, top_and_rest
@@ -108,18 +108,12 @@ _CALLS = _RowRange("start", "stop", "n")
 _BY_KEY = {"operand": "x", "cotangent": "g", "feed": "f", "kept": "k", "store": "d", "segments": "offsets"}
 _BY_ORDER = {"parameter": "p", "constant": "c", "scratch": "s"}
 
-# What an op on sequences takes in place of the offsets.
-_ON_SEQUENCES = {
-    **dict.fromkeys(("repeat", "segment_dot", "segment_spread"), ("owner",)),
-    **dict.fromkeys(
-        (
-            *("segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax"),
-            *("segment_log_softmax", "segment_logsumexp"),
-            "segment_mix",
-        ),
-        ("starts", "counts"),
-    ),
-}
+# The operands in place of the offsets, by what an op needs to know of a sequence (`Op.sequence`).
+_DERIVED = {"": (), "owner": ("owner",), "bounds": ("starts", "counts")}
+
+
+def _prefix(binding: Binding) -> str:
+    return _BY_KEY.get(binding.kind) or _BY_ORDER[binding.kind]
 
 
 class _TextWriter:
@@ -133,7 +127,12 @@ class _TextWriter:
         self.used: set[str] = set()
         self.views: dict[Place, str] = {}
         self.derived: set[str] = set()
-        self.names = [self._name(slot.binding) for slot in routine.slots]
+        # of each slot, the number in its name: names of rows, and of all that depends on them, have it, too
+        self.numbers = [self._number(slot.binding) for slot in routine.slots]
+        self.names = [
+            f"{_prefix(slot.binding)}{number}"
+            for slot, number in zip(routine.slots, self.numbers, strict=True)
+        ]
 
     def text(self) -> str:
         """Return the text of the kernel: code of a launch, then a loop over levels."""
@@ -166,21 +165,24 @@ class _TextWriter:
 
     # -- names
 
-    def _name(self, binding: Binding) -> str:
-        if binding.kind in _BY_KEY:
-            return self._new(_BY_KEY[binding.kind], int(binding.key))
-        return self._new(_BY_ORDER[binding.kind])
+    def _number(self, binding: Binding) -> int:
+        """Return the number in the name of a slot, which is taken from now on."""
+        return self._free(_prefix(binding), int(binding.key) if binding.kind in _BY_KEY else 0)
 
-    def _new(self, prefix: str, number: int = 0) -> str:
+    def _free(self, prefix: str, number: int) -> int:
+        """Return the first number, from one on, with which a prefix is a new name; take that name."""
         while f"{prefix}{number}" in self.used:
             number += 1
         self.used.add(f"{prefix}{number}")
-        return f"{prefix}{number}"
+        return number
+
+    def _new(self, prefix: str, number: int) -> str:
+        return f"{prefix}{self._free(prefix, number)}"
 
     def _rows(self, axis: Axis) -> _RowRange:
         if axis.rank < 2:
             return _CALLS
-        number = self.names[self.routine.segments[axis]].removeprefix("offsets")
+        number = self.numbers[self.routine.segments[axis]]
         return _RowRange(f"first{number}", f"end{number}", f"m{number}")
 
     # -- slots
@@ -236,9 +238,10 @@ class _TextWriter:
     def _statement(self, statement: Statement) -> None:
         """Add the lines of a statement, spelled for NumPy."""
         reads = list(statement.reads)
-        derived = _ON_SEQUENCES.get(statement.op, ())
+        op = OPS.get(statement.op)
+        derived = _DERIVED[op.sequence if op is not None else ""]
         if statement.op == "check_range" and len(reads) == 2:
-            derived = ("owner",)
+            derived = _DERIVED["owner"]
         names = [self._derived(kind, reads[-1]) for kind in derived]
         operands = [self._place(place) for place in (reads[:-1] if derived else reads)]
         if statement.op == "check_range":
@@ -247,7 +250,8 @@ class _TextWriter:
             arguments = [operands[0], str(statement.attrs["size"]), "start", *names]
             self.level.append(f"check_range({', '.join(arguments)})")
             return
-        if self.routine.precision == "bf16" and statement.op in PRODUCTS:
+        if self.routine.precision == "bf16" and op is not None and op.product and op.bound is None:
+            # of products with a matrix for all rows alone, as LLVM's kernels compute them
             operands = [f"rounded({operand})" for operand in operands]
         out, dtype = self._place(statement.result), self.routine.slots[statement.result.slot].type.dtype
         self.level += SPELLINGS[statement.op](statement, operands + names, out, dtype)
@@ -272,8 +276,7 @@ class _TextWriter:
     def _derived(self, kind: str, place: Place) -> str:
         """Return the name of what an op on sequences must know of them."""
         offsets = self.names[place.slot]
-        number = offsets.removeprefix("offsets")
-        name = f"{kind}{number}"
+        name = f"{kind}{self.numbers[place.slot]}"
         if name not in self.derived:
             self.derived.add(name)
             match kind:
@@ -357,9 +360,9 @@ class _TextWriter:
 
     def _number_of(self, parameter: object) -> int:
         """Return the number of a parameter that the kernel reads; 0 of others."""
-        for slot, name in zip(self.routine.slots, self.names, strict=True):
+        for slot, number in zip(self.routine.slots, self.numbers, strict=True):
             if slot.binding.kind == "parameter" and slot.binding.key is parameter:
-                return int(name.removeprefix("p"))
+                return number
         return 0
 
 

@@ -167,8 +167,6 @@ SPELLINGS: dict[str, Spelling] = {name: _spelt(text) for name, text in _TEXTS.it
     "pick": _by_label("{out}[...] = picked[..., 0]"),
 }
 
-PRODUCTS = ("linear", "matmul", "sum_outer")  # ops whose operands are rounded in bfloat16
-
 
 def rounded(array: Array) -> Array:
     """Return numbers of float32 rounded to the nearest of bfloat16, the even one of two; others as they are.

@@ -6,7 +6,7 @@ Importing this package fills `foldbatch.static.graph.OPS`; its names are what us
 
 from typing import NoReturn
 
-from foldbatch.operators import FUNCTIONS, nearest, numpys
+from foldbatch.operators import FUNCTIONS, nearest, numpys, plain_operands
 from foldbatch.static import graph
 from foldbatch.static.ops import elementwise, linalg, lists, reduce, rows, shape  # noqa: F401 - they fill the table
 from foldbatch.static.ops.functions import *  # noqa: F403
@@ -14,7 +14,7 @@ from foldbatch.static.ops.linalg import *  # noqa: F403
 from foldbatch.static.ops.rows import *  # noqa: F403
 from foldbatch.static.ops.shape import *  # noqa: F403
 
-matmul = numpys(graph.matmul)
+matmul = numpys(plain_operands("arrays")(graph.matmul))
 
 __all__ = sorted(FUNCTIONS.keys() - {"getitem"})  # noqa: PLE0605 - each is marked where it stands
 

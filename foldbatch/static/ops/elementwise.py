@@ -253,6 +253,7 @@ define(
     (Sample((_V,), {"dtype": "float64"}), Sample((TensorType((3,), "int32"),), {"dtype": "float32"})),
     elementwise=True,
     body="t(a)",
+    keeps_values=True,
 )
 
 

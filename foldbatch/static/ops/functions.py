@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.errors import GraphError
-from foldbatch.operators import numpys, public
+from foldbatch.operators import numpys, plain_operands, public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, matmul, slice_of
 from foldbatch.static.op import CALL, fail
 from foldbatch.static.ops.random import KEY, SITES
@@ -73,24 +73,28 @@ def _compared(name: str, a: TensorLike, b: TensorLike) -> Node:
 
 
 @numpys
+@plain_operands("numbers")
 def add(*xs: TensorLike) -> Node:
     """Return the sum of any number of tensors."""
     return apply("add", *xs)
 
 
 @numpys
+@plain_operands("numbers")
 def subtract(a: TensorLike, b: TensorLike) -> Node:
     """Return a - b."""
     return apply("subtract", a, b)
 
 
 @numpys
+@plain_operands("numbers")
 def multiply(a: TensorLike, b: TensorLike) -> Node:
     """Return a * b, elementwise."""
     return apply("multiply", a, b)
 
 
 @numpys
+@plain_operands("numbers")
 def divide(a: TensorLike, b: TensorLike) -> Node:
     """Return a / b."""
     return apply("divide", a, b)
@@ -239,18 +243,21 @@ def stop_gradient(x: TensorLike) -> Node:
 
 
 @numpys
+@plain_operands("numbers")
 def floor_divide(a: TensorLike, b: TensorLike) -> Node:
     """Return the floor of the exact quotient of floats; no gradient flows through it."""
     return apply("floor_divide", a, b)
 
 
 @numpys
+@plain_operands("numbers")
 def mod(a: TensorLike, b: TensorLike) -> Node:
     """Return the remainder ``a - floor_divide(a, b) * b`` of floats `a`, with the sign of `b`."""
     return apply("mod", a, b)
 
 
 @numpys
+@plain_operands("numbers")
 def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None = None) -> Node:
     """Return x with its elements held between two bounds, either of which may be left out.
 
@@ -263,48 +270,56 @@ def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None =
 
 
 @numpys
+@plain_operands("numbers")
 def minimum(a: TensorLike, b: TensorLike) -> Node:
     """Return the smaller of each pair; at a tie the gradient goes to `a`."""
     return apply("minimum", a, b)
 
 
 @numpys
+@plain_operands("numbers")
 def maximum(a: TensorLike, b: TensorLike) -> Node:
     """Return the larger of each pair; at a tie the gradient goes to `a`."""
     return apply("maximum", a, b)
 
 
 @numpys
+@plain_operands("numbers")
 def less(a: TensorLike, b: TensorLike) -> Node:
     """Return a < b as bool."""
     return _compared("less", a, b)
 
 
 @numpys
+@plain_operands("numbers")
 def less_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a <= b as bool."""
     return _compared("less_equal", a, b)
 
 
 @numpys
+@plain_operands("numbers")
 def equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a == b as bool."""
     return _compared("equal", a, b)
 
 
 @numpys
+@plain_operands("numbers")
 def not_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a != b as bool."""
     return logical_not(equal(a, b))
 
 
 @numpys
+@plain_operands("numbers")
 def greater(a: TensorLike, b: TensorLike) -> Node:
     """Return a > b as bool."""
     return _compared("less", b, a)
 
 
 @numpys
+@plain_operands("numbers")
 def greater_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a >= b as bool."""
     return _compared("less_equal", b, a)
@@ -329,6 +344,7 @@ def logical_or(a: TensorLike, b: TensorLike) -> Node:
 
 
 @numpys
+@plain_operands("numbers")
 def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Node:
     """Return `a` where the condition holds, else `b`."""
     return apply("where", condition, *lift("where", (a, b)))  # numbers must not take the condition's dtype
@@ -418,6 +434,7 @@ def logsumexp(x: TensorLike, axis: int = -1) -> Node:
 
 
 @public
+@plain_operands("labels")
 def cross_entropy(
     logits: TensorLike, label: TensorLike, *, weights: TensorLike | None = None, smoothing: float = 0.0
 ) -> Node:
@@ -580,6 +597,7 @@ def segment_log_softmax(x: TensorLike) -> Node:
 
 
 @public
+@plain_operands("shape")
 def random(shape: int | Sequence[int], dtype: str = "float32") -> Node:
     """Return uniform numbers in [0, 1) of a shape, drawn anew for each call of the block and each `random`.
 
@@ -598,6 +616,7 @@ def random(shape: int | Sequence[int], dtype: str = "float32") -> Node:
 
 
 @public
+@plain_operands("shape")
 def normal(shape: int | Sequence[int] = (), dtype: str = "float32") -> Node:
     """Draw numbers of a shape from the standard normal distribution: mean 0, variance 1.
 

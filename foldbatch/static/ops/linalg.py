@@ -53,6 +53,7 @@ define(
         Sample((_X, _W), {}, (UNBATCHED, UNBATCHED)),
     ),
     axis=_axis_linear,
+    product=True,
 )
 
 
@@ -74,6 +75,7 @@ define(
     lambda d, y, x, g: (apply("linear", g, d.T), apply("linear", x, d)),
     (Sample((_X, _G), {}), Sample((TensorType((4, 3)), TensorType((4, 2))), {})),
     axis=lambda axes, attrs: UNBATCHED,
+    product=True,
 )
 
 
@@ -92,6 +94,7 @@ define(
         Sample((TensorType((2, 3)), TensorType((3, 4))), {}),
         Sample((TensorType((2, 3)), TensorType((3, 4))), {}, (UNBATCHED, CALL)),
     ),
+    product=True,
 )
 
 
@@ -141,6 +144,8 @@ define(
     ),
     axis=_axis_linear_by,
     bound=lambda types, attrs: (2, types[1].shape[0]),
+    product=True,
+    table=1,
 )
 
 
@@ -170,6 +175,7 @@ define(
     (Sample((_X, _G, _ID), {"size": 4}), Sample((TensorType((2, 3)), TensorType((2, 2)), _ID), {"size": 4})),
     axis=_axis_sum_outer_by,
     bound=lambda types, attrs: (2, attrs["size"]),
+    product=True,
 )
 
 

@@ -56,6 +56,7 @@ define(
     lambda g, y, x, q: (apply("segment_spread", g, q), apply("segment_mix", g, x)),
     (Sample((_V, _V), {}, (_ELEMENTS, CALL)), Sample((_M, _M), {}, (_ELEMENTS, CALL))),
     axis=lambda axes, attrs: _along("segment_dot", axes),
+    sequence="owner",
 )
 define(
     "segment_mix",  # a: [M, *], x: [M, *, k] -> [N, *, k]: the sum of the elements, each times its number
@@ -64,6 +65,7 @@ define(
     lambda g, y, a, x: (apply("segment_dot", x, g), apply("segment_spread", a, g)),
     (Sample((_SCALAR, _V), {}, (_ELEMENTS,) * 2), Sample((_TWO, _M), {}, (_ELEMENTS,) * 2)),
     axis=lambda axes, attrs: (_along("segment_mix", axes, axes[0]), CALL)[1],
+    sequence="bounds",
 )
 define(
     # a: [M, *], g: [N, *, k], more such pairs -> [M, *, k]: its call's row for each element, times a number
@@ -73,4 +75,5 @@ define(
     _spread_vjp,
     (Sample((_SCALAR, _V), {}, (_ELEMENTS, CALL)), Sample((_TWO, _M) * 2, {}, (_ELEMENTS, CALL) * 2)),
     axis=lambda axes, attrs: _along("segment_spread", axes),
+    sequence="owner",
 )

@@ -312,6 +312,7 @@ define(
     _SAMPLES,
     axis=along("segment_max", "ops.max", CALL),
     whole=True,
+    sequence="bounds",
     body=GREATEST,
 )
 
@@ -329,6 +330,7 @@ define(
     samples=_SAMPLES,
     axis=along("segment_is_max", "ops.argmax"),
     whole=True,
+    sequence="bounds",
     body="at, top = first(x[k])\ny[k] = k == at",
 )
 
@@ -340,6 +342,7 @@ define(
     samples=_SAMPLES,
     axis=along("segment_position", "np.arange"),
     whole=True,
+    sequence="bounds",
     body="y[k] = k",
 )
 
@@ -375,6 +378,7 @@ define(
     _SAMPLES,
     axis=along("segment_softmax", "ops.softmax"),
     whole=True,
+    sequence="bounds",
     body=SOFTMAX,
 )
 
@@ -387,6 +391,7 @@ define(
     _SAMPLES,
     axis=along("segment_log_softmax", "ops.log_softmax"),
     whole=True,
+    sequence="bounds",
     body=LOG_SOFTMAX,
 )
 define(
@@ -397,5 +402,6 @@ define(
     _SAMPLES,
     axis=along("segment_logsumexp", "ops.logsumexp", CALL),
     whole=True,
+    sequence="bounds",
     body=LOGSUMEXP,
 )

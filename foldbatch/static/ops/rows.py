@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.operators import public
+from foldbatch.operators import plain_operands, public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, slice_of
 from foldbatch.static.op import BEYOND, CALL, OF_LIST, UNBATCHED, Attrs, Axis, Sample, define, fail, ragged
 from foldbatch.static.ops.reduce import TOTAL
@@ -59,6 +59,8 @@ define(
     lambda g, y, x: (apply("sum_batch", g),),
     (Sample((_V,), {"axis": CALL}, (UNBATCHED,)),),
     axis=_axis_batch,
+    view="repeated",
+    keeps_values=True,
 )
 define(
     "sum_batch",  # the sum over all rows
@@ -76,6 +78,7 @@ define(
     (Sample((_V,), {"axis": _ELEMENTS}),),
     axis=_axis_repeat,
     body=REPEATED,
+    sequence="owner",
 )
 
 
@@ -87,6 +90,7 @@ define(
     (Sample((_V,), {}, (_ELEMENTS,)),),
     axis=along("segment_sum", "ops.sum", CALL),
     body=TOTAL,
+    sequence="bounds",
 )
 
 
@@ -118,6 +122,7 @@ define(
     ),
     axis=_axis_gather,
     bound=lambda types, attrs: (1, types[0].shape[0]),
+    table=0,
 )
 
 
@@ -215,6 +220,7 @@ def _stepped(x: Node, axis: int, key: slice) -> Node:
 
 
 @public
+@plain_operands("ids")
 def gather(table: TensorLike, ids: TensorLike) -> Node:
     """Return rows of a table by ids that may be computed; an id out of range is an error.
 

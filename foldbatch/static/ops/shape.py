@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.operators import FUNCTIONS, numpys, public
+from foldbatch.operators import FUNCTIONS, numpys, plain_operands, public
 from foldbatch.static.graph import Node, TensorLike, apply, lift, slice_of
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail
 from foldbatch.static.places import Place, backward, section
@@ -48,10 +48,10 @@ def _define(
     evaluate: Callable[..., Any],
     vjp: Callable[..., tuple[Node | None, ...]],
     *samples: Sample,
-    copies: Callable[..., Copies] | None = None,
+    **properties: Any,
 ) -> None:
-    """Define an op that changes shapes only; with `copies`, results may be views."""
-    define(name, infer, evaluate, vjp, samples, copies=copies)
+    """Define an op that moves elements without computing: a view, or one that says what it copies."""
+    define(name, infer, evaluate, vjp, samples, **properties)
 
 
 def _infer_reshape(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
@@ -67,6 +67,8 @@ _define(
     lambda attrs, x: np.reshape(x, attrs["shape"]),
     lambda g, y, x: (apply("reshape", g, shape=x.shape),),
     Sample((_M,), {"shape": (3, 2)}),
+    view="in order",
+    keeps_values=True,
 )
 
 
@@ -83,6 +85,8 @@ _define(
     lambda attrs, x: np.transpose(x, attrs["axes"]),
     lambda g, y, x: (apply("transpose", g, axes=tuple(int(i) for i in np.argsort(y.attrs["axes"]))),),
     Sample((TensorType((2, 3, 4)),), {"axes": (2, 0, 1)}),
+    view="permuted",
+    keeps_values=True,
 )
 
 
@@ -103,7 +107,14 @@ def _vjp_slice(g: Node, y: Node, x: Node) -> tuple[Node, ...]:
     return (apply("pad", g, axis=axis, before=start, after=x.shape[axis] - stop),)
 
 
-_define("slice", _infer_slice, _evaluate_slice, _vjp_slice, Sample((_M,), {"axis": 1, "start": 1, "stop": 3}))
+_define(
+    "slice",
+    _infer_slice,
+    _evaluate_slice,
+    _vjp_slice,
+    Sample((_M,), {"axis": 1, "start": 1, "stop": 3}),
+    view="in order",
+)
 
 
 def _infer_flip(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
@@ -124,6 +135,7 @@ _define(
     Sample((_V,), {"axis": 0}),
     Sample((_M,), {"axis": 1}),
     copies=_flipped,
+    keeps_values=True,
 )
 
 
@@ -220,6 +232,8 @@ _define(
     lambda g, y, x: (g,),
     Sample((_V,), {"shape": (2, 3)}),
     Sample((_V,), {"shape": (2, 3)}, (UNBATCHED,)),
+    view="repeated",
+    keeps_values=True,
 )
 
 
@@ -312,6 +326,7 @@ def pad(x: TensorLike, before: int, after: int, axis: int = 0) -> Node:
 
 
 @numpys
+@plain_operands("parts")
 def concat(xs: Sequence[TensorLike], axis: int = 0) -> Node:
     """Return tensors joined along an existing axis."""
     nodes = [as_node(x, "concat") for x in xs]
@@ -321,6 +336,7 @@ def concat(xs: Sequence[TensorLike], axis: int = 0) -> Node:
 
 
 @numpys
+@plain_operands("parts")
 def stack(xs: Sequence[TensorLike], axis: int = 0) -> Node:
     """Return tensors of one type joined along a new axis."""
     nodes = [as_node(x, "stack") for x in xs]

@@ -17,9 +17,9 @@ from typing import TypeAlias
 
 from foldbatch.static.graph import Graph, Node, apply, slice_of
 from foldbatch.static.op import UNBATCHED
+from foldbatch.static.ops.reduce import TOTAL
 from foldbatch.static.passes.rewrite import rebuilt, rewrite_knowing, sealed
 
-VIEWS = ("reshape", "slice")
 MIN_HEAD_COLUMNS = 8  # columns of a head: with fewer, a product with all columns of its weight costs less
 
 
@@ -66,10 +66,12 @@ def _attended(graph: Graph) -> Graph:
     products = {match.product for match in sums.values()}
 
     def alone(x: Node) -> bool:
-        return all(y in products or (y is not None and y.op.name in VIEWS and alone(y)) for y in readers[x])
+        return all(
+            y in products or (y is not None and y.op.view == "in order" and alone(y)) for y in readers[x]
+        )
 
     def moves(x: Node) -> bool:
-        while x.op.name in VIEWS:
+        while x.op.view == "in order":
             (x,) = x.inputs
         parts = [y for y in x.inputs if y.op.name == "linear"] if x.op.name == "add" else []
         return alone(x) and all(len(readers[y]) == 1 for y in parts)
@@ -92,7 +94,7 @@ def _attended(graph: Graph) -> Graph:
 
 def _sum_of_products(node: Node) -> _SumOfProducts | None:
     """Return the product that a node sums, if it has a factor for each element of a sequence."""
-    if node.op.name not in ("sum", "segment_sum") or not node.type.is_float:
+    if node.op.body != TOTAL or not node.type.is_float:
         return None
     (product,) = node.inputs
     if product.op.name != "multiply" or product.axis.rank < 2 or not product.shape:

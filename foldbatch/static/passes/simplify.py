@@ -59,7 +59,7 @@ def plus_zero(node: Node) -> Node | None:
 
 def without_spreading(node: Node) -> Node | None:
     """``op(broadcast_to(x), y)`` is ``op(x, y)`` where y is as large; likewise ``op(batch(x), y)``."""
-    spreads = [i for i, x in enumerate(node.inputs) if x.op.name in ("broadcast_to", "batch")]
+    spreads = [i for i, x in enumerate(node.inputs) if x.op.view == "repeated"]
     attempts = [spreads, *([i] for i in spreads)] if len(spreads) > 1 else [spreads]
     for places in attempts if spreads else ():
         operands = [x.inputs[0] if i in places else x for i, x in enumerate(node.inputs)]
@@ -203,11 +203,15 @@ def pads_joined(node: Node) -> Node | None:
 
 def _filled(term: int, x: Node) -> _PaddedTerm | None:
     """Return a term as padded parts; None if it fills its axis, or is no pad or concatenation."""
-    if x.op.name not in ("pad", "concat"):
-        return None
+    match x.op.name:
+        case "pad":
+            start = x.attrs["before"]
+        case "concat":
+            start = 0
+        case _:
+            return None
     axis = x.attrs["axis"]
     parts: list[tuple[int, int, Node]] = []
-    start = x.attrs.get("before", 0)
     for part in x.inputs:
         stop = start + part.shape[axis]
         if start < stop and not _is_zero(part):

@@ -1,10 +1,13 @@
 """What a person reads of a training."""
 
 import io
+import json
 import sys
 
+import numpy as np
+
 from foldbatch.engines.pending import Pending
-from foldbatch.train import CSVLog, Progress
+from foldbatch.train import Confusion, CSVLog, JSONLinesLog, Progress
 from foldbatch.train.parallel import Batch
 from foldbatch.train.resuming import Position
 from tests.train.callbacks.tiny import Fake
@@ -28,6 +31,30 @@ def test_a_table_has_a_column_a_number(tmp_path):
     fake_run(CSVLog(tmp_path / "new" / "log.csv"), *epochs)
     expected = "epoch,loss,f1/bad,f1/good,late\n1,0.5,1.0,0.25,\n2,nan,,,2\n"
     assert (tmp_path / "new" / "log.csv").read_text() == expected
+
+
+def test_json_lines_have_an_object_an_epoch(tmp_path):
+    epochs = (
+        {"loss": 0.5, "f1": {"bad": 1.0}, "table": np.array([[1, 2]])},
+        {"loss": float("nan"), "late": np.float32(0.5)},
+    )
+    fake_run(JSONLinesLog(tmp_path / "new" / "log.jsonl"), *epochs)
+    lines = (tmp_path / "new" / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"epoch": 1, "loss": 0.5, "f1": {"bad": 1.0}, "table": [[1, 2]]},
+        {"epoch": 2, "loss": None, "late": 0.5},
+    ]
+
+
+def test_json_lines_are_the_history_and_a_resumed_training_makes_no_epoch_twice(tmp_path):
+    path = tmp_path / "log.jsonl"
+    for epochs in (1, 3):
+        made = trainer(tmp_path / "run", callbacks=[JSONLinesLog(path)])
+        made.metrics = [*made.metrics, Confusion("out")]
+        made.fit(EXAMPLES[:4], EXAMPLES[:4], epochs=epochs, resume=True)
+    assert [json.loads(line) for line in path.read_text().splitlines()] == made.history
+    assert [figures["epoch"] for figures in made.history] == [1, 2, 3]
+    assert made.history[-1]["validation_confusion"]
 
 
 class Terminal(io.StringIO):
