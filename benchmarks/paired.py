@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.options import positive
 
 SIDE = Path(__file__).with_name("paired_side.py")
-TASKS = ("train", "gradients", "infer", "infer-new")
+TASKS = ("train", "train-new", "gradients", "infer", "infer-new")
 CASES = ("sst", "child-sum", "chain")
 
 

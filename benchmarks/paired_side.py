@@ -2,7 +2,7 @@
 
 It is run as a script and imports nothing of the benchmarks, so that the checkout may be an older one. Lines
 on standard input ask: ``TASK BATCH SECONDS``; each is answered by examples per second of CPU time. ``infer``
-runs for results alone, on examples traced before; ``infer-new``, of trees never seen.
+runs for results alone, on examples traced before; ``infer-new`` and ``train-new``, on trees never seen.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ def main(case: str, hidden: str, backend: BackendName, file: str, precision: Pre
 
     tasks: dict[str, Callable[[list[Any]], Any]] = {
         "train": train,
+        "train-new": train,
         "gradients": program.value_and_grad,
         "infer": program.run,
         "infer-new": program.run,

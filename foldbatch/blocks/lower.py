@@ -10,7 +10,6 @@ the block, the example and the place in it.
 from __future__ import annotations
 
 import linecache
-import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -31,25 +30,21 @@ from foldbatch.blocks.drafts import (
     type_of,
 )
 from foldbatch.blocks.flow import make_return
-from foldbatch.blocks.integer_code import Refused
-from foldbatch.blocks.integers import TreeProgram
 from foldbatch.blocks.interrupts import interrupted, is_accident
-from foldbatch.blocks.printing import DEEPER, ITEMS, KINDS, TOOLS, ProgramText, program_text
-from foldbatch.blocks.purity import direct, reads_of
-from foldbatch.blocks.recorder import Recorder, TooManyCallsError
-from foldbatch.blocks.tracer import (
-    FILENAME,
-    NO_TREE,
-    Descent,
-    Located,
-    Numbered,
-    depth_left,
-    fields_of,
-    numbered,
-    place_of,
-    suits,
-    unlocated,
+from foldbatch.blocks.printing import (
+    DEEPER,
+    ITEMS,
+    KIDS,
+    KINDS,
+    TOOLS,
+    TREE,
+    ProgramText,
+    calls_of,
+    program_text,
 )
+from foldbatch.blocks.purity import direct, is_pure
+from foldbatch.blocks.recorder import Recorder, TooManyCallsError
+from foldbatch.blocks.tracer import FILENAME, NO_TREE, Descent, Located, depth_left, place_of, unlocated
 from foldbatch.blocks.tracing import (
     GONE,
     Apply,
@@ -83,7 +78,7 @@ from foldbatch.model.tracer import MAX_CALLS, AtOnce, Decide, Look, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
-from foldbatch.scheduler.policies import Policy, levels, scopes
+from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Levels, Trace
 from foldbatch.static.cellgraph import CellGraph
@@ -93,9 +88,10 @@ from foldbatch.system.comparing import means_same
 from foldbatch.system.processes import no_garbage
 from foldbatch.system.remembering import code_of
 from foldbatch.system.showing import shown
+from foldbatch.trees import Tree
+from foldbatch.trees.tree import hasten
+from foldbatch.trees.tree import linked as linked_nodes
 from foldbatch.types import OBJECT, VOID, Type
-
-GETTERS = operator.attrgetter, operator.itemgetter  # they change nothing
 
 # Returns a block as plain data, given the names of parameters, and those that stand in the place of others.
 Write: TypeAlias = Callable[[Any, Mapping[str, Parameter], Replacements], Written]
@@ -125,11 +121,9 @@ class Lowered:
     replacements: Replacements  # the parameters that the program has in the place of the block's
     built: Built = field(repr=False)  # the tracing program of the block when it was compiled
     write: Write | None = field(default=None, repr=False)  # writes the block; None where no file is written
-    trees: TreeProgram | str = field(
-        init=False
-    )  # the tracing program as compiled code, or the reason why it cannot be
     text: ProgramText = field(init=False, repr=False)  # the tracing program as text
-    code: CodeType = field(init=False, repr=False)  # the same, compiled, with variables that are shared
+    calls: Sequence[Call] = field(init=False, repr=False)  # for each cell, a statement that calls it
+    code: CodeType = field(init=False, repr=False)  # the same, compiled, in its fast spelling
     # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, init=False, repr=False)
     grows: ClassVar[bool] = False
@@ -137,11 +131,12 @@ class Lowered:
     decides: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        shared = program_text(self.functions, shared=True).source
         put = partial(object.__setattr__, self)  # it is frozen
-        put("trees", _of_trees(self))
         put("text", program_text(self.functions))
-        put("code", code_of(shared, FILENAME))
+        put("calls", calls_of(self.functions))
+        put("code", code_of(program_text(self.functions, fast=True).source, FILENAME))
+        if self.arithmetic.walks is not None:
+            hasten(self.arithmetic.walks)
 
     @property
     def name(self) -> str:
@@ -161,15 +156,11 @@ class Lowered:
 
     @property
     def runs_functions(self) -> bool:
-        values = [value for value in self.globals.values() if callable(value)]
-        return any(isinstance(reads_of(value), str) and not isinstance(value, GETTERS) for value in values)
+        return not all(is_pure(value) for value in self.globals.values() if callable(value))
 
     @property
     def way(self) -> str:
-        if isinstance(self.trees, str):
-            return f"by the program, visit by visit. What keeps trees from being traced at once: {self.trees}"
-        beside = f". The last that were not: {self.trees.last}" if self.trees.last else ""
-        return f"trees at once, by compiled code; other examples by the program, visit by visit{beside}"
+        return "by the program, visit by visit"
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         return ()
@@ -188,28 +179,16 @@ class Lowered:
         decide: Decide | None = None,
         at_once: AtOnce | None = None,
     ) -> list[Trace] | Any:
-        """Trace examples: trees at once by compiled code, all other examples by the tracing program."""
-        traced = self.arithmetic.traced
-        if traced is not None and isinstance(self.trees, TreeProgram) and all(map(suits, examples)):
-            with no_garbage():  # many traces are many objects
-                records = self.trees.records(traced, examples, self.max_calls, atoms=look is not None)
-                if records is not None:
-                    result = (
-                        at_once(records[0].small_batch())
-                        if at_once is not None and len(records) == 1
-                        else None
-                    )
-                    return result or [trace for record in records for trace in record.traces()]
+        """Trace examples by the tracing program, in as few records as possible."""
         traces: list[Trace] = []
-        while len(traces) < len(examples):
-            traced_count = len(traces)
-            with no_garbage():  # long traces make very many numbers
-                record = self.record(
-                    examples[traced_count:], numbers[traced_count:], look, None if traced_count else at_once
-                )
-            if not isinstance(record, BatchRecord):
-                return record  # the results that `at_once` returns
-            traces += record.traces()
+        with no_garbage():  # long traces make very many numbers, and many of them are many objects
+            while len(traces) < len(examples):
+                count = len(traces)
+                at_first = None if count else at_once
+                record = self.record(examples[count:], numbers[count:], look, at_first)
+                if not isinstance(record, BatchRecord):
+                    return record  # the results that `at_once` returns
+                traces += record.traces()
         return traces
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Lowered:
@@ -246,11 +225,6 @@ class Lowered:
     # -- by the tracing program
 
     @cached_property
-    def numbered(self) -> Numbered | None:
-        """The tracing program on trees, where it gains something: made when the first tree is read."""
-        return numbered(self.functions)
-
-    @cached_property
     def levels(self) -> Levels:
         return partial(levels, self.policy, self.model.signatures, arithmetic=self.arithmetic)
 
@@ -265,7 +239,6 @@ class Lowered:
 
         Arguments and errors are those of `trace_all`.
         """
-        numbered = self.numbered if all(map(suits, examples)) else None
         try:
             run = self.unused.pop()
         except IndexError:  # all are in use
@@ -274,16 +247,12 @@ class Lowered:
         ended = False
         try:
             root, depth = namespace[self.functions[0].name], depth_left()
-            if numbered is not None:
-                if numbered.root not in namespace:
-                    namespace.update(numbered.globals)
-                    exec(numbered.code, namespace)  # noqa: S102 - the text is our own
-                root = namespace[numbered.root]
             for example in examples:
                 recorder.begin(namespace)
-                if numbered is not None:
-                    namespace.update(fields_of(example))
-                recorder.end(root(example if numbered is None else example.index, depth))
+                if type(example) is Tree:
+                    namespace[TREE] = example
+                    namespace[KIDS] = linked_nodes(example)[-2]
+                recorder.end(root(example, depth))
                 if recorder.full:
                     break
             if look is not None:
@@ -358,13 +327,15 @@ class Lowered:
     def _fresh(self, *, careful: bool = False) -> Run:
         """Return globals for runs of the tracing program, and the lists that its functions append to."""
         arguments = self.model, self.collections, self.memos, self.max_calls, self.model.bounds
-        recorder = Recorder(*arguments, careful=careful)
-        namespace = self.globals | TOOLS | recorder.bindings
+        recorder = Recorder(*arguments, careful=careful, walks=None if careful else self.arithmetic.walks)
+        namespace = self.globals | TOOLS | NO_TREE | recorder.bindings
         if not careful:
             namespace.update({name: direct(function) for name, function in self.globals.items()})
         namespace[DEEPER] = Descent(self.functions, namespace)
         code = code_of(self.source, FILENAME) if careful else self.code  # errors name what variables hold
         exec(code, namespace)  # noqa: S102 - the text is our own
+        if not careful:
+            recorder.use_compiled(namespace, self.calls)
         return namespace, recorder
 
 
@@ -407,17 +378,6 @@ def linked(
     program_variables = program.globals, program.collections, program.memos
     options = max_calls, arithmetic, replacements
     return Lowered(block, program.functions, model, policy, *program_variables, *options, program, write)
-
-
-def _of_trees(tracer: Lowered) -> TreeProgram | str:
-    """Return a tracing program as compiled code, or the reason why it cannot be, with the block if known."""
-    if tracer.arithmetic.traced is None:
-        return "this backend compiles no loops"
-    cells = tuple(tracer.model.signatures)
-    try:
-        return TreeProgram(tracer.functions, tracer.model, scopes(tracer.policy.scope, cells))
-    except Refused as refused:
-        return str(refused)
 
 
 @dataclass(frozen=True, slots=True)

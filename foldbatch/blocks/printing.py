@@ -1,33 +1,30 @@
 """Printing: the tracing program as the text of Python functions that call each other.
 
 A function has one argument more: how many calls within calls there may be. Where there may be none, `deeper`
-goes on. There are two spellings: that which users see, whose lines tell errors; and *by number*, on trees: a
-variable holds the number of a node in the place of the node, and items are read from lists of the tree's
-fields.
+goes on. There are two spellings: that which users see, whose lines tell errors, and the *fast* one, in which
+nodes of trees are asked for their attributes and for the list of their children. To ask a node for an item
+takes a call, which costs as much as all else that is done at a visit.
 
-====================================  =========================================================
-on nodes                              by number
-====================================  =========================================================
-``t = x['token']``                    ``t = tokens[x]``
-``t = x['is_leaf']``                  ``t = (not kids[x])``
-``t = x[1]``                          ``t = kids[x][1]``
-``t, = run_tree(x, left - 1)``        ``t, = run_tree_by_0(x, left - 1)``
-``t = is_leaf(x)``                    ``t = by_arity_is_leaf[len(kids[x])]``, while its code is the same
-``t = fn(x)``                         ``t = fn(node(x))``
-====================================  =========================================================
+==================  ===========================================================
+as users see it     fast
+==================  ===========================================================
+``t = x['token']``  ``t = x.token if type(x) is Node else x['token']``
+``t = x[1]``        ``t = below_x[1]``, the list of a node's children, or ``x``
+``v = draw(); ..``  ``v = call1(t1, t2, data)``, one call that notes all
+==================  ===========================================================
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
-from types import FunctionType
 from typing import Any
 
 from foldbatch.blocks.drafts import Procedure
-from foldbatch.blocks.purity import reads_arity, reads_of
+from foldbatch.blocks.purity import is_pure
 from foldbatch.blocks.tracing import (
     Append,
     Apply,
@@ -41,6 +38,7 @@ from foldbatch.blocks.tracing import (
     Constant,
     Count,
     Cut,
+    Datum,
     Expression,
     Filled,
     Invoke,
@@ -61,14 +59,20 @@ from foldbatch.blocks.tracing import (
 from foldbatch.errors import ExampleKeyError
 from foldbatch.model.columns import as_now, items_once
 from foldbatch.model.drafts import Draft
+from foldbatch.trees.tree import BELOW, Node
 
 CHAIN = 4  # bodies that are tried one after the other
 MANY_VARIABLES = 100  # of a function: Python makes room for all at each call, 8 us for 1,200
 DEEPER, REMAINING = "deeper", "left"  # names in functions
 KINDS = "has_identity"  # the table of kinds, see `memo`
-ITEM_OR, TABLE, CODE, NOW, ITEMS = "item_or", "by_arity_", "code_of_", "as_now", "items_of"
-LISTS = {"label": "labels", "token": "tokens"}  # of a tree
-FIELDS = ("kids", "node", *LISTS.values())  # globals that belong to the tree being read
+ITEM_OR, NOW, ITEMS = "item_or", "as_now", "items_of"
+DRAW, CALL = "draw", "call"  # the function that takes a number; those that note calls, with their numbers
+NODE = "Node"  # the class of nodes
+# variables: whether an argument is a node, and the list of its children
+IS_NODE, BELOW_NODE = "node_", "below_"
+FIELDS = ("label", "token", "is_leaf")  # items that nodes have as attributes
+NODE_KEYS = (*FIELDS, "children")
+TREE, KIDS = "tree", "kids"  # globals of an example that is a tree: itself, and the children of its root
 
 
 def item_or(data: Any, key: Any, default: Any) -> Any:
@@ -81,8 +85,13 @@ def item_or(data: Any, key: Any, default: Any) -> Any:
         return default
 
 
+def items(data: Any) -> Any:
+    """Return the items of a part of an example: of a node the list of its children, which no user may see."""
+    return (type(data) is Node and getattr(data, BELOW)) or items_once(data)
+
+
 # globals that functions need
-TOOLS: dict[str, Any] = {ITEM_OR: item_or, NOW: as_now, ITEMS: items_once}
+TOOLS: dict[str, Any] = {ITEM_OR: item_or, NOW: as_now, ITEMS: items, NODE: Node}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,41 +111,56 @@ def text(expression: Expression) -> str:
     return _Printer({}).text(expression)
 
 
-def program_text(functions: Sequence[Procedure], *, shared: bool = False) -> ProgramText:
+def program_text(functions: Sequence[Procedure], *, fast: bool = False) -> ProgramText:
     """Return a tracing program as the text of Python functions, with the parts of errors for each line.
 
-    With `shared`, a function that has many variables uses names again, see `shared_names`.
+    With `fast`, it is the fast spelling: nodes are asked for attributes, a function that has many variables
+    uses names again (`shared_names`), and a function for each cell notes calls; compiled functions may take
+    the places of these.
     """
     by_name = {function.name: function for function in functions}
     lines: list[tuple[str, Blame | None]] = []
     changing = changes(functions)
     for function in functions:
-        printer = _Printer(by_name, changing, other_names=shared_names(function) if shared else {})
-        lines += [*printer.function(function, function.name), ("", None)]
-    return _text(lines)
+        names = shared_names(function) if fast else {}
+        children = lists_of_children(function) if fast else frozenset()
+        printer = _Printer(by_name, changing, names, fast, children)
+        lines += [*printer.function(function), ("", None)]
+    if fast:
+        for call in calls_of(functions):
+            lines += [*_Printer({}).noter(call), ("", None)]
+    blames = {number: blame for number, (_, blame) in enumerate(lines, 1) if blame is not None}
+    return ProgramText("\n".join(line for line, _ in lines), blames)
 
 
-def by_number(functions: Sequence[Procedure]) -> tuple[str, str, list[Constant]]:
-    """Return a tracing program on trees as text, the name of its first function, and its tabled functions.
+def calls_of(functions: Sequence[Procedure]) -> list[Call]:
+    """Return a statement that calls each cell."""
+    statements = (s for function in functions for s in statements_of(function.body))
+    calls = {s.draft.number: s for s in statements if isinstance(s, Call) and s.draft is not None}
+    return [*calls.values()]
 
-    The first function is given the number of a node. The text is empty where it gains nothing. Tabled are the
-    functions of the user that are looked up by the number of children, as long as their code does not change.
+
+def lists_of_children(function: Procedure) -> frozenset[str]:
+    """Return the variables that hold the children of a node, or what stands there, and that no user is given.
+
+    They may hold the list that the node itself has.
     """
-    by_name = {function.name: function for function in functions}
-    first: tuple[str, tuple[bool, ...]] = (functions[0].name, (True,))
-    texts: dict[tuple[str, tuple[bool, ...]], list[tuple[str, Blame | None]]] = {}
-    wanted, gains, tabled, changing = [first], False, list[Constant](), changes(functions)
-    while wanted:
-        name, is_number = wanted.pop()
-        if (name, is_number) not in texts:
-            function = by_name[name]
-            printer = _Printer(by_name, changing, tabled, shared_names(function))
-            printer.find_numbers(function, is_number)
-            texts[name, is_number] = [*printer.function(function, _named(name, is_number)), ("", None)]
-            wanted += printer.invoked
-            gains |= printer.gains
-    text = _text([*chain.from_iterable(texts.values())]).source if gains else ""
-    return text, _named(*first), tabled
+    statements = [*statements_of(function.body)]
+    read = {s.target for s in statements if isinstance(s, Read) and s.key.value == "children"}
+    reads = [s.reads for s in statements if not isinstance(s, Read | Loop | Limit | Branch)]
+    return frozenset(read.difference(*map(names_of, chain.from_iterable(reads))))
+
+
+def nodes_among(function: Procedure) -> dict[str, bool]:
+    """Return the parameters of which items are read that nodes have, and whether any is read by number."""
+    named, numbered = set[Expression](), set[Expression]()
+    for statement in statements_of(function.body):
+        match statement:
+            case Read(_, _, source, Constant(_, int()), None) | Limit(_, source):
+                numbered.add(source)
+            case Read(_, _, source, Constant(_, str() as key), None) if key in NODE_KEYS:
+                named.add(source)
+    return {name: name in numbered for name in function.objects if name in named | numbered}
 
 
 def changes(functions: Sequence[Procedure]) -> bool:
@@ -145,22 +169,12 @@ def changes(functions: Sequence[Procedure]) -> bool:
     reads = chain.from_iterable(s.reads for s in statements if not isinstance(s, Branch))
     read = {name for expression in reads for name in names_of(expression)}
     makers = [s.function.value for s in statements if isinstance(s, Apply) and s.target in read]
-    return any(isinstance(reads_of(function), str) for function in makers)
+    return not all(map(is_pure, makers))
 
 
 def levels_of(count: int) -> list[int]:
     """Return how far each of some bodies is indented beside the first choice, in order."""
     return [levels for levels, _, number in _choice("", 0, count) if number is not None]
-
-
-def _text(lines: Sequence[tuple[str, Blame | None]]) -> ProgramText:
-    blames = {number: blame for number, (_, blame) in enumerate(lines, 1) if blame is not None}
-    return ProgramText("\n".join(line for line, _ in lines), blames)
-
-
-def _named(name: str, is_number: Sequence[bool]) -> str:
-    """Return the name of a function for calls in which some arguments are numbers of nodes."""
-    return "_".join([name, "by", *(str(place) for place, number in enumerate(is_number) if number)])
 
 
 def shared_names(function: Procedure) -> dict[str, str]:
@@ -197,30 +211,32 @@ class _Printer:
 
     functions: Mapping[str, Procedure]  # those of the tracing program, by name
     changing: bool = False  # whether functions of the user make data
-    # gets the functions of the user that are looked up by the number of children
-    tabled: list[Constant] = field(default_factory=list)
     other_names: Mapping[str, str] = field(default_factory=dict)  # other names of variables
-    numbers: set[str] = field(default_factory=set)  # the variables that hold numbers of nodes
-    lists: set[str] = field(default_factory=set)  # those that hold lists of numbers, the children of a node
-    # gets the functions that are called with numbers, and which of their arguments these are
-    invoked: list[tuple[str, tuple[bool, ...]]] = field(default_factory=list)
-    gains: bool = False  # whether it reads lists of a tree's fields
+    fast: bool = False  # whether nodes are asked for attributes
+    children: frozenset[str] = frozenset()  # the variables of `lists_of_children`
+    # arguments of the present function that may be nodes, and whether items of them are read by number
+    arguments: dict[str, bool] = field(default_factory=dict)
     # the variables of arrays that functions of the user make for a call, and how many axes it reads of them
     array_axes: dict[str, int] = field(default_factory=dict)
 
     # -- functions
 
-    def function(self, function: Procedure, name: str) -> Iterator[tuple[str, Blame | None]]:
+    def function(self, function: Procedure) -> Iterator[tuple[str, Blame | None]]:
         """Yield the lines of a function of the tracing program, each with the parts of its errors.
 
         A function with a memo looks its objects up first, and returns the result of an earlier call.
         """
         self.array_axes = self._made_arrays(function) if self.changing else {}
-        names, objects = function.names, function.objects
+        name, names, objects = function.name, function.names, function.objects
         yield f"def {name}({', '.join([*names, REMAINING])}):", None
         yield f"    if not {REMAINING}: return {DEEPER}({', '.join([name, *names])})", None
-        memo = f"memo_{function.name}" if function.memo else ""
-        if memo and not self.numbers.issuperset(objects):  # nodes are not looked up
+        self.arguments = nodes_among(function) if self.fast else {}
+        for argument, by_number in self.arguments.items():
+            yield f"    {IS_NODE}{argument} = type({argument}) is {NODE} or {argument} is {TREE}", None
+            if by_number:
+                yield f"    {BELOW_NODE}{argument} = {self.below(argument)}", None
+        if function.memo and objects:
+            memo = f"memo_{function.name}"
             ids = [f"id({x})" if x in objects else x for x in names]
             have_identity = " or ".join(f"{KINDS}[type({x})]" for x in objects)
             *statements, last = function.body
@@ -293,8 +309,8 @@ class _Printer:
                 )
             case Limit(_, source, count, function):
                 check = f"{function.name}({self.text(source)}, {count})"
-                at_once = source in self.numbers
-                yield (f"if {self.text(Count(source))} > {count}: {check}" if at_once else check), blame
+                quick_check = f"{self.is_node(source)} and len({self.items_of(source)}) <= {count}"
+                yield (f"if not ({quick_check}): {check}" if self.fast else check), blame
             case ZipLists(_, target, names, sources, element):
                 lists = ", ".join(map(self.text, sources))
                 items = f"{self.text(element)} for {self.names(*names)}, in zip({lists})"
@@ -304,7 +320,7 @@ class _Printer:
             case Call():
                 yield from self.call(statement)
             case Invoke(_, results, name, arguments):
-                call = f"{self.invoke(name, arguments)}{REMAINING} - 1)"
+                call = f"{name}({''.join(f'{self.text(x)}, ' for x in arguments)}{REMAINING} - 1)"
                 yield (f"{self.names(*results)}, = {call}" if results else call), blame
             case InvokeWalk(_, results, function, arguments):
                 call = f"{function.name}({', '.join(map(self.text, arguments))})"
@@ -315,41 +331,51 @@ class _Printer:
                 raise AssertionError(statement)
 
     def call(self, call: Call) -> Iterator[tuple[str, Blame]]:
-        """Yield the lines that draw a call's number and append its row, elements, feeds and labels."""
+        """Yield the lines that draw a call's number and append its row, elements, feeds and labels.
+
+        In the fast text, they call the function of `noter`.
+        """
         target = self.names(call.target)
         if call.draft is None:
-            yield f"{target} = call()", call.blame
+            yield f"{target} = {DRAW}()", call.blame
             return
         k, counts = call.draft.number, tuple(Count(datum.value) for datum in call.lists)
+        if self.fast:
+            texts = [self.text(x) for x in (*call.arguments, *(datum.value for datum in call.lists))]
+            texts += [self.noted(d.value, call.draft, "feed", i) for i, d in enumerate(call.feeds)]
+            texts += [self.text(datum.value) for datum in call.labels]
+            arguments = ", ".join(text for text in texts if text != target)  # it knows the call's own number
+            yield f"{target} = {CALL}{k}({arguments})", call.blame
+            return
         row = self.text(Tuple((call.target, *call.arguments, *counts)))
-        yield f"{target} = call(); row{k}({row})", call.blame
+        yield f"{target} = {DRAW}(); row{k}({row})", call.blame
         for kind, data in (("elements", call.lists), ("feed", call.feeds), ("label", call.labels)):
             for i, datum in enumerate(data):
                 yield f"{kind}{k}_{i}({self.noted(datum.value, call.draft, kind, i)})", datum.blame
 
-    def invoke(self, name: str, arguments: Sequence[Expression]) -> str:
-        """Return the call of a function, up to its last argument, with the comma before it."""
-        is_number = tuple(x in self.numbers for x in arguments)
-        function = self.functions[name]
-        if function.memo:  # its objects are looked up all or none
-            pairs = zip(is_number, function.names, strict=True)
-            is_number = is_number if all(number for number, name in pairs if name in function.objects) else ()
-        if not any(is_number):
-            return f"{name}({''.join(f'{self.text(x)}, ' for x in arguments)}"
-        self.invoked.append((name, is_number))
-        numbered = zip(arguments, is_number, strict=True)
-        texts = [self.names(str(x)) if number else self.text(x) for x, number in numbered]
-        return f"{_named(name, is_number)}({', '.join(texts)}, "
+    def noter(self, call: Call) -> Iterator[tuple[str, None]]:
+        """Yield the lines of a function that notes calls of a cell, given one; it returns their numbers."""
+        assert call.draft is not None, "it calls a cell"
+        places = itertools.count()
+
+        def renamed(data: tuple[Datum, ...]) -> tuple[Datum, ...]:
+            own = call.target
+            return tuple([replace(d, value=own if d.value == own else f"x{next(places)}") for d in data])
+
+        arguments = tuple([f"x{next(places)}" for _ in call.arguments])
+        lists, feeds, labels = renamed(call.lists), renamed(call.feeds), renamed(call.labels)
+        names = ", ".join(f"x{place}" for place in range(next(places)))
+        yield f"def {CALL}{call.draft.number}({names}):", None
+        noted = replace(call, arguments=arguments, lists=lists, feeds=feeds, labels=labels)
+        for line, _ in self.call(noted):
+            yield f"    {line}", None
+        yield f"    return {call.target}", None
 
     # -- expressions
 
     def text(self, expression: Expression) -> str:
-        """Return an expression as text; numbers of nodes become nodes."""
+        """Return an expression as text."""
         match expression:
-            case str(name) if name in self.numbers:
-                return f"node({self.names(name)})"
-            case str(name) if name in self.lists:
-                return f"[*map(node, {self.names(name)})]"
             case str(name):
                 return self.names(name)
             case CallOutput(call, _, number):
@@ -360,7 +386,7 @@ class _Printer:
             case Listed(items):
                 return f"[{', '.join(map(self.text, items))}]"
             case Count(of):
-                return f"len({self.sequence(of)})"
+                return f"len({self.text(of)})"
             case Cut(of, key):
                 return f"{self.text(of)}[{self.text(key)}]"
             case Spread(name):
@@ -373,19 +399,29 @@ class _Printer:
         """Return the names of variables in the text, separated by commas."""
         return ", ".join([self.other_names.get(name, name) for name in variables])
 
-    def sequence(self, expression: Expression) -> str:
-        """Return the list that an expression holds; of a node, the numbers of its children."""
-        if isinstance(expression, str) and expression in self.numbers:
-            self.gains = True
-            return f"kids[{self.names(expression)}]"
-        if isinstance(expression, str) and expression in self.lists:
-            return self.names(expression)
-        return self.text(expression)
+    def is_node(self, expression: Expression) -> str:
+        """Return the test whether a variable holds a node; that of an argument is made once in a function."""
+        name = self.text(expression)
+        if expression in self.arguments:
+            return f"{IS_NODE}{name}"
+        return f"(type({name}) is {NODE} or {name} is {TREE})"
+
+    def below(self, name: str, otherwise: str = "") -> str:
+        """Return the children of the node or tree that a variable holds; of another object what is read."""
+        object_ = self.text(name)
+        rest = otherwise or object_
+        of_node = f"{KIDS} if {object_} is {TREE} else {object_}.{BELOW} or {rest}"
+        return f"({of_node}) if {self.is_node(name)} else {rest}"
+
+    def items_of(self, name: Expression) -> str:
+        """Return the object whose items are those of a variable's object, but are read faster."""
+        assert isinstance(name, str), "an item is read of a variable"
+        return f"{BELOW_NODE}{self.text(name)}" if self.arguments.get(name) else f"({self.below(name)})"
 
     def items(self, expression: Expression) -> str:
         """Return the sequence of a loop; a list keeps the items that an iterator has yielded."""
-        is_variable = isinstance(expression, str) and expression not in self.numbers | self.lists
-        return f"{ITEMS}({self.sequence(expression)})" if is_variable else self.sequence(expression)
+        text = self.text(expression)
+        return f"{ITEMS}({text})" if isinstance(expression, str) else text
 
     def noted(self, value: Expression, draft: Draft, kind: str, i: int) -> str:
         """Return a datum as calls note it; a copy if a function of the user may write to it later."""
@@ -405,57 +441,22 @@ class _Printer:
         }
 
     def value(self, statement: Read | Apply) -> str:
-        """Return the right side of a read or of a function's call; fields of trees come from lists."""
-        if isinstance(statement, Read):
-            source, key = statement.source, statement.key
-            if statement.target in self.lists:
-                return self.sequence(source)
-            if statement.target in self.numbers:
-                return f"{self.sequence(source)}[{self.text(key)}]"
-            field = type(key.value) is str and key.value in LISTS
-            if source in self.numbers and field and statement.default is None:
-                self.gains = True
-                return f"{LISTS[key.value]}[{self.names(str(source))}]"
-            if source in self.numbers and key.value == "is_leaf" and statement.default is None:
-                return f"(not {self.sequence(source)})"
-            if statement.default is not None:
-                return f"{ITEM_OR}({self.text(source)}, {self.text(key)}, {self.text(statement.default)})"
-            return f"{self.text(source)}[{self.text(key)}]"
-        function, arguments = statement.function, statement.arguments
-        call = f"{self.text(function)}({', '.join(map(self.text, arguments))})"
-        if len(arguments) != 1 or arguments[0] not in self.numbers or not reads_arity(function.value):
-            return call
-        arity = self.text(Count(arguments[0]))
-        if function.value is len:
-            return arity
-        self.tabled.append(function)
-        looked_up = f"{TABLE}{function.name}[{arity}]"
-        if type(function.value) is not FunctionType:  # its code cannot change
-            return looked_up
-        return f"({looked_up} if {function.name}.__code__ is {CODE}{function.name} else {call})"
-
-    # -- trees
-
-    def find_numbers(self, function: Procedure, is_number: Sequence[bool]) -> None:
-        """Find which variables hold numbers, and lists of numbers: those that are assigned once."""
-        names = function.names
-        statements = [*statements_of(function.body)]
-        assigned = Counter(chain(names, *(statement.targets for statement in statements)))
-        self.numbers = {x for x, number in zip(names, is_number, strict=True) if number and assigned[x] == 1}
-        size = -1
-        while size < (size := len(self.numbers) + len(self.lists)):
-            for statement in statements:
-                match statement:
-                    case Read(_, target, source, Constant(_, "children"), None) if source in self.numbers:
-                        kind = self.lists
-                    case Read(_, target, source, Constant(_, int() as key), None) if type(key) is int:
-                        kind = self.numbers
-                    case Loop(_, _, target, source):
-                        kind = self.numbers
-                    case _:
-                        continue
-                if source in self.numbers | self.lists and assigned[target] == 1:
-                    kind.add(target)
+        """Return the right side of a read or of a function's call."""
+        if isinstance(statement, Apply):
+            return f"{self.text(statement.function)}({', '.join(map(self.text, statement.arguments))})"
+        source, key = self.text(statement.source), self.text(statement.key)
+        if statement.default is not None:
+            return f"{ITEM_OR}({source}, {key}, {self.text(statement.default)})"
+        item, name = f"{source}[{key}]", statement.key.value
+        if not self.fast or not isinstance(statement.source, str):
+            return item
+        if type(name) is str and name in FIELDS:
+            return f"{source}.{name} if {self.is_node(statement.source)} else {item}"
+        if statement.target in self.children:
+            return self.below(statement.source, item)
+        if type(name) is int and statement.source not in self.children:
+            return f"{self.items_of(statement.source)}[{key}]"
+        return item
 
 
 def _now(text: str, axes: int) -> str:

@@ -6,14 +6,17 @@ of its own is the counter of its calls, the lists that it collects values in, an
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain, pairwise
-from operator import floordiv
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.blocks.printing import CALL, DRAW
+from foldbatch.blocks.tracing import Call
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
@@ -30,9 +33,12 @@ class TooManyCallsError(Exception):
     """An example makes more calls than it may."""
 
 
-def _too_many() -> Iterator[int]:
+def _refuse() -> int:
     raise TooManyCallsError
-    yield
+
+
+def _too_many() -> Iterator[int]:
+    yield _refuse()
 
 
 class Recorder:
@@ -48,42 +54,68 @@ class Recorder:
         bounds: Sequence[Sequence[int | None]],
         *,
         careful: bool = False,  # whether each datum is checked as soon as it is read
+        # makes compiled functions that note calls, see `foldbatch.engines.llvm.walks`; None where none can be
+        walks: Any = None,
     ) -> None:
         self.model, self._form = model, model.form
         self._collections, self._memos = collections, memos
         # the values, between runs, of the globals that belong to an example
-        self.idle_globals = dict.fromkeys(("call", *collections, *memos))
+        self.idle_globals = dict.fromkeys((*collections, *memos))
         self._bounds = bounds
         width = max([1, *(len(cell.outputs) for cell in model.signatures)])
         # those of an example's calls, `width` values each, and one number more
         self._numbers = range(0, min(max_calls * width + 1, 2**31 - width), width)
         self._row_widths = [1 + cell.arguments + len(cell.sequences) for cell in model.signatures]
-        self._rows: list[list[int]] = [[] for _ in model.cells]
-        self._elements: list[list[list[Any]]] = [[[] for _ in s.sequences] for s in model.signatures]
+        self._walks = walks
+        # the next number and the last one that the present example may take, for compiled functions
+        self._counters = array("q", (0, self._numbers[-1] - width))
+        integers: Callable[[], Any] = list if walks is None else partial(array, "q")
+        self._rows: list[Any] = [integers() for _ in model.cells]
+        self._elements: list[list[Any]] = [[integers() for _ in s.sequences] for s in model.signatures]
         self._feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in model.feeds]
         self._labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in model.labels]
-        self._counted: list[list[Any]] = [*self._rows, *chain.from_iterable(self._elements)]
-        self._divisors = self._row_widths + [1] * (len(self._counted) - len(self._rows))
+        self._counted: list[Any] = [*self._rows, *chain.from_iterable(self._elements)]
+        members = [width for cell in model.signatures for width in cell.sequences]
+        self._divisors = self._row_widths + members
         self._none: dict[int, OfCell] = {}  # of cells that were not called once
         self._results: list[Any] = []
         self._offsets: list[int] = [0]
-        self._ends: list[list[int]] = []  # after each example, the rows and elements that are `_counted`
+        self._ends: list[list[int]] = []  # after each example, the lengths of the lists that are `_counted`
         read = [*chain.from_iterable(self._feeds), *chain.from_iterable(self._labels)]
         self._cleared = *self._counted, *read, self._results, self._offsets, self._ends
         self._counter: Iterator[int] = iter(())
+        self._width = width
         notes = self._counted, self._ends, self._offsets, self._feeds
-        self.small_batch = SmallBatch(None, *notes, self._joint_column, self._results)
+        self.small_batch = SmallBatch(*notes, self._joint_column, self._results)
         # the functions that the tracing program finds among its globals, by name; they append to the lists
         self.bindings: dict[str, Any] = {}
         for k, feeds in enumerate(model.feeds):
+            members_of = model.signatures[k].sequences
             self.bindings[f"row{k}"] = self._rows[k].extend
             for i, elements in enumerate(self._elements[k]):
-                self.bindings[f"elements{k}_{i}"] = elements.extend
+                self.bindings[f"elements{k}_{i}"] = flattening(elements.extend, members_of[i])
             for i, labels in enumerate(self._labels[k]):
                 self.bindings[f"label{k}_{i}"] = labels.append
             for i, items in enumerate(self._feeds[k]):
                 check = _checking(feeds[i], bounds[k][i], items)
                 self.bindings[f"feed{k}_{i}"] = check if careful else items.append
+        if walks is not None:
+            self.bindings[DRAW] = walks.drawer(self._counters, width, _refuse)
+
+    def use_compiled(self, namespace: dict[str, Any], calls: Sequence[Call]) -> None:
+        """Put compiled functions that note calls in the places of printed ones, where there can be any.
+
+        Args:
+            namespace: the globals of the tracing program, changed in place.
+            calls: for each cell, a statement of the tracing program that calls it.
+        """
+        for call in calls if self._walks is not None else ():
+            assert call.draft is not None, "it calls a cell"
+            k, name = call.draft.number, f"{CALL}{call.draft.number}"
+            pairs = zip((*self._feeds[k], *self._labels[k]), (*call.feeds, *call.labels), strict=True)
+            data = [(items, datum.value == call.target) for items, datum in pairs]
+            arguments = self._rows[k], len(call.arguments), self._elements[k], data
+            namespace[name] = self._walks.noter(self._counters, self._width, namespace[name], *arguments)
 
     def begin(self, namespace: dict[str, Any]) -> None:
         """Begin an example: put a new counter of value numbers, collections and memos into the globals.
@@ -91,8 +123,10 @@ class Recorder:
         Args:
             namespace: the globals of the tracing program, changed in place.
         """
-        self._counter = counter = chain(self._numbers, _too_many())
-        namespace["call"] = counter.__next__
+        if self._walks is None:
+            self._counter = counter = chain(self._numbers, _too_many())
+            namespace[DRAW] = counter.__next__
+        self._counters[0] = 0
         for name in self._collections:
             namespace[name] = []
         for name in self._memos:
@@ -100,14 +134,15 @@ class Recorder:
 
     def end(self, result: Any) -> None:
         """End an example: note its result and how many calls and values it has made."""
-        self._offsets.append(self._offsets[-1] + next(self._counter))
+        taken = next(self._counter) if self._walks is None else self._counters[0]
+        self._offsets.append(self._offsets[-1] + taken)
         self._results.append(result)
-        self._ends.append([*map(floordiv, map(len, self._counted), self._divisors)])
+        self._ends.append([*map(len, self._counted)])
 
     def clear(self) -> None:
         """Forget all notes, to begin with the first example again."""
         for noted in self._cleared:
-            noted.clear()
+            del noted[:]
         self._offsets.append(0)
 
     @property
@@ -138,7 +173,7 @@ class Recorder:
 
     def _bounds_of_calls(self, k: int) -> list[int]:
         """Return where the calls of each example begin, and where the last ones end."""
-        return [0, *(ends[k] for ends in self._ends)]
+        return [0, *(ends[k] // self._divisors[k] for ends in self._ends)]
 
     def _column(self, k: int, i: int, items: list[Any]) -> NDArray[Any]:
         feed = self.model.feeds[k][i]
@@ -162,8 +197,8 @@ class Recorder:
             return none
         elements, columns, widths = self._elements[k], self._feeds[k], self.model.signatures[k].sequences
         notes = (
-            np.fromiter(rows, np.int32, len(rows)).reshape(-1, self._row_widths[k]),
-            tuple([_matrix(elements[i], widths[i]) for i in range(len(elements))]) if elements else (),
+            np.array(rows, np.int32).reshape(-1, self._row_widths[k]),
+            tuple([np.array(x, np.int32).reshape(-1, w) for x, w in zip(elements, widths, strict=True)]),
             tuple([self._joint_column(k, i) for i in range(len(columns))]) if columns else (),
         )
         if not rows:
@@ -178,7 +213,7 @@ class Recorder:
         """
         noted = [self._of_cell(k) for k in range(len(self._rows))]
         calls, elements, feeds = zip(*noted, strict=True) if noted else ((), (), ())
-        sizes = np.array(self._ends, np.int64).reshape(len(self._ends), -1)
+        sizes = np.array(self._ends, np.int64).reshape(len(self._ends), -1) // self._divisors
         if len(sizes) > 1:
             sizes[1:] -= sizes[:-1].copy()
         labels = tuple([tuple(map(list.copy, columns)) if columns else () for columns in self._labels])
@@ -191,10 +226,11 @@ class Recorder:
         return BatchRecord(trace, counts, lengths, offsets, self._results.copy())
 
 
-def _matrix(part: list[Any], width: int) -> Ints:
-    """Return the values of elements, single ones or tuples: ``[elements, width]``."""
-    flat = part if width == 1 and not (part and isinstance(part[0], tuple)) else chain.from_iterable(part)
-    return np.fromiter(flat, np.int32, width * len(part)).reshape(-1, width)
+def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], None]:
+    """Return a function that notes elements, single ones or tuples, number by number."""
+    if width == 1:  # what is left of a tuple may be one number
+        return lambda x: extend(chain.from_iterable(x) if x and isinstance(x[0], tuple) else x)
+    return lambda elements: extend(chain.from_iterable(elements))
 
 
 def _checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any], None]:

@@ -1,4 +1,4 @@
-"""Runs of a tracing program: how deep they go, where they stood at an error, and trees by number.
+"""Runs of a tracing program: how deep they go, and where they stood at an error.
 
 Its functions call each other, half as deep as Python's stack allows, and from there on in a thread
 with a large one, so that a chain of a million nodes is traced as any other.
@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice, takewhile
 from traceback import walk_stack, walk_tb
-from types import CodeType, FrameType, TracebackType
-from typing import Any, NamedTuple, TypeAlias
+from types import FrameType, TracebackType
+from typing import Any, TypeAlias
 
 from foldbatch.blocks import printing
 from foldbatch.blocks.drafts import Procedure
-from foldbatch.blocks.purity import ATOMS, of_arity
 from foldbatch.blocks.tracing import Blame
 from foldbatch.errors import (
     ExampleError,
@@ -30,15 +29,12 @@ from foldbatch.errors import (
 from foldbatch.model.columns import BadDataError
 from foldbatch.model.model import Model
 from foldbatch.system.processes import in_depth, raise_limit
-from foldbatch.system.remembering import code_of
-from foldbatch.trees import Tree, TreeNode
-from foldbatch.trees.tree import Node, kids_of, node_of
 from foldbatch.types import describe_value
 
 FILENAME = "<foldbatch trace>"
 MAX_LEVELS = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
-NO_TREE = dict.fromkeys(printing.FIELDS)  # globals that belong to a tree, where there is none
+NO_TREE = dict.fromkeys((printing.TREE, printing.KIDS))  # globals of an example that is a tree, if none is
 SPARE = 10_000  # calls within calls that are left to functions of the user
 
 # Reads an example with each datum checked; before it runs, a function may change the globals of the run.
@@ -220,64 +216,6 @@ def unlocated(error: Exception, number: int) -> FoldbatchError:
 
 def _brief(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-# -- by number: on trees, the number of a node stands in the place of the node. To make a node, and to ask
-# it for a field, takes a call each; lists of the tree's fields take none. A function of the user gets a node,
-# made when it is called. One that reads nothing but how many children a node has is called once for each such
-# number, as long as its code is the same, which is checked at every visit.
-
-
-class Numbered(NamedTuple):
-    """The tracing program on trees."""
-
-    code: CodeType  # its compiled functions
-    root: str  # the name of the first one
-    globals: dict[str, Any]  # tables by the number of children, and the code for which they hold
-
-
-def suits(example: Any) -> bool:
-    """Return whether an example is a tree or a node of one, and not of a user's subclass."""
-    return type(example) in (Tree, Node) and type(example.tree) is Tree
-
-
-def fields_of(example: TreeNode) -> dict[str, Any]:
-    """Return the globals that belong to a tree, of which `example` is a node, or the tree itself."""
-    tree = example.tree
-    node = partial(_node, example)
-    return {"kids": kids_of(tree), "labels": tree.labels, "tokens": tree.tokens, "node": node}
-
-
-def numbered(functions: Sequence[Procedure]) -> Numbered | None:
-    """Return the tracing program on trees by number, or None where it would gain nothing."""
-    text, root, tabled = printing.by_number(functions)
-    if not text:
-        return None
-    globals_: dict[str, Any] = {
-        f"{printing.TABLE}{constant.name}": _ByArity(constant.value) for constant in tabled
-    }
-    globals_ |= {
-        f"{printing.CODE}{constant.name}": getattr(constant.value, "__code__", None) for constant in tabled
-    }
-    return Numbered(code_of(text, "<foldbatch trees>"), root, globals_)
-
-
-class _ByArity(dict[int, Any]):
-    """The results of a function of the user, by the number of a node's children."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def __missing__(self, arity: int) -> Any:
-        result = self.function(of_arity(arity))
-        if type(result) in ATOMS:  # others are looked up by identity in memos
-            self[arity] = result
-        return result
-
-
-def _node(example: TreeNode, number: int) -> TreeNode:
-    return example if number == example.index else node_of(example.tree, number)
 
 
 # -- places: which part of an example a call of a cell is for

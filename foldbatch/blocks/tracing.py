@@ -1,8 +1,8 @@
 """The tracing program as data: functions of a few kinds of statements that walk one example.
 
 Blocks make statements through the builder. Readers see their fields: `pruned` leaves out statements without
-a reader, `printing` spells them as Python functions, `integers` as code that walks many trees at once. A new
-kind of statement names the fields that it reads, assigns and changes. Pruning needs nothing more of it.
+a reader, and `printing` spells them as Python functions. A new kind of statement names the fields that it
+reads, assigns and changes. Pruning needs nothing more of it.
 
 A variable is a name. At run time it holds an object of the example, the number of a value, or a list.
 """

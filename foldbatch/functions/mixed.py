@@ -20,6 +20,7 @@ from foldbatch.functions import notes
 from foldbatch.functions.cells import COUNTERS, GLOBALS, InForce, Signature, Stale, numbers
 from foldbatch.functions.seam import (
     DEEPER,
+    DRAW,
     SHALLOW,
     TOOLS,
     AnyBlock,
@@ -280,7 +281,7 @@ class BlockInWalk:
         numbers = range(run.first, COUNTERS[1] + 1, self.width)
         further = _further(run.first + len(numbers) * self.width, self.width)
         scope["numbers"] = itertools.chain(numbers, itertools.chain.from_iterable(further))
-        scope["call"] = scope["numbers"].__next__
+        scope[DRAW] = scope["numbers"].__next__
         notes.State.drawn -= notes.UNDER_WAY
 
     def _leave(self, run: _Run) -> None:

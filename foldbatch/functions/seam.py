@@ -11,13 +11,14 @@ from foldbatch.blocks.function import TensorBlock
 from foldbatch.blocks.interrupts import interrupted
 from foldbatch.blocks.layers.layer import Layer
 from foldbatch.blocks.lower import alike, built
-from foldbatch.blocks.printing import DEEPER, TOOLS, program_text
+from foldbatch.blocks.printing import DEEPER, DRAW, TOOLS, program_text
 from foldbatch.blocks.tracer import SHALLOW, Descent, Located
 from foldbatch.blocks.tracing import InvokeWalk
 
 __all__ = [
     "DEEPER",
     "DERIVED",
+    "DRAW",
     "SHALLOW",
     "TOOLS",
     "AnyBlock",

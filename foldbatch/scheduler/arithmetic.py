@@ -276,8 +276,6 @@ class Arithmetic:
     built: Callable[..., Any] | None = None
     # checks what walks have noted and makes columns of it, where that is not done in NumPy
     noted: Callable[..., Any] | None = None
-    # does what `tree_code.traced` does, where that is compiled
-    traced: Callable[..., int] | None = None
     # what makes compiled functions for walks, see `engines.llvm.walks`
     walks: Any = None
 

@@ -7,6 +7,7 @@ one: then nothing needs to be joined. Only when one runs in other company is eac
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -22,14 +23,13 @@ Columns: TypeAlias = "Sequence[Sequence[NDArray[Any]]]"  # by cell
 
 @dataclass(eq=False, slots=True)
 class SmallBatch:
-    """The calls of a small batch before they become a trace, in lists or packed."""
+    """The calls of a small batch before they become a trace."""
 
-    packed: Ints | None  # the packed trace, in the place of lists
-    lists: Sequence[list[Any]]  # rows of each cell, number by number, and elements of each sequence argument
-    ends: list[list[int]]  # after each example, how many rows and elements there are
+    lists: Sequence[array[int]]  # rows of each cell, number by number, and elements of each sequence argument
+    ends: list[list[int]]  # after each example, the lengths of these arrays
     offsets: list[int]  # the first value number of each example in the batch, and the end
     feeds: Sequence[Sequence[list[Any]]]  # per cell, the data that were read
-    # returns those of a cell and feed as an array, unless a packed trace has them
+    # returns those of a cell and feed as an array
     column: Callable[[int, int], NDArray[Any]]
     results: Sequence[Any]  # per example, as of `Trace`
 
@@ -80,20 +80,6 @@ class BatchRecord:
         assert self.joined is not None, "traces are asked for once, at the beginning"
         form, results, counts = self.joined.form, self.results, self.counts.tolist()
         return [late_trace(form, (self, e), counts[e], results[e]) for e in range(len(results))]
-
-    def small_batch(self) -> SmallBatch:
-        """Return the calls as a small batch, which an engine may run without a schedule."""
-        assert self.joined is not None, "it is asked for before traces"
-        trace, flags = self.joined, self.joined.form.integers
-        return SmallBatch(
-            trace.packed,
-            (),
-            [],
-            self.offsets.tolist(),
-            (),
-            lambda k, i: trace.loose[k][i - sum(flags[k][:i])],
-            self.results,
-        )
 
     def apart(self, example: int) -> tuple[Columns, tuple[tuple[list[Any], ...], ...]]:
         """Return an example's feeds that are not packed, and its labels; those of all are made at once."""

@@ -184,6 +184,7 @@ def _show(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text) or "''"
 
 
+BELOW = "_below"  # the attribute of nodes that were made at once: a list of their children
 FIELDS = ("label", "token", "children", "is_leaf", "parent", "root", "size", "height", "index")
 
 

@@ -1,6 +1,5 @@
 """Functions such as users write, with state and without, for the law that state is seen at every visit."""
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -156,30 +155,3 @@ BEYOND = (  # they keep nothing, but tell nodes apart by what no field says
     *("x[0].size if len(x) else 0", "x == x.root", "len([*x.nodes()])"),
     *("len(x.children[0].label) if x.children else 3", "sum(y.size for y in x)"),
 )
-OF_NODES = (
-    *("x.is_leaf", "x.size", "x['label'] == 'N'", "x.token is None", "x.label in ('N', 'a')"),
-    *("not x.label", "1", "x.label == x.token", "0 == x['size']", "x.size >= 3", "x['is_leaf'] is True"),
-    *("x.token not in ('a', 'b')",),
-)
-OF_WORDS = ("x == 'a'", "x in ('a', 'c')", "x is None", "not x", "x != 'abc'", "x is not None", "2")
-
-
-def random_pure(seed: int, *, nodes: bool) -> Case:
-    """Return a function that is on the list: a random comparison, another one after each batch."""
-    random_ = random.Random(seed)
-
-    def expression(depth: int) -> str:
-        if not depth or random_.random() < 0.3:
-            return random_.choice(OF_NODES if nodes else OF_WORDS)
-        a, b = (expression(depth - 1) for _ in range(2))
-        return random_.choice([f"(not {a})", f"(({a}) == ({b}))", f"(({a}) != ({b}))"])
-
-    def made() -> FunctionType:
-        return of(f"def f(x): return {expression(2)}")
-
-    f = made()
-
-    def change() -> None:
-        f.__code__ = made().__code__
-
-    return Case(f, change=change)

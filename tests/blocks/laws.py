@@ -1,84 +1,53 @@
-"""What the code of trees must do: make the record and the levels of the tracing program, to the bit."""
+"""The law of the fast program: it makes the record of the program that users see, to the bit."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 import foldbatch as fb
-from foldbatch.blocks.integer_code import Refused
-from foldbatch.blocks.integers import TreeProgram
 from foldbatch.blocks.lower import Lowered, lower
-from foldbatch.engines.llvm.integers import compiled
-from foldbatch.scheduler import tree_code
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.policies import find_policy, levels
+from foldbatch.blocks.tracer import FILENAME
+from foldbatch.scheduler.arithmetic import NUMPY
+from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.record import BatchRecord
+from foldbatch.system.remembering import code_of
 
 LLVM = find_spec("llvmlite") is not None
+WAYS = ("compiled", "printed", "seen") if LLVM else ("printed", "seen")
 
 
-@cache
-def arithmetic() -> Arithmetic:
-    """Return what traces by code: compiled, or as Python where nothing compiles."""
-    return compiled() if LLVM else replace(NUMPY, traced=tree_code.traced)
+@lru_cache(400)
+def lowered(block: fb.Block, way: str = WAYS[0]) -> Lowered:
+    """Return a block ready to trace: by compiled calls, by printed ones, or by the program that users see."""
+    arithmetic = NUMPY
+    if way == "compiled":
+        from foldbatch.engines.llvm.integers import compiled  # noqa: PLC0415 - it needs llvmlite
 
-
-@lru_cache(200)
-def lowered(block: fb.Block, policy: str = "auto") -> Lowered:
-    return lower(block, find_policy(policy), arithmetic=arithmetic())
-
-
-def trees_of(block: fb.Block, policy: str = "auto") -> TreeProgram:
-    made = lowered(block, policy).trees
-    assert isinstance(made, TreeProgram), made
+        arithmetic = compiled()
+    made = lower(block, find_policy("auto"), arithmetic=arithmetic)
+    if way == "seen":
+        object.__setattr__(made, "code", code_of(made.source, FILENAME))
     return made
 
 
-def why_not(block: fb.Block) -> str:
-    reason = lowered(block).trees
-    assert isinstance(reason, str), "it has code"
-    return reason
+def record_of(block: fb.Block, examples: Sequence[Any], way: str = WAYS[0]) -> BatchRecord:
+    return lowered(block, way).record(examples, range(len(examples)))
 
 
-def check_same(block: fb.Block, examples: Sequence[Any], policy: str = "auto") -> BatchRecord:
-    """Check that the code makes the program's record of examples, compiled and as Python; return it."""
-    made, expected = lowered(block, policy), program_record(block, examples)
-    assert expected.joined is not None
-    own = made.model.signatures, expected.joined.calls, expected.joined.elements, expected.joined.values
-    found = levels(made.policy, *own)
-    for traced in {arithmetic().traced, tree_code.traced}:
-        record = trees_of(block, policy).record(traced, examples, 10**7)
+def check_same(block: fb.Block, examples: Sequence[Any]) -> BatchRecord:
+    """Check that all ways make one record of examples; return it."""
+    expected, *records = (record_of(block, examples, way) for way in reversed(WAYS))
+    for record in records:
         assert_same(record, expected)
-        assert record.joined is not None
-        for array, other in zip(record.joined.levels, found, strict=True):
-            assert array.dtype == other.dtype
-            np.testing.assert_array_equal(array, other, "levels")
-    return record
-
-
-def program_record(block: fb.Block, examples: Sequence[Any]) -> BatchRecord:
-    return lowered(block).record(examples, range(len(examples)))
-
-
-def refusal(block: fb.Block, examples: Sequence[Any], max_calls: int = 10**7) -> str:
-    """Return why the code refuses examples that do not fit, compiled and as Python."""
-    told = set()
-    for traced in {arithmetic().traced, tree_code.traced}:
-        with pytest.raises((Refused, TypeError)) as caught:
-            trees_of(block).record(traced, examples, max_calls)
-        told.add(f"{type(caught.value).__name__}: {caught.value}")
-    assert len(told) == 1
-    return told.pop()
+    return expected
 
 
 def assert_same(record: BatchRecord, expected: BatchRecord) -> None:
-    for name in ("calls", "elements", "feeds"):
+    for name in ("calls", "elements", "feeds", "levels"):
         pairs = zip(_flat(getattr(record.joined, name)), _flat(getattr(expected.joined, name)), strict=True)
         for array, other in pairs:
             assert array.dtype == other.dtype

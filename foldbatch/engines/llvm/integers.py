@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.llvm import integer_loops, table_loops, tables
 from foldbatch.engines.llvm.compiling import compiled_late
-from foldbatch.scheduler import arithmetic, noting, tree_code, turns
+from foldbatch.scheduler import arithmetic, noting, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
 from foldbatch.scheduler.trace import Form, Index, Ints
 
@@ -26,7 +26,6 @@ SIGNATURES = {
     "drain": "i8[] i8[] i8[] f8[] f8[] i8[] f8[] f8[] f8[] i8[] i8[] i4[] i4[] i8[]",
     "noted": "i8[] i8[] i4[] i4[] i8[]",
 }
-TRACED = "i8[] i8[] i4[] i4[] i4[] i8[] i4[] i8[] i4[] i8[]"
 COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 
 
@@ -36,10 +35,9 @@ def compiled() -> Arithmetic:
     loops = {**vars(turns), **vars(integer_loops)}
     modules = turns, noting, integer_loops
     functions = {name: compiled_late(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
-    traced = compiled_late(tree_code.traced, TRACED, tree_code)
     from foldbatch.engines.llvm import walks  # noqa: PLC0415 - it needs llvmlite
 
-    return replace(arithmetic_of({**functions, **tables.compiled(), "traced": traced}), walks=walks)
+    return replace(arithmetic_of({**functions, **tables.compiled()}), walks=walks)
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
@@ -66,5 +64,4 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
 
     drain = partial(arithmetic.drain, weigh=functions["weigh"], run=functions["drain"], form=np.ndarray.copy)
     built, leveled = partial(tables.build_schedule, functions), partial(tables.levels, functions)
-    noted, traced = functions["noted"], functions.get("traced")
-    return Arithmetic(join, group, drain, leveled, COSTS, built, noted, traced)
+    return Arithmetic(join, group, drain, leveled, COSTS, built, functions["noted"])

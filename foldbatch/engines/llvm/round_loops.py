@@ -2,10 +2,10 @@
 
 `plan` reads the lists and computes the launches; `compute` copies data and values of earlier rounds to
 buffers, launches the kernels, and leaves the results in the store. A small batch of blocks is planned and
-computed by the same two calls: it reads nothing of earlier rounds, its values stay in the arenas, and its
-calls may be packed already. Both functions take the runner's table, see `Runner`. Lists, integers and floats
-are read in the memory of CPython's objects (`PyListObject`, `arrayobject`, `PyLongObject`, `PyFloatObject`),
-while the walk that changes them waits. `number_for_model` mirrors `functions.rounds.Rounds._looked_at`.
+computed by the same two calls: it reads nothing of earlier rounds, and its values stay in the arenas. Both
+functions take the runner's table, see `Runner`. Lists, integers and floats are read in the memory of
+CPython's objects (`PyListObject`, `arrayobject`, `PyLongObject`, `PyFloatObject`), while the walk that
+changes them waits. `number_for_model` mirrors `functions.rounds.Rounds._looked_at`.
 Importing this needs llvmlite.
 """
 
@@ -101,10 +101,9 @@ class Read(Record):
 class Section(Record):
     """A section of a small batch; these records stand in the place of patterns."""
 
-    items: int  # the address of its list
+    items: int  # the address of its array
     width: int  # integers of a row
     numbered: int  # how many of these are value numbers
-    spread: int  # whether the list has the rows integer by integer
 
 
 class Runner(Header):
@@ -141,8 +140,8 @@ class Runner(Header):
     real_type: int  # and of floats
     shift: int  # by how many bits an integer's number of digits is shifted
     signs: int  # the mask of its sign
-    # lists of CPython: the owner (example) of the values up to each end; of a small batch the lists of the
-    # rows of each section, by example
+    # lists of CPython: the owner (example) of the values up to each end; of a small batch lists of
+    # how many integers of each section there are after each example
     owners: int
     ends: int  # these ends; of a small batch the first value number of each example
     requested: int  # the values that are requested
@@ -150,8 +149,7 @@ class Runner(Header):
     requested_values: int  # the address of memory for the requested values
     team: int  # the words that are shared with a helper, see `team`, or 0
     large: int  # the number of instructions that were worth sharing
-    tuple_type: int  # of a small batch: CPython's type of tuples; 0 in rounds
-    packed: int  # of a small batch: whether its trace is packed already
+    small_batch: int  # whether it is a small batch
 
 
 # types of data: an array that Python brings, four types of numbers, or integers that the packed trace has
@@ -162,7 +160,6 @@ HIGHEST = 3.4e38  # no smaller float64 is infinite as float32
 TYPE = objects.TYPE // 8
 SIZE = TAG = REAL = objects.DATA // 8
 ITEMS = DIGITS = SIZE + 1
-FIRST_ITEM = tuple.__basicsize__ // 8  # of a tuple; from 3.14 on a hash comes before
 
 
 def number_for_model(runner: Runner, header: Round, memory: Any, read_count: int) -> int:
@@ -381,23 +378,16 @@ def pack_small_batch(runner: Runner, header: Round, rows: Any) -> bool:
         section = Section(sections, Section.size * s)
         start, i = to, i8(0)
         items, width, numbered = items_of(section.items), section.width, section.numbered
-        step = width if section.spread else i8(1)
+        if to + size_of(section.items) > 2 * max_noted:
+            return False
         for e in range(examples):
             first_value = whole_number(at(offsets[e]), runner)
-            last = step * whole_number(at(items_of(ends[e])[s]), runner)
+            last = whole_number(at(items_of(ends[e])[s]), runner)
             while i < last:
-                item = at(items[i])
-                inside = item[TYPE] == runner.tuple_type
-                length = item[SIZE] if inside else i8(1)
-                if to + length > 2 * max_noted:
-                    return False
-                for j in range(length):
-                    n = whole_number(at(item[FIRST_ITEM + j]) if inside else item, runner)
-                    if n < 0:
-                        return False
-                    rows[to] = i4(n + first_value if i8(u8(to - start) % u8(width)) < numbered else n)
+                for j in range(width):
+                    rows[to] = i4(items[i] + first_value if j < numbered else items[i])
                     to += 1
-                i += 1
+                    i += 1
         rows[1 + s] = i4(u8(to - start) // u8(width))
         calls += i8(rows[1 + s]) if s < header.cells else i8(0)
     to += calls
@@ -426,7 +416,7 @@ def pack_notes(runner: Runner, header: Round, memory: Any, rows: Any) -> int:
 
     Return the number of imported values; -1 if the round must be planned as any batch.
     """
-    if runner.tuple_type == 0:
+    if runner.small_batch == 0:
         read_count = flatten_notes(runner, header, memory, rows)
         count = i8(-1) if read_count < 0 else number_for_model(runner, header, memory, read_count)
         if count >= 0:
@@ -434,7 +424,7 @@ def pack_notes(runner: Runner, header: Round, memory: Any, rows: Any) -> int:
                 header, memory, moved(memory, header.imports), at_i4(runner.renumbered), rows, count
             )
         return count
-    if runner.packed == 0 and not pack_small_batch(runner, header, rows):
+    if not pack_small_batch(runner, header, rows):
         return -1
     offset = cells_at(header)
     for k in range(header.cells):

@@ -192,13 +192,6 @@ class RoundRunner:
             return False
         if self._lists is None or self._lists is not batch.lists:
             self._bind_small_batch(batch)
-        rows = self._arrays[2]
-        packed = batch.packed
-        if packed is not None:
-            if len(packed) > MAX_NUMBERS:
-                return False
-            rows[: len(packed)] = packed
-        self._table[Runner.packed] = packed is not None
         self.begin(batch.ends, batch.offsets, NO_REQUESTS, 0)
 
         def data(place: int) -> tuple[int, Array]:
@@ -241,19 +234,17 @@ class RoundRunner:
         self._lists = None
         self._places = {}
         for k, (cell, feeds) in enumerate(zip(model.signatures, model.feeds, strict=True)):
-            if lists:
-                valued = 1 + cell.arguments
-                sections += id(lists[k]), valued + len(cell.sequences), valued, 1
+            valued = 1 + cell.arguments
+            sections += id(lists[k]), valued + len(cell.sequences), valued
             header += 0, 0, 0, 0, k, 0, len(feeds), 0, 0, 0
             for i, feed in enumerate(feeds):
                 self._places[len(header)] = k, i
-                items = batch.feeds[k][i] if lists else None
-                header += self.feed(items, feed, model.bounds[k][i], k, i, is_list=bool(lists))
-        for width, items in zip(widths, lists[len(model.cells) :], strict=False):
-            sections += id(items), width, width, 0
+                header += self.feed(batch.feeds[k][i], feed, model.bounds[k][i], k, i)
+        for width, items in zip(widths, lists[len(model.cells) :], strict=True):
+            sections += id(items), width, width
         self._allocate(header)
         self.bind(header, (), self._places, np.array(sections, np.int64), *[self._flat] * 3)
-        self._table[Runner.tuple_type] = id(tuple)
+        self._table[Runner.small_batch] = True
         self._lists = lists
 
     def set_store(self, *stored: Index) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.engines.llvm import note_loops
 from foldbatch.engines.llvm import walk_loops as loops
 from foldbatch.engines.llvm.compiling import compiled_words
 from foldbatch.scheduler.trace import Index
@@ -98,7 +99,7 @@ def _header(*extra: int) -> list[int]:
 
 @cache
 def _definition(loop: Callable[..., int]) -> _Definition:
-    return _Definition(loop.__name__.encode(), compiled_words(loop, loops), FAST, None)
+    return _Definition(loop.__name__.encode(), compiled_words(loop, loops, note_loops), FAST, None)
 
 
 def _function(loop: Callable[..., int], numbers: Sequence[int], *owners: Any) -> Callable[..., Any]:
@@ -128,6 +129,41 @@ def calls(counters: array[int], value: Any, refuse: Callable[[Any], Any]) -> Cal
         return _function(loops.call, [*header, *cell_numbers], general, refuse, *codes)
 
     return make
+
+
+def noter(
+    counters: array[int],
+    width: int,
+    printed: Callable[..., Any],
+    rows: array[int],
+    operands: int,
+    elements: Sequence[array[int]],
+    data: Sequence[tuple[list[Any], bool]],
+) -> Callable[..., int] | None:
+    """Return a function that notes calls of a block's cell; None if this Python's objects cannot be read.
+
+    Args:
+        counters: the next number, and the last one that the example may take.
+        width: how many numbers a call takes.
+        printed: the function that does calls which compiled code leaves to Python.
+        rows: the array to which rows are appended.
+        operands: how many operands a call reads.
+        elements: the arrays to which elements of lists are appended.
+        data: the lists to which data and labels are appended, and whether that is the number of the call.
+    """
+    if not readable():
+        return None
+    parts = [word for array in elements for word in (id(array), 0)]
+    parts += [word for items, counted in data for word in (id(items), int(counted))]
+    counts = operands, len(elements), len(data)
+    numbers = _header(id(counters), id(printed), id(tuple), width, id(rows), *counts, *parts)
+    return _function(note_loops.note, numbers, counters, printed, rows, *elements, *data)
+
+
+def drawer(counters: array[int], width: int, printed: Callable[..., Any]) -> Callable[..., int]:
+    """Return a function that takes a number without a call; arguments are those of `noter`."""
+    numbers = _header(id(counters), id(printed), id(tuple), width)
+    return _function(note_loops.draw, numbers, counters, printed)
 
 
 def nodes(node: Any) -> Callable[..., Any] | None:

@@ -6,22 +6,20 @@ from dataclasses import fields
 import numpy as np
 
 from foldbatch.engines.llvm import integer_loops, table_loops, tables
-from foldbatch.engines.llvm.integers import SIGNATURES, TRACED, arithmetic_of
-from foldbatch.scheduler import tree_code, turns
+from foldbatch.engines.llvm.integers import SIGNATURES, arithmetic_of
+from foldbatch.scheduler import turns
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 
-ALL_SIGNATURES = {**SIGNATURES, **tables.SIGNATURES, "traced": TRACED}
-MODULES = turns, integer_loops, table_loops, tree_code
+ALL_SIGNATURES = {**SIGNATURES, **tables.SIGNATURES}
+MODULES = turns, integer_loops, table_loops
 LOOPS = {name: {k: v for m in MODULES for k, v in vars(m).items()}[name] for name in ALL_SIGNATURES}
 PLAIN = arithmetic_of(LOOPS)
 
 
 def test_every_function_has_a_mirror_and_a_signature() -> None:
     """Of as many arguments."""
-    names = sorted(
-        {field.name for field in fields(Arithmetic)} - {"costs", "built", "noted", "traced", "walks"}
-    )
-    assert {*names, "weigh", "noted", "write_tables", "write_launches", "traced"} == set(ALL_SIGNATURES)
+    names = sorted({field.name for field in fields(Arithmetic)} - {"costs", "built", "noted", "walks"})
+    assert {*names, "weigh", "noted", "write_tables", "write_launches"} == set(ALL_SIGNATURES)
     assert all(inspect.isfunction(getattr(NUMPY, name)) for name in names)
     for name, signature in ALL_SIGNATURES.items():
         assert len(inspect.signature(LOOPS[name]).parameters) == len(signature.split()), name
