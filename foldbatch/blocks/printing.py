@@ -309,8 +309,10 @@ class _Printer:
                 )
             case Limit(_, source, count, function):
                 check = f"{function.name}({self.text(source)}, {count})"
-                quick_check = f"{self.is_node(source)} and len({self.items_of(source)}) <= {count}"
-                yield (f"if not ({quick_check}): {check}" if self.fast else check), blame
+                if self.fast and isinstance(source, str):
+                    quick_check = f"{self.is_node(source)} and len({self.items_of(source)}) <= {count}"
+                    check = f"if not ({quick_check}): {check}"
+                yield check, blame
             case ZipLists(_, target, names, sources, element):
                 lists = ", ".join(map(self.text, sources))
                 items = f"{self.text(element)} for {self.names(*names)}, in zip({lists})"
@@ -413,9 +415,8 @@ class _Printer:
         of_node = f"{KIDS} if {object_} is {TREE} else {object_}.{BELOW} or {rest}"
         return f"({of_node}) if {self.is_node(name)} else {rest}"
 
-    def items_of(self, name: Expression) -> str:
+    def items_of(self, name: str) -> str:
         """Return the object whose items are those of a variable's object, but are read faster."""
-        assert isinstance(name, str), "an item is read of a variable"
         return f"{BELOW_NODE}{self.text(name)}" if self.arguments.get(name) else f"({self.below(name)})"
 
     def items(self, expression: Expression) -> str:
