@@ -361,15 +361,15 @@ class _Printer:
         places = itertools.count()
 
         def renamed(data: tuple[Datum, ...]) -> tuple[Datum, ...]:
-            own = call.target
-            return tuple([replace(d, value=own if d.value == own else f"x{next(places)}") for d in data])
+            target = call.target
+            return tuple([replace(d, value=target if d.value == target else f"x{next(places)}") for d in data])
 
         arguments = tuple([f"x{next(places)}" for _ in call.arguments])
         lists, feeds, labels = renamed(call.lists), renamed(call.feeds), renamed(call.labels)
         names = ", ".join(f"x{place}" for place in range(next(places)))
         yield f"def {CALL}{call.draft.number}({names}):", None
-        noted = replace(call, arguments=arguments, lists=lists, feeds=feeds, labels=labels)
-        for line, _ in self.call(noted):
+        renamed_call = replace(call, arguments=arguments, lists=lists, feeds=feeds, labels=labels)
+        for line, _ in self.call(renamed_call):
             yield f"    {line}", None
         yield f"    return {call.target}", None
 
@@ -411,9 +411,9 @@ class _Printer:
     def below(self, name: str, otherwise: str = "") -> str:
         """Return the children of the node or tree that a variable holds; of another object what is read."""
         object_ = self.text(name)
-        rest = otherwise or object_
-        of_node = f"{KIDS} if {object_} is {TREE} else {object_}.{BELOW} or {rest}"
-        return f"({of_node}) if {self.is_node(name)} else {rest}"
+        item = otherwise or object_
+        of_node = f"{KIDS} if {object_} is {TREE} else {object_}.{BELOW} or {item}"
+        return f"({of_node}) if {self.is_node(name)} else {item}"
 
     def items_of(self, name: str) -> str:
         """Return the object whose items are those of a variable's object, but are read faster."""

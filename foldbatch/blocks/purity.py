@@ -67,7 +67,7 @@ def is_pure(function: Any) -> bool:
     if type(function) is partial:
         arguments = (*function.args, *function.keywords.values())
         return type(function.func) is FunctionType and is_pure(function.func) and is_constant(arguments)
-    return type(function) in GETTERS or any(function is known for known in TYPES) or _looks_up(function)
+    return type(function) in GETTERS or any(function is type_ for type_ in TYPES) or _looks_up(function)
 
 
 def _looks_up(function: Any) -> bool:
