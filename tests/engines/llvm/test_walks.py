@@ -12,6 +12,7 @@ import foldbatch as fb
 from foldbatch.errors import ExampleError, FoldbatchError, WalkError
 from foldbatch.functions import notes
 from foldbatch.functions.cells import COUNTERS, all_cells
+from foldbatch.functions.loose import RECORDER
 from foldbatch.functions.values import refuse_made, value_class
 from foldbatch.trees import Tree, tree
 from foldbatch.types import TensorType
@@ -80,7 +81,7 @@ PROGRAM = fb.compile(walk, "llvm")
 def noted(given: Callable[[Any], Any], *, careful: bool) -> tuple[Any, ...]:
     """Return all that a run leaves; where `careful`, Python's code does the calls."""
     start = COUNTERS[0]
-    with notes.noting(held := notes.Notes(start), [], careful=careful):
+    with notes.noting(held := notes.Notes(start), [], RECORDER, careful=careful):
         notes.begin(0, 100_000)
         result = given(EXAMPLES[0]) if given is not walk else [walk(example) for example in EXAMPLES]
     found = {
@@ -171,7 +172,7 @@ def test_nothing_is_kept() -> None:
     """References to what calls meet are given back, and lists end with the run."""
 
     def run() -> list[int]:
-        with notes.noting(notes.Notes(COUNTERS[0]), []):
+        with notes.noting(notes.Notes(COUNTERS[0]), [], RECORDER):
             notes.begin(0, 1 << 60)
             for _ in range(50):
                 walk(EXAMPLES[-1])
@@ -222,7 +223,7 @@ def test_what_is_noted_has_room() -> None:
 
 
 def test_a_number_that_is_none_is_refused() -> None:
-    with notes.noting(notes.Notes(COUNTERS[0]), []):
+    with notes.noting(notes.Notes(COUNTERS[0]), [], RECORDER):
         notes.begin(0, 1000)
         hinted([pair(1.0)[0]], scale=2.0)
         for odd in ("x", 2.5, 1 << 70):
