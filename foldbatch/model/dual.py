@@ -124,7 +124,10 @@ def with_gradients(
 
 
 def float_reads(model: Model) -> dict[str, tuple[TensorType, list[list[tuple[int, int]]]]]:
-    """Return the reads of floats from examples, by the path of the block that reads."""
+    """Return the reads of floats from examples, by the path of the block that reads.
+
+    Reads of one path that differ in type, as those of a cell of two structures, have their type behind it.
+    """
     places: dict[Node, list[tuple[int, int]]] = {}
     reads: dict[str, tuple[TensorType, list[list[tuple[int, int]]]]] = {}
     for k, (cell, feeds) in enumerate(zip(model.cells, model.feeds, strict=True)):
@@ -133,5 +136,8 @@ def float_reads(model: Model) -> dict[str, tuple[TensorType, list[list[tuple[int
                 places[node].append((k, i))
             elif feed.type.is_float:
                 places[node] = [(k, i)]
-                reads.setdefault(feed.where, (feed.type, []))[1].append(places[node])
+                type_ = feed.type
+                alike = reads.get(feed.where, (type_, []))[0] == type_
+                path = feed.where if alike else f"{feed.where} {type_}"
+                reads.setdefault(path, (type_, []))[1].append(places[node])
     return reads
