@@ -361,8 +361,9 @@ class _Printer:
         places = itertools.count()
 
         def renamed(data: tuple[Datum, ...]) -> tuple[Datum, ...]:
-            target = call.target
-            return tuple([replace(d, value=target if d.value == target else f"x{next(places)}") for d in data])
+            """Return data whose variables have the names of parameters, but for the number of the call."""
+            names = [datum.value if datum.value == call.target else f"x{next(places)}" for datum in data]
+            return tuple([replace(datum, value=name) for datum, name in zip(data, names, strict=True)])
 
         arguments = tuple([f"x{next(places)}" for _ in call.arguments])
         lists, feeds, labels = renamed(call.lists), renamed(call.feeds), renamed(call.labels)

@@ -13,7 +13,7 @@ from foldbatch import ops
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ParameterError, UnknownNameError
 from foldbatch.params.parameters import dense
 from tests import derivative_checks as checks
-from tests.backends import TESTED
+from tests.backends import LLVM, TESTED
 from tests.programs import BlockProgram
 from tests.programs.comparing import assert_same
 
@@ -29,6 +29,16 @@ def gates(trainable: bool = True) -> fb.Block:
     state = fb.OneOf(lambda node: isinstance(node, tuple), {False: leaf, True: pair})
     tree.resolve_to(state >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0))
     return tree()
+
+
+@fb.cell
+def squares(x: Any) -> None:
+    fb.loss(ops.sum(x * x))
+
+
+def squares_of_parts(example: Any) -> None:
+    for part in example:
+        squares(np.asarray(part, "float32"))
 
 
 TREES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 4))), ((3, 4), 1)]
@@ -276,3 +286,15 @@ def test_where_all_parameters_are_frozen_no_backward_kernel_is_made():
     assert (loss != 0, gradients) == (True, {})
     assert program.jvp([(1, 2)], {}) == (pytest.approx(loss), 0.0)
     assert program.hvp([(1, 2)], {}) == {}
+
+
+@pytest.mark.parametrize("backend", ["reference", TESTED, *LLVM])
+def test_data_of_two_shapes_that_a_cell_reads_have_gradients_of_their_own(backend: str) -> None:
+    program = fb.compile(squares_of_parts, backend)
+    _, _, gradients = program.vjp([[[1, 2], [1, 2, 3], [4, 5]], [[7, 8, 9]]], inputs=True)
+    assert len(gradients) == 2
+    by_length = {values.values.shape[1]: values for values in gradients.values()}
+    np.testing.assert_array_equal(by_length[2].values, [[2, 4], [8, 10]])
+    np.testing.assert_array_equal(by_length[3].values, [[2, 4, 6], [14, 16, 18]])
+    assert by_length[2].examples.tolist() == [0, 0]
+    assert by_length[3].examples.tolist() == [0, 1]
