@@ -1,7 +1,7 @@
 """On what laws are checked, and what holds on every backend.
 
-`LAWFUL` are the engines that the laws bind: those that FOLDBATCH_LAWS of the environment names, by default NumPy's, or the
-one that FOLDBATCH_BACKEND names. All else is tested on NumPy's, or that one.
+`LAWFUL` are the engines that the laws bind: those that FOLDBATCH_LAWS of the environment names, by default NumPy's and
+LLVM's, or the one that FOLDBATCH_BACKEND names. All else is tested on NumPy's, or that one.
 """
 
 import os
@@ -26,7 +26,7 @@ TESTED = os.environ.get(VARIABLE) or "numpy"
 LLVM = ("llvm",) if TESTED == "numpy" and find_spec("llvmlite") else ()
 on_gpu_kernels = pytest.mark.skipif(TESTED != "cuda-on-cpu", reason=f"{VARIABLE} is not cuda-on-cpu")
 BACKENDS = tuple(dict.fromkeys((TESTED, "reference", *LLVM)))
-LAWFUL = tuple((os.environ.get("FOLDBATCH_LAWS") or TESTED).split())
+LAWFUL = tuple((os.environ.get("FOLDBATCH_LAWS") or " ".join((TESTED, *LLVM))).split())
 assert set(LAWFUL) <= {*ENGINES, *UNFUSED}, LAWFUL
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
@@ -22,6 +21,7 @@ from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.report import Captures
 from foldbatch.engines.watching import Watch
 from foldbatch.errors import BackendError, UnknownNameError, frames_inside, install
+from foldbatch.loops.compiling import can_compile
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter, RemoteUpdates, Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -145,8 +145,8 @@ DEFAULTS = EngineSettings()
 
 
 def fastest_arithmetic() -> Arithmetic:
-    """Return compiled loops where llvmlite is installed, else NumPy's functions."""
-    return _backend("llvm").arithmetic() if _works("llvm") else NUMPY
+    """Return compiled loops where this process can compile, else NumPy's functions."""
+    return _backend("llvm").arithmetic() if can_compile() else NUMPY
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,6 @@ ENGINES: dict[str, tuple[str, str]] = {
     "reference": ("foldbatch.engines.reference", ""),
 }
 RENAMED = {"numba": "llvm"}  # for one release, with a warning
-AUTO = ("llvm", "numpy")  # the faster first; a GPU is taken where somebody asks for it
 VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what the backend ``auto`` is
 LAUNCH_VARIABLE = "FOLDBATCH_LAUNCH"  # what the launch ``auto`` is, of backends that have several
 Precision: TypeAlias = Literal["fp32", "tf32", "bf16"]
@@ -181,9 +180,11 @@ LAUNCHES = get_args(Launch)
 
 
 def choose_engine(name: str) -> str:
-    """Return the name of an engine that can be had; ``auto`` is the fastest that is installed and works.
+    """Return the name of an engine that this machine can run.
 
-    Where the variable `VARIABLE` of the environment is set, ``auto`` is the engine that it names.
+    ``auto`` is the engine that the variable `VARIABLE` of the environment names. Where that is not set, it is
+    ``llvm``; where this process cannot compile, it is ``numpy``, and a `SlowPathWarning` says so once. A GPU
+    is used only where its engine is named.
 
     Raises:
         UnknownNameError: when there is none of that name.
@@ -193,7 +194,7 @@ def choose_engine(name: str) -> str:
     if name == "auto":
         where, name = VARIABLE, os.environ.get(VARIABLE) or "auto"
     if name == "auto":
-        return next(choice for choice in AUTO if _works(choice))
+        return "llvm" if can_compile() else "numpy"
     if name in list(RENAMED):
         new = RENAMED[name]
         warnings.warn(f"{where}: {name} is called {new} now", DeprecationWarning, stacklevel=frames_inside())
@@ -274,14 +275,3 @@ def _import(name: str) -> Any:
             expected = f"{needed.partition('.')[0]} to be installed"
             raise BackendError(f"backend {name}", expected, str(error), fix) from None
     return imported
-
-
-def _works(name: str) -> bool:
-    """Whether ``auto`` may take an engine."""
-    needed = ENGINES[name][1]
-    if needed and find_spec(needed.partition(".")[0]) is None:
-        return False
-    try:
-        return bool(_import(name))
-    except BackendError:
-        return False

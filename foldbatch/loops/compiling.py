@@ -15,6 +15,7 @@ import hashlib
 import inspect
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -25,7 +26,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from foldbatch.errors import BackendError, install
+from foldbatch.errors import BackendError, SlowPathWarning, frames_inside
 from foldbatch.loops import cpython
 from foldbatch.loops.records import Record
 from foldbatch.system.cache import cache_directory, read_sealed, tidy_once, used, write_sealed
@@ -45,7 +46,7 @@ def llvm() -> None:
     try:
         import_module("llvmlite.binding")  # optional, and slow to import
     except (ImportError, OSError) as error:  # its library may find no room
-        fix = f"{install('llvm')}, or take the backend numpy"
+        fix = "pip install llvmlite, or take the backend numpy"
         raise BackendError("backend llvm", "llvmlite to be installed", str(error), fix) from None
     if not has_sources():
         fix = "install foldbatch with its .py files, or take the backend numpy"
@@ -57,10 +58,17 @@ def llvm() -> None:
 
 @cache
 def can_compile() -> bool:
-    """Return whether this process can compile loops."""
+    """Return whether this process can compile loops; warn, once, where it cannot.
+
+    All is right without: NumPy and Python do what compiled code would have done, in twice the time or more.
+    """
     try:
         llvm()
-    except BackendError:
+    except BackendError as error:
+        fix = f"results are the same; for speed, {error.fix.partition(',')[0]}"
+        warnings.warn(
+            SlowPathWarning("compiled code", error.expected, error.found, fix), stacklevel=frames_inside()
+        )
         return False
     return True
 

@@ -1,7 +1,6 @@
 """The guard of CPython's and NumPy's structs: what it reads, and that each wrong offset is noticed."""
 
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -120,6 +119,5 @@ def test_arrays_that_lie_otherwise_leave_all_to_numpy(monkeypatch: pytest.Monkey
     pytest.importorskip("llvmlite")
     with pytest.raises(BackendError, match="backend llvm: expected arrays of NumPy as its C API has them"):
         compiling.llvm()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with pytest.warns(SlowPathWarning, match="compiled code: expected arrays of NumPy as its C API has them"):
         assert fb.compile(fb.Vector(1) >> fb.Linear(2)).engine.name == "numpy"
