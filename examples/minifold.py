@@ -255,7 +255,7 @@ class Trace:
         return len(self.cells) - 1
 
 
-# -- 6. The schedule: calls that may run together (foldbatch/scheduler/policies.py, layout.py)
+# -- 6. The schedule: calls that may run together (foldbatch/planning/policies.py, layout.py)
 
 
 @dataclass

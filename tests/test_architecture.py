@@ -67,7 +67,9 @@ PLANTED = [
     ("foldbatch.static.graph", "foldbatch.scheduler.trace", "Floors import only downward"),
     ("foldbatch.upstairs", "foldbatch.errors", "Floors import only downward"),
     # the same inside rooms
-    ("foldbatch.scheduler.trace", "foldbatch.scheduler.merge", "Inside scheduler"),
+    ("foldbatch.scheduler.trace", "foldbatch.planning.merge", "Floors import only downward"),
+    ("foldbatch.scheduler.trace", "foldbatch.scheduler.record", "Inside scheduler"),
+    ("foldbatch.planning.turns", "foldbatch.planning.tables", "Inside planning"),
     ("foldbatch.engines.numpy", "foldbatch.engines.llvm", "Inside engines"),
     ("foldbatch.functions.attic", "foldbatch.functions.values", "Inside functions"),
     ("foldbatch.zoo.words", "foldbatch.zoo.models", "No room has a circle"),
@@ -75,11 +77,7 @@ PLANTED = [
     # the other door, beside the seam
     ("foldbatch.functions.cells", "foldbatch.blocks.block", "Walks know blocks by one seam"),
     # an engine, and libraries outside of their rooms
-    (
-        "foldbatch.engines.runner",
-        "foldbatch.engines.llvm.tables",
-        "Nothing imports the engines llvm and cuda",
-    ),
+    ("foldbatch.engines.runner", "foldbatch.engines.llvm.team", "Nothing imports the engines llvm and cuda"),
     ("foldbatch.engines.runner", "foldbatch.engines.cuda", "Nothing imports the engines llvm and cuda"),
     *(
         (
@@ -89,7 +87,7 @@ PLANTED = [
         )
         for importer, library in (
             ("foldbatch.static.graph", "torch"),
-            ("foldbatch.scheduler.tables", "llvmlite"),
+            ("foldbatch.planning.tables", "llvmlite"),
             ("foldbatch.engines.cuda.device", "cupy"),
             ("foldbatch.gain", "tests"),
             ("foldbatch", "benchmarks"),

@@ -16,10 +16,10 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.engines.engine import ENGINES, PRECISIONS
+from foldbatch.planning.layout import LAYOUTS
+from foldbatch.planning.policies import POLICIES
+from foldbatch.planning.sharing import SHARES
 from foldbatch.program.compiling import OPTIONS, CompileOptions
-from foldbatch.scheduler.layout import LAYOUTS
-from foldbatch.scheduler.policies import POLICIES
-from foldbatch.scheduler.sharing import SHARES
 from foldbatch.types import BackendName
 from tests.pages import programs as programs_of_pages
 

@@ -24,7 +24,7 @@ from foldbatch.model.keys import keyed
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, ParameterStore, name_parameters
 from foldbatch.params.saved import read_parameters
-from foldbatch.scheduler.policies import find_policy
+from foldbatch.planning.policies import find_policy
 from foldbatch.scheduler.trace import Trace
 from foldbatch.system.processes import no_garbage
 from foldbatch.system.showing import shown

@@ -77,9 +77,8 @@ from foldbatch.model.model import Model, asides_of
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.tracer import MAX_CALLS, AtOnce, Decide, Look, Written
 from foldbatch.params.parameters import Parameter
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.planning.policies import Policy, levels
 from foldbatch.scheduler.levels import longest_chains
-from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Levels, Trace
 from foldbatch.static.cellgraph import CellGraph
@@ -118,7 +117,6 @@ class Lowered:
     collections: Sequence[str]  # the variables that hold lists of collected values
     memos: Sequence[str]  # the variables that hold memos, which `foldbatch.blocks.drafts` explains
     max_calls: int
-    arithmetic: Arithmetic  # finds levels
     replacements: Replacements  # the parameters that the program has in the place of the block's
     built: Built = field(repr=False)  # the tracing program of the block when it was compiled
     write: Write | None = field(default=None, repr=False)  # writes the block; None where no file is written
@@ -207,7 +205,7 @@ class Lowered:
             actual = "some that read something else by now: a layer, an attribute, a variable was changed"
             fix = "compile the block again, which reads all as it is now; or run once before the change"
             raise BlockTypeError(self.name, expected, actual, fix)
-        options = self.max_calls, asides, self.arithmetic, self.replacements
+        options = self.max_calls, asides, self.replacements
         return lower(self.origin, policy or self.policy, *options, self.write)
 
     @property
@@ -229,7 +227,7 @@ class Lowered:
 
     @cached_property
     def levels(self) -> Levels:
-        return partial(levels, self.policy, self.model.signatures, arithmetic=self.arithmetic)
+        return partial(levels, self.policy, self.model.signatures)
 
     def record(
         self,
@@ -347,7 +345,6 @@ def lower(
     policy: Policy,
     max_calls: int = MAX_CALLS,
     asides: frozenset[str] = ASIDES,
-    arithmetic: Arithmetic = NUMPY,
     replacements: Replacements | None = None,
     write: Write | None = None,
 ) -> Lowered:
@@ -355,7 +352,7 @@ def lower(
 
     Where one of `asides` is missing, so is all that serves nothing else.
     """
-    return linked(block, built(block, asides), policy, max_calls, arithmetic, replacements, write)
+    return linked(block, built(block, asides), policy, max_calls, replacements, write)
 
 
 def linked(
@@ -363,7 +360,6 @@ def linked(
     program: Built,
     policy: Policy,
     max_calls: int = MAX_CALLS,
-    arithmetic: Arithmetic = NUMPY,
     replacements: Replacements | None = None,
     write: Write | None = None,
 ) -> Lowered:
@@ -379,7 +375,7 @@ def linked(
     parameters = [replacements.of(parameter) for parameter in program.parameters]
     model = link(program.drafts, program.type, program.results, parameters, replacements=replacements)
     program_variables = program.globals, program.collections, program.memos
-    options = max_calls, arithmetic, replacements
+    options = max_calls, replacements
     return Lowered(block, program.functions, model, policy, *program_variables, *options, program, write)
 
 

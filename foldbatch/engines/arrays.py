@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch, arenas_of, by_arena, fetched, kept_rows
-from foldbatch.engines.bindings import Bound, Directions, Fact, bind
+from foldbatch.engines.bindings import Bound, Directions, bind
 from foldbatch.engines.engine import Cotangents, Engine
 from foldbatch.engines.launch import HEAD, Ints, LaunchTable, OutOfRangeError
 from foldbatch.engines.sums import sum_rows, total
@@ -20,7 +20,9 @@ from foldbatch.engines.watching import Watch, named
 from foldbatch.loops.cpython import address_of
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter, Updates
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.planning.compiled import loops
+from foldbatch.planning.facts import Fact
+from foldbatch.planning.policies import COMPILED, Costs
 from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.static.op import CALL
 from foldbatch.static.routines import Target
@@ -124,7 +126,7 @@ class ArrayEngine(Engine):
         model: Model,  # what it runs
         target: Target,  # what its kernels can do
         make: Callable[[Bound], Kernels],  # makes the kernels of bound routines
-        arithmetic: Arithmetic = NUMPY,  # what the scheduler computes with
+        costs: Costs = COMPILED,  # what its steps cost, and planning them
         updates: Updates | None = None,  # compiled steps of optimizers
         # sums rows of equal id, see `sums`
         sum_copies: Callable[[str], Callable[..., None] | None] = lambda dtype: None,
@@ -136,7 +138,8 @@ class ArrayEngine(Engine):
         self.splits = splits
         self.model = model
         self.target = target
-        self.arithmetic = arithmetic
+        self.costs = costs
+        loops()  # so that no batch waits for them
         self.updates = updates
         self._sum_copies = sum_copies
         self.debug = debug

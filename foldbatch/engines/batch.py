@@ -12,13 +12,12 @@ import numpy as np
 from foldbatch.errors import counted
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.layout import Layout
-from foldbatch.scheduler.merge import Merged, merge
-from foldbatch.scheduler.policies import Policy
+from foldbatch.planning.layout import Layout
+from foldbatch.planning.merge import Merged, merge
+from foldbatch.planning.policies import COMPILED, Costs, Policy
+from foldbatch.planning.sharing import Share, leaves
+from foldbatch.planning.tables import build
 from foldbatch.scheduler.schedule import Index, Schedule
-from foldbatch.scheduler.sharing import Share, leaves
-from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Trace
 from foldbatch.static.op import Axis
 
@@ -101,13 +100,13 @@ def schedule_batch(
     layout: Layout,
     arenas: int,
     share: Share = leaves,
-    arithmetic: Arithmetic = NUMPY,
+    costs: Costs = COMPILED,
 ) -> ScheduledBatch:
     """Merge traces and build their control tables; arguments are those of `merge` and `build`."""
     start = time.perf_counter()
-    merged = merge(traces, cells, arithmetic)
+    merged = merge(traces, cells)
     middle = time.perf_counter()
-    schedule = build(merged, cells, policy, layout, arenas, share, arithmetic)
+    schedule = build(merged, cells, policy, layout, arenas, share, costs)
     feeds = schedule.arranged(merged.trace)
     seconds = {"merge": middle - start, "tables": time.perf_counter() - middle}
     return ScheduledBatch(merged, schedule, feeds, tuple([trace.result for trace in traces]), seconds)

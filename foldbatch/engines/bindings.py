@@ -2,32 +2,15 @@
 
 `bind` numbers the routines of a model and the buffers that they read and write. Of a launch's row, most
 numbers are the same in every batch; for the others it is fixed which *fact* of a schedule stands there, and
-`launch_tables` puts these in their places by one look-up a batch.
-
-`fact_names` lists what facts are called, for a model; `facts_of` their values, in the same order, for a
-schedule. A name is a word and the numbers of the cell and of its operand, output or sequence:
-
-=================  =============================================================================
-``one``            1
-``arena, a``       rows of an arena
-``all, k``         calls of a cell; ``all, k, s`` elements of one of their sequences
-``widest, k``      calls of the widest step; ``widest, k, s`` the most elements of one
-``first, k, i``    the first row that an operand reads, or -1 where an array tells them
-``rows, k, i``     where that array lies in the packed index, or -1
-``gathered, k, i`` 1 where there is one
-``stores, k, i``   1 where the operand's cotangents are stored; ``added, k, i`` the other way round
-``output, k, j``   where the array of an output's rows lies
-``segments, k, s`` where the segments of a sequence lie
-``copies, k``      where it is told which calls share a rank, or -1
-=================  =============================================================================
+`launch_tables` puts these in their places.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import count, groupby
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -36,62 +19,13 @@ import numpy as np
 from foldbatch.engines.launch import FIELDS, HEAD, Ints, LaunchTable
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
-from foldbatch.scheduler.schedule import ALL, Schedule, Step
-from foldbatch.scheduler.trace import CellSignature
+from foldbatch.planning.facts import Fact, fact_names
+from foldbatch.planning.launches import LaunchConstants, launch_constants, launches_of
+from foldbatch.scheduler.schedule import ALL, Schedule
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.routines import Stage, Target, routine_of
 from foldbatch.static.statements import Binding, Routine, Slot
 from foldbatch.types import TensorType
-
-Fact = tuple[Hashable, ...]
-
-
-def fact_names(cells: Sequence[CellSignature], arenas: int) -> Iterator[Fact]:
-    """Yield the names of the facts of the schedules of a model with so many arenas, in order."""
-    yield ("one",)
-    for k, cell in enumerate(cells):
-        yield from (("all", k), ("widest", k), ("copies", k))
-        for i in range(len(cell.operands)):
-            yield from ((name, k, i) for name in ("first", "rows", "gathered", "stores", "added"))
-        yield from (("output", k, j) for j in range(len(cell.outputs)))
-        for s in range(len(cell.sequences)):
-            yield from ((name, k, s) for name in ("segments", "all", "widest"))
-    yield from (("arena", arena) for arena in range(arenas))
-
-
-def facts_of(schedule: Schedule, widest: Sequence[tuple[int, ...]]) -> tuple[list[int], Ints]:
-    """Return the facts of a schedule, and all its index arrays packed as one: ``[*] int64``."""
-    facts = [1]
-    arrays: list[Ints] = []
-    end = 0
-    for k, table in enumerate(schedule.cells):
-        sizes = widest[k]
-        facts += (len(table.order), sizes[0])
-        if table.copies is None:
-            facts.append(-1)
-        else:
-            facts.append(end)
-            arrays.append(table.copies)
-            end += len(table.copies)
-        for span in table.operands:
-            stores = int(span.first)
-            if span.rows is None:
-                facts += (0 if span.start is None else span.start, -1, 0, stores, 1 - stores)
-            else:
-                facts += (-1, end, 1, stores, 1 - stores)
-                arrays.append(span.rows)
-                end += len(span.rows)
-        for rows in table.outputs:
-            facts.append(end)
-            arrays.append(rows)
-            end += len(rows)
-        for segments, elements in zip(table.segments, sizes[1:], strict=True):
-            facts += (end, int(segments[-1]), elements)
-            arrays.append(segments)
-            end += len(segments)
-    facts += schedule.arena_rows
-    index = np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
-    return facts, index
 
 
 class KernelKey(NamedTuple):
@@ -141,6 +75,15 @@ class Bound:
     summed: tuple[Parameter, ...]  # all of these parameters, in the order of their facts
     # what a batch brings, and the number of the buffer that it becomes
     brought: Mapping[str, tuple[tuple[Any, int], ...]]
+    constants: LaunchConstants = field(init=False, repr=False)  # the same, as launches are made of it
+
+    def __post_init__(self) -> None:
+        stages = np.stack([self.stages["forward"], self.stages["backward"]])
+        number = {parameter: i for i, parameter in enumerate(self.summed)}
+        gradients = [[number[parameter] for parameter in parameters] for parameters in self.gradients]
+        arrays = self.uses, self.places, self.fixed, len(self.types)
+        constants = launch_constants(stages, gradients, len(number), *arrays, training=self.training)
+        object.__setattr__(self, "constants", constants)
 
 
 BROUGHT = ("feed", "parameter", "constant", "gradient", "input", "metric")
@@ -368,10 +311,6 @@ def _fields(
     return [base, first, index, width, copies, stores, spare]
 
 
-# The backward stage that corresponds to a forward one: what ran last must be undone first.
-MIRROR = {"before": "after", "step": "step", "after": "before"}
-
-
 class Launch(NamedTuple):
     """A kernel on some levels: the first, and the one after the last."""
 
@@ -395,81 +334,13 @@ class Directions(NamedTuple):
 
 def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
     """Return the launch tables of a scheduled batch."""
-    steps, yields = schedule.steps, dict.fromkeys(bound.summed, 0)
-    bounds = np.array([step[2:] for step in steps], np.int64).reshape(-1, 2)
-    runs = _runs(steps)
-    forward, backward = _launches(bound.stages["forward"], runs), list[Launch]()
+    launches = launches_of(bound.constants, schedule)
+    forward = LaunchTable(launches.forward, launches.bounds, launches.index, launches.heights)
+    backward = None
     if bound.training:
-        back = [_mirrored(step, len(steps)) for step in reversed(runs)]
-        backward = _launches(bound.stages["backward"], back)
-    for kernel, first, last in backward:
-        for parameter in bound.gradients[kernel]:
-            yields[parameter] += last - first
-    facts, index = facts_of(schedule, list(_widest(schedule)))
-    facts += [int(count == 1) for count in yields.values()]  # then it is stored, and not summed
-    values = np.array(facts, np.int64)
-    heights = _heights(bound, values)
-    numbers = np.concatenate([values, bound.fixed])
-    table = LaunchTable(rows_of(bound, numbers, forward), bounds, index, heights)
-    if not bound.training:
-        return Directions(table, None, yields, numbers)
-    mirror = np.ascontiguousarray(bounds[::-1])
-    back_table = LaunchTable(rows_of(bound, numbers, backward), mirror, index, heights)
-    return Directions(table, back_table, yields, numbers)
-
-
-def _runs(steps: Sequence[Step]) -> list[Step]:
-    """Return the runs of steps that one launch a kernel serves: its first step, and the one after the last.
-
-    Steps of one stage of a cell that follow each other are one; a step of all stages is a run of its own.
-    """
-    runs, first = list[Step](), 0
-    for (cell, stages), alike in groupby(steps, itemgetter(0, 1)):
-        last = first + len(list(alike))
-        length = 1 if stages == ALL else last - first
-        runs += [Step(cell, stages, number, number + length) for number in range(first, last, length)]
-        first = last
-    return runs
-
-
-def _mirrored(run: Step, steps: int) -> Step:
-    """Return a run backward, of so many steps; of several stages, all are gone through in the same order."""
-    stages = run.stages if run.stages == ALL else (MIRROR[run.stages[0]],)
-    return Step(run.cell, stages, steps - run.stop, steps - run.start)
-
-
-def _launches(stages: Ints, runs: Sequence[Step]) -> list[Launch]:
-    """Return the launches of one direction; ``stages: [cells, stages]``.
-
-    A run of one stage is one launch. Of several stages, a step goes through all before the next step does.
-    """
-    kernels = [dict(zip(ALL, cell_kernels, strict=True)) for cell_kernels in stages.tolist()]
-    return [
-        Launch(kernels[cell][stage], first, last)
-        for cell, names, first, last in runs
-        for stage in names
-        if kernels[cell][stage] >= 0
-    ]
-
-
-def _widest(schedule: Schedule) -> Iterator[tuple[int, ...]]:
-    """Yield, for each cell, the most calls that a step has, and the most elements of each sequence."""
-    spans: list[list[tuple[int, int]]] = [[(0, 0)] for _ in schedule.cells]
-    for cell, stages, first, last in schedule.steps:
-        if "step" in stages:
-            spans[cell].append((first, last))
-    for cell_spans, table in zip(spans, schedule.cells, strict=True):
-        starts, stops = np.array(cell_spans, np.int64).T
-        sizes = [part[stops] - part[starts] for part in table.segments]
-        yield tuple([int(size.max()) for size in (stops - starts, *sizes)])
-
-
-def _heights(bound: Bound, facts: Ints) -> Ints:
-    """Return how many rows each buffer must have: ``[buffers]``."""
-    heights = np.zeros(len(bound.types), np.int64)
-    buffers, extents, gates, widths = bound.uses
-    np.maximum.at(heights, buffers, facts[extents] * facts[gates] * widths)
-    return heights
+        backward = LaunchTable(launches.backward, launches.mirrored, launches.index, launches.heights)
+    yields = dict(zip(bound.summed, launches.yields.tolist(), strict=True))
+    return Directions(forward, backward, yields, launches.numbers)
 
 
 def rows_of(bound: Bound, numbers: Ints, launches: Ints | Sequence[Launch]) -> Ints:

@@ -24,7 +24,7 @@ from foldbatch.errors import BackendError, UnknownNameError, frames_inside, inst
 from foldbatch.loops.compiling import can_compile
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter, RemoteUpdates, Updates
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.planning.policies import COMPILED, Costs
 from foldbatch.static.routines import Target
 
 Cotangents = Sequence[tuple[int, Array]]  # numbers of values, each with its cotangent
@@ -83,7 +83,7 @@ class Engine(Protocol):
     one_by_one: bool = False  # whether each example is a batch of its own
     splits: int = 0  # how many times the usual calls are worth a thread of their own; 0 where no batch is cut
     helped: bool = False  # whether another core may help with a batch that is not cut; set before it runs
-    arithmetic: Arithmetic = NUMPY  # what the scheduler computes on whole arrays with
+    costs: Costs = COMPILED  # what its steps cost, and planning them
     # steps of optimizers, compiled or on a device; None where there are none
     updates: Updates | RemoteUpdates | None = None
 
@@ -144,11 +144,6 @@ class EngineSettings(NamedTuple):
 DEFAULTS = EngineSettings()
 
 
-def fastest_arithmetic() -> Arithmetic:
-    """Return compiled loops where this process can compile, else NumPy's functions."""
-    return _backend("llvm").arithmetic() if can_compile() else NUMPY
-
-
 @dataclass(frozen=True, slots=True)
 class Backend:
     """How engines of one kind are made, and what they can do."""
@@ -158,7 +153,6 @@ class Backend:
     check: Callable[[], object] | None = None
     precisions: tuple[str, ...] = ("fp32",)  # those that it has, of `PRECISIONS`
     launches: tuple[str, ...] = ("auto",)  # the ways to launch that it has, of `LAUNCHES`
-    arithmetic: Callable[[], Arithmetic] = fastest_arithmetic  # returns what batches are planned with
     # raises a `BackendError` that says what the machine lacks for a precision
     suits: Callable[[str], object] | None = None
 
@@ -249,11 +243,6 @@ def load_engine(name: str, model: Model, settings: EngineSettings = DEFAULTS) ->
     """Return an engine for a model, by its name; its kernels are made now, or when they are first needed."""
     _import(name)
     return _backend(name).load(model, settings)
-
-
-def planning_arithmetic(name: str) -> Arithmetic:
-    """Return the index arithmetic that a backend plans batches with."""
-    return _backend(name).arithmetic()
 
 
 def _backend(name: str) -> Backend:

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError
 from foldbatch.model.evaluation import id_error
+from foldbatch.planning.table_loops import HEAD as HEAD
 from foldbatch.static.op import OF_LIST
 
 Ints = NDArray[np.int64]
 
-HEAD = 3  # numbers before the bindings
 BASE, FIRST, INDEX, WIDTH, COPIES, STORES, SPARE = range(7)
 FIELDS = 7
 

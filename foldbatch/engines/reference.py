@@ -20,7 +20,6 @@ from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.model.evaluation import CallError, Evaluation
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
-from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.scheduler.schedule import Index
 from foldbatch.static.routines import Target
 
@@ -102,4 +101,4 @@ class ReferenceRun:
         return {(k, i): np.array(values)[self.orders[k]] for (k, i), values in by_call.items()}
 
 
-BACKEND = Backend(lambda model, _: ReferenceEngine(model), arithmetic=lambda: NUMPY)
+BACKEND = Backend(lambda model, _: ReferenceEngine(model))

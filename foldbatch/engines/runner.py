@@ -35,11 +35,11 @@ from foldbatch.model.keys import example_numbers, keyed
 from foldbatch.model.model import Model
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
-from foldbatch.scheduler.layout import find_layout
-from foldbatch.scheduler.policies import find_policy
+from foldbatch.planning.layout import find_layout
+from foldbatch.planning.policies import find_policy
+from foldbatch.planning.sharing import find_share
 from foldbatch.scheduler.record import SmallBatch
 from foldbatch.scheduler.schedule import seeded, verify
-from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.graph import PARAMETER, reachable
 from foldbatch.system.processes import start_in_each_process
@@ -141,7 +141,7 @@ class Runner:
             find_layout(options.layout),
             len(model.arenas),
             find_share(options.share),
-            self.engine.arithmetic,
+            self.engine.costs,
         )
         if options.debug:
             verify(batch.schedule, tuple(cell.outputs for cell in model.signatures))

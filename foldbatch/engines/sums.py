@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.params.parameters import Array, Gradient, Remote, SparseRows, dense, numbers_of
-from foldbatch.scheduler.arithmetic import group
+from foldbatch.planning.integers import group
 
 
 def sum_rows(

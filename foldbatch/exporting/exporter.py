@@ -24,12 +24,11 @@ from foldbatch.functions.specs import opened
 from foldbatch.model.decoding import decode, numbers_in
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
+from foldbatch.planning.merge import Merged, merge
+from foldbatch.planning.policies import find_policy
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
-from foldbatch.scheduler.layout import element_order
-from foldbatch.scheduler.merge import Merged, merge
-from foldbatch.scheduler.policies import find_policy
-from foldbatch.scheduler.trace import Index, Trace, arguments_of, lengths_of
+from foldbatch.scheduler.trace import Index, Trace, arguments_of, element_order, lengths_of
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import SOURCES, Graph, Node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis
@@ -209,7 +208,7 @@ def _inputs(
     elements: dict[int, Index] = {}
     for s in cell.sequences:
         lengths = lengths_of(trace, model.signatures, k, s)
-        elements[s] = element_order(trace, model.signatures, k, s, turns)
+        elements[s] = element_order(lengths, turns)
         inputs[cell.name("owner", s)] = np.repeat(np.arange(len(turns)), lengths[turns])
         if cell.recursive:
             ends = np.concatenate([[0], np.cumsum(lengths[turns], dtype=np.int64)])

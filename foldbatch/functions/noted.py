@@ -22,7 +22,7 @@ from foldbatch.functions.values import Value, refuse_made
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.params.parameters import Parameter
-from foldbatch.scheduler.noting import CalledCell, Integers, Noting
+from foldbatch.planning.noting import CalledCell, Integers, Noting
 from foldbatch.scheduler.trace import Ints
 from foldbatch.types import OBJECT, VOID, NestType, SequenceType, TensorType, TupleType, Type, describe_value
 

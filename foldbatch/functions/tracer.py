@@ -51,9 +51,9 @@ from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import AtOnce, Decide, Look, Written
 from foldbatch.params.parameters import Parameter
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.noting import Integers, Noting
-from foldbatch.scheduler.policies import Policy, levels
+from foldbatch.planning.compiled import loops
+from foldbatch.planning.noting import Integers, Noting
+from foldbatch.planning.policies import Policy, levels
 from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Form, Trace, batch_trace
 from foldbatch.system.processes import no_garbage
@@ -93,7 +93,6 @@ class FunctionTracer:
         policy: the policy that the levels of traces are for.
         max_calls: the limit of the numbers that an example may take.
         asides: the kinds of side outputs that the model has.
-        arithmetic: the functions that make columns and levels.
         learnt: the knowledge of the walk, where another variant has it already.
     """
 
@@ -103,14 +102,12 @@ class FunctionTracer:
         policy: Policy,
         max_calls: int,
         asides: frozenset[str] = ASIDES,
-        arithmetic: Arithmetic = NUMPY,
         learnt: Learnt | None = None,
     ) -> None:
         self.walk = walk
         self.policy = policy
         self.max_calls = min(max_calls, 1 << 60)  # so that numbers are words
         self.asides = asides
-        self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
         if self.learnt.before is None:
             self.learnt.before = snapshot([(self.name, walk)])
@@ -179,9 +176,7 @@ class FunctionTracer:
         return LOCK
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> FunctionTracer:
-        return FunctionTracer(
-            self.walk, policy or self.policy, self.max_calls, asides, self.arithmetic, self.learnt
-        )
+        return FunctionTracer(self.walk, policy or self.policy, self.max_calls, asides, self.learnt)
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
         signature, _ = self.linked().cells[cell]
@@ -354,13 +349,12 @@ class FunctionTracer:
         return kept
 
     def _at_once(self, linked: Linked, notes: Notes, numbers: Sequence[int]) -> NotedColumns | None:
-        """Return notes as columns, made by a compiled function; None where they have a new cell or wire.
+        """Return notes as columns, made by a loop; None where they have a new cell or wire.
 
-        It is the fast way, as most batches have nothing to be learnt. None also where there is no compiled
-        function, or a result is refused.
+        It is the fast way, as most batches have nothing to be learnt. None also where a result is refused.
         """
-        check, learnt, lists = self.arithmetic.noted, self.learnt, notes.lists
-        if check is None or len(lists) != len(learnt.cells) or learnt.result is None:
+        learnt, lists = self.learnt, notes.lists
+        if len(lists) != len(learnt.cells) or learnt.result is None:
             return None
         noting = linked.noting
         if noting is None:
@@ -376,7 +370,7 @@ class FunctionTracer:
         if notes.noted:  # numbers in these count from the beginning of the run
             start, ends, seen = 0, [end - start for end in ends], {number - start for number in seen}
             parts = [tuple([array.ravel() for array in part]) for part in parts]
-        integers = noting.columns(check, start, ends, seen, parts)
+        integers = noting.columns(loops().noted, start, ends, seen, parts)
         return None if integers is None else ([by_cell[s] for s, _ in linked.cells], integers, results)
 
     def _columns(
@@ -464,7 +458,7 @@ class FunctionTracer:
             [relative(part, begin, start, new) for part in result]
             for result, begin in zip(results, offsets[:-1].tolist(), strict=True)
         ]
-        find = partial(levels, self.policy, model.signatures, arithmetic=self.arithmetic)
+        find = partial(levels, self.policy, model.signatures)
         parts = integers.calls, integers.elements, (), tuple(feeds), tuple(labels), int(offsets[-1])
         trace = batch_trace(linked.form, find, *parts)
         return BatchRecord(trace, integers.counts, integers.lengths, offsets, values)

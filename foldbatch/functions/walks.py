@@ -38,7 +38,7 @@ from foldbatch.model.keys import call_keys
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import MAX_CALLS
 from foldbatch.params.parameters import Parameter, ParameterStore
-from foldbatch.scheduler.policies import find_policy
+from foldbatch.planning.policies import find_policy
 from foldbatch.scheduler.trace import Index, Ints, Trace
 from foldbatch.types import Type, as_type, describe_value
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
-from foldbatch.scheduler.policies import Policy
+from foldbatch.planning.policies import Policy
 from foldbatch.scheduler.trace import Trace
 
 # Is given the data that were read before they become arrays, and may put others in their places: per cell and

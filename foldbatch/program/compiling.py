@@ -11,14 +11,7 @@ from foldbatch.blocks.block import as_block
 from foldbatch.blocks.drafts import refuse_no_count
 from foldbatch.blocks.lower import built, linked
 from foldbatch.blocks.plain import from_plain, to_plain
-from foldbatch.engines.engine import (
-    Launch,
-    Precision,
-    check_precision,
-    choose_engine,
-    choose_launch,
-    planning_arithmetic,
-)
+from foldbatch.engines.engine import Launch, Precision, check_precision, choose_engine, choose_launch
 from foldbatch.engines.runner import Options
 from foldbatch.errors import (
     BackendError,
@@ -40,11 +33,11 @@ from foldbatch.model.replacing import Replacements
 from foldbatch.model.tracer import MAX_CALLS, Tracer
 from foldbatch.params.parameters import name_parameters
 from foldbatch.params.saved import ANEW, MODEL_FILE, read
+from foldbatch.planning.layout import find_layout
+from foldbatch.planning.policies import find_policy
+from foldbatch.planning.sharing import find_share
 from foldbatch.program.program import Program
 from foldbatch.program.saving import IN_A_SCRIPT, Header, with_paths
-from foldbatch.scheduler.layout import find_layout
-from foldbatch.scheduler.policies import find_policy
-from foldbatch.scheduler.sharing import find_share
 from foldbatch.system.cores import available_cores
 from foldbatch.types import BackendName, describe_value, truth
 
@@ -213,7 +206,6 @@ def _prepare(
     options = Options(engine, policy, layout, batched, cores, debug, share, chosen["precision"], launch)
     find_layout(layout)
     find_share(share)
-    arithmetic = planning_arithmetic(engine)
     grouping, max_calls = find_policy(policy), chosen["max_calls"]
     if is_walk(block):
         refuse_no_walk(block)
@@ -222,9 +214,9 @@ def _prepare(
         built_block = built(block)
         if not built_block.walks:
             replacements = None if learnt is None else learnt.replacements
-            settled = grouping, max_calls, arithmetic, replacements
+            settled = grouping, max_calls, replacements
             return linked(block, built_block, *settled, to_plain), options
-    return FunctionTracer(block, grouping, max_calls, ASIDES, arithmetic, learnt), options
+    return FunctionTracer(block, grouping, max_calls, ASIDES, learnt), options
 
 
 def load(

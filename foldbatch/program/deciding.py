@@ -27,13 +27,13 @@ from foldbatch.model.keys import call_keys, example_numbers
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import AtOnce, Decide, Tracer
 from foldbatch.params.parameters import Array, Parameter
+from foldbatch.planning.layout import find_layout
+from foldbatch.planning.merge import Merged
+from foldbatch.planning.policies import find_policy, levels
+from foldbatch.planning.sharing import find_share
+from foldbatch.planning.tables import build
 from foldbatch.program.traced import Prepared
-from foldbatch.scheduler.layout import find_layout
-from foldbatch.scheduler.merge import Merged
-from foldbatch.scheduler.policies import find_policy, levels
 from foldbatch.scheduler.schedule import Index, Schedule, verify
-from foldbatch.scheduler.sharing import find_share
-from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Form, Ints, batch_trace, form
 from foldbatch.trees import Tree
 
@@ -74,8 +74,8 @@ class Deciding:
             settings = EngineSettings(self.options.debug, self.options.precision, self.options.launch)
             self._engine = load_engine(choose_engine(self.options.backend), model, settings)
             self.model, self.memory = model, self._engine.memory()
-            cells, find = model.signatures, self._engine.arithmetic
-            self.levels = partial(levels, self.policy, cells, arithmetic=find)
+            cells = model.signatures
+            self.levels = partial(levels, self.policy, cells)
             widths = tuple([cell.arguments for cell in cells]), tuple([cell.sequences for cell in cells])
             self.form = form(*widths, ((),) * len(cells))
             built = [cell.built.joined for cell in model.cells]
@@ -188,7 +188,6 @@ class RoundEngine:
         engine = deciding.engine(model)
         cells = model.signatures
         arenas = len(model.arenas)
-        arithmetic = engine.arithmetic
         none = ((),) * len(cells)
         trace = batch_trace(
             deciding.form, deciding.levels, tuple(calls), tuple(elements), (), none, none, values
@@ -196,7 +195,9 @@ class RoundEngine:
         counts = np.array([[len(rows)] for rows in calls], np.int64)
         merged = Merged(trace, counts, np.zeros(1, np.int64))
         share = find_share(None)
-        schedule: Schedule = build(merged, cells, deciding.policy, deciding.layout, arenas, share, arithmetic)
+        schedule: Schedule = build(
+            merged, cells, deciding.policy, deciding.layout, arenas, share, engine.costs
+        )
         if deciding.options.debug:
             verify(schedule, tuple([cell.outputs for cell in cells]))
         batch = ScheduledBatch(merged, schedule, (), (), {})

@@ -18,7 +18,7 @@ from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.model.columns import items_of
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import AtOnce, TraceAll, Tracer
-from foldbatch.scheduler.policies import levels
+from foldbatch.planning.policies import levels
 from foldbatch.scheduler.trace import Trace, loose_of, pack
 from foldbatch.system.processes import start_in_each_process
 from foldbatch.system.showing import Bar

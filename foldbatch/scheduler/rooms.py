@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.scheduler.layout import priority
+from foldbatch.scheduler.components import priority
 from foldbatch.scheduler.schedule import CellTable, Index, RowSpan, Schedule, Step
 from foldbatch.scheduler.trace import CellSignature
 

@@ -242,7 +242,7 @@ def unpack(
     return trace
 
 
-# returns what `foldbatch.scheduler.policies.levels` does, given calls, elements and values
+# returns what `foldbatch.planning.policies.levels` does, given calls, elements and values
 Levels = Callable[[Sequence[Ints], Sequence[Sequence[Ints]], int], tuple[Ints, ...]]
 
 
@@ -316,3 +316,23 @@ def arguments_of(trace: Trace, cells: Sequence[CellSignature], cell: int) -> Int
 def lengths_of(trace: Trace, cells: Sequence[CellSignature], cell: int, sequence: int) -> Ints:
     """Return the lengths of a sequence argument: ``[n]``."""
     return trace.calls[cell][:, 1 + cells[cell].arguments + sequence]
+
+
+def element_order(lengths: Ints, order: Index) -> Index:
+    """Return the elements of a sequence argument in an order of its calls.
+
+    Args:
+        lengths: ``[n]``: how many elements each call has; they stand call by call.
+        order: ``[m]``: calls.
+
+    Returns:
+        ``[elements]``: the places of their elements.
+
+    >>> element_order(np.array([2, 0, 1]), np.array([2, 0]))
+    array([2, 0, 1])
+    """
+    lengths = lengths.astype(np.int64)
+    starts = np.cumsum(lengths) - lengths
+    ranked = lengths[order]
+    shifts = starts[order] - (np.cumsum(ranked) - ranked)
+    return np.repeat(shifts, ranked) + np.arange(int(ranked.sum()))

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 import foldbatch as fb
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.tracer import FILENAME
-from foldbatch.scheduler.arithmetic import NUMPY
-from foldbatch.scheduler.policies import find_policy
+from foldbatch.planning.policies import find_policy
 from foldbatch.scheduler.record import BatchRecord
 from foldbatch.system.remembering import code_of
 
@@ -23,12 +22,7 @@ WAYS = ("compiled", "printed", "seen") if LLVM else ("printed", "seen")
 @lru_cache(400)
 def lowered(block: fb.Block, way: str = WAYS[0]) -> Lowered:
     """Return a block ready to trace: by compiled calls, by printed ones, or by the program that users see."""
-    arithmetic = NUMPY
-    if way == "compiled":
-        from foldbatch.engines.llvm.integers import compiled  # noqa: PLC0415 - it needs llvmlite
-
-        arithmetic = compiled()
-    made = lower(block, find_policy("auto"), arithmetic=arithmetic)
+    made = lower(block, find_policy("auto"))
     object.__setattr__(made, "compiled", way == "compiled")
     if way == "seen":
         object.__setattr__(made, "code", code_of(made.source, FILENAME))

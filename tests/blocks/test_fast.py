@@ -16,7 +16,7 @@ from foldbatch.blocks import recorder
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.purity import pure
 from foldbatch.errors import ExampleError
-from foldbatch.scheduler.policies import find_policy
+from foldbatch.planning.policies import find_policy
 from foldbatch.trees import Tree, Vocabulary, parse_brackets
 from foldbatch.zoo.models import MODELS
 from foldbatch.zoo.tasks import Task
@@ -344,7 +344,7 @@ def test_an_example_may_make_as_many_calls_as_are_allowed(way: str) -> None:
     block = declared(summed)
     calls = int(record_of(block, [TREE]).counts.sum())
     for most in (calls, calls - 1):
-        made = lower(block, find_policy("auto"), most, arithmetic=lowered(block, way).arithmetic)
+        made = lower(block, find_policy("auto"), most)
         if most == calls:
             assert len(made.trace_all([TREE] * 3, range(3))) == 3
             continue

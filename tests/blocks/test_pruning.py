@@ -9,7 +9,7 @@ import foldbatch as fb
 from foldbatch.blocks.drafts import Procedure, Terminal
 from foldbatch.blocks.lower import Lowered, lower, pruned
 from foldbatch.blocks.tracing import Blame, Constant, Expression, Read, Return, Statement
-from foldbatch.scheduler.policies import find_policy
+from foldbatch.planning.policies import find_policy
 from foldbatch.types import OBJECT
 
 ADD = fb.Function(lambda a, b: a + b)

@@ -30,7 +30,7 @@ from foldbatch.engines.engine import (
 )
 from foldbatch.errors import BackendError, SlowPathWarning, UnknownNameError
 from foldbatch.loops import compiling
-from foldbatch.scheduler.arithmetic import Arithmetic
+from foldbatch.planning.policies import Costs
 from tests.backends import needs_llvm
 from tests.engines.cuda.emulated import gpu_answers
 from tests.programs import BlockProgram, programs
@@ -57,7 +57,7 @@ def test_every_engine_runs_a_model_both_ways(name: str) -> None:
     program = fb.compile(model(), "numpy", threads=1)
     engine = load_engine(name, program.model)
     assert engine.name == name
-    assert isinstance(engine.arithmetic, Arithmetic)
+    assert isinstance(engine.costs, Costs)
     assert isinstance(engine.source([0]), str)
     memory = engine.memory()
     weight, bias = (program.params[name] for name in ("layer.weight", "layer.bias"))

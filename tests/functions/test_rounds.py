@@ -47,7 +47,7 @@ def mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assert_alike(rounds: Any, runner: Any, found: Any, used: np.ndarray) -> None:
     """Check that a round that was computed at once is what it is when planned as any batch."""
-    from foldbatch.engines.llvm import table_loops  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.planning import table_loops  # noqa: PLC0415 - for one check
 
     store, (ready, _, counts, values, numbers, sizes) = rounds.store, found
     memory, *_, tables, bound, numbered, launches = runner._arrays

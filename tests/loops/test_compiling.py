@@ -54,7 +54,7 @@ class TestCompiled:
     """With llvmlite."""
 
     def test_what_loops_have_from_elsewhere_belongs_to_the_name_of_their_code(self) -> None:
-        from foldbatch.engines.llvm import table_loops, tables  # noqa: PLC0415 - for one test
+        from foldbatch.planning import compiled, table_loops  # noqa: PLC0415 - for one test
 
         known = []
         for head in (table_loops.HEAD, table_loops.HEAD + 1):
@@ -64,7 +64,7 @@ class TestCompiled:
             ):
                 made.side_effect = lambda kind, text, translate: known.append(text) or 0
                 made_of = compiling.compiled_function.__wrapped__
-                made_of(table_loops.write_launches, tables.SIGNATURES["write_launches"], table_loops)
+                made_of(table_loops.write_launches, compiled.SIGNATURES["write_launches"], table_loops)
         assert known[0] != known[1]
 
     @pytest.fixture(autouse=True)

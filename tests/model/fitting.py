@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError
 from foldbatch.model.model import Model
-from foldbatch.scheduler.merge import Merged
-from foldbatch.scheduler.policies import Policy
+from foldbatch.planning.merge import Merged
+from foldbatch.planning.policies import Policy
 from foldbatch.scheduler.trace import Index, Trace
 from foldbatch.types import BroadcastType, SequenceType, TensorType, TupleType, Type, VoidType
 
@@ -183,7 +183,7 @@ def _check_reads(model: Model, trace: Trace, k: int, calls: _CellCalls, values: 
 def _check_levels(
     policy: Policy, model: Model, trace: Trace, k: int, calls: _CellCalls, values: _Values
 ) -> None:
-    """Check that each call's level is what `foldbatch.scheduler.policies.levels` computes.
+    """Check that each call's level is what `foldbatch.planning.policies.levels` computes.
 
     A call reads values of earlier calls alone, so it is enough to look at the levels of what it reads.
     """

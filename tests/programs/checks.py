@@ -15,10 +15,10 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch.params.parameters import dense
+from foldbatch.planning.layout import LAYOUTS
+from foldbatch.planning.policies import POLICIES
+from foldbatch.planning.sharing import SHARES
 from foldbatch.program.program import Program
-from foldbatch.scheduler.layout import LAYOUTS
-from foldbatch.scheduler.policies import POLICIES
-from foldbatch.scheduler.sharing import SHARES
 from tests.backends import running
 from tests.derivative_checks import assert_hvp, assert_input_gradients, assert_jvp, assert_vjp
 from tests.model.fitting import check_trace

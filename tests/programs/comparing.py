@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from foldbatch.engines.batch import Planned
 from foldbatch.engines.runner import Runner
 from foldbatch.params.parameters import Remote, dense
+from foldbatch.planning.policies import find_policy
 from foldbatch.program.program import Program
-from foldbatch.scheduler.policies import find_policy
 from tests.oracle import Meaning
 from tests.programs import BlockProgram
 from tests.walks import WalkProgram

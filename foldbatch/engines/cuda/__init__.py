@@ -8,14 +8,7 @@ from foldbatch.engines.cuda.cupy_driver import check as check_card
 from foldbatch.engines.cuda.cupy_driver import load_driver
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.engine import CudaEngine
-from foldbatch.engines.engine import (
-    DEFAULTS,
-    LAUNCHES,
-    PRECISIONS,
-    Backend,
-    EngineSettings,
-    fastest_arithmetic,
-)
+from foldbatch.engines.engine import DEFAULTS, LAUNCHES, PRECISIONS, Backend, EngineSettings
 from foldbatch.model.model import Model
 
 
@@ -31,14 +24,7 @@ def _device(precision: str, number: int) -> Device:
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; `foldbatch.compile` says what the precisions are."""
-    return CudaEngine(
-        "cuda",
-        model,
-        device(settings.precision),
-        fastest_arithmetic(),
-        launch=settings.launch,
-        debug=settings.debug,
-    )
+    return CudaEngine("cuda", model, device(settings.precision), launch=settings.launch, debug=settings.debug)
 
 
 def check() -> None:

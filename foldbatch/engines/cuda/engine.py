@@ -28,7 +28,7 @@ from foldbatch.engines.watching import Watch, named
 from foldbatch.model.labels import title
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.planning.compiled import loops
 from foldbatch.timelines import Span
 
 # What a driver enqueues on a stream; everything else is not timed.
@@ -204,19 +204,12 @@ class CudaEngine(Engine):
     target = TARGET
 
     def __init__(
-        self,
-        name: str,
-        model: Model,
-        device: Device,
-        arithmetic: Arithmetic = NUMPY,
-        *,
-        launch: str = "auto",
-        debug: bool = False,
+        self, name: str, model: Model, device: Device, *, launch: str = "auto", debug: bool = False
     ) -> None:
         self.name = name
         self.model = model
         self.device = device
-        self.arithmetic = arithmetic
+        loops()  # so that no batch waits for them
         self.updates = DeviceUpdates(device)
         self.launch = launch  # how batches are, one of `foldbatch.engines.engine.LAUNCHES`
         self._captured: dict[bool, Captured] = {}  # for training and inference

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.cuda import few_rows
 from foldbatch.engines.cuda.kernel_text import ADDRESSES_AT, CALLS, INDEX_AT, LIVE, STATUS_AT
-from foldbatch.scheduler.arithmetic import group
+from foldbatch.planning.integers import group
 
 KINDS = {"float32": "f4", "float64": "f8"}
 FAULTS = 2  # the place in a batch's status of the word of the device's faults

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.bindings import Bound, Directions, fact_names
+from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Function, MatrixProduct
 from foldbatch.engines.cuda.few_rows import is_small_product, launch_of
@@ -54,6 +54,7 @@ from foldbatch.engines.launch import (
     Ints,
     LaunchTable,
 )
+from foldbatch.planning.facts import fact_names
 from foldbatch.scheduler.rooms import Item, Placed, Rooms, beside, is_level, wholes_of
 from foldbatch.scheduler.schedule import Schedule
 from foldbatch.static.op import CALL, UNBATCHED, Axis

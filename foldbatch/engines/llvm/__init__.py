@@ -9,16 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from foldbatch.engines.arrays import ArrayEngine, BatchMemory, Kernels
-from foldbatch.engines.bindings import Bound, Directions
+from foldbatch.engines.bindings import Bound, Directions, launch_tables
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
-from foldbatch.engines.llvm.integers import compiled as arithmetic
 from foldbatch.engines.llvm.loop_texts import TARGET, listing
-from foldbatch.engines.llvm.tables import compiled, launch_writer
 from foldbatch.errors import BackendError
 from foldbatch.loops.compiling import llvm
 from foldbatch.model.labels import title
 from foldbatch.model.model import Model
+from foldbatch.planning.policies import COMPILED
 from foldbatch.scheduler.schedule import Schedule
 
 TARGETS = {"fp32": TARGET, "bf16": replace(TARGET, precision="bf16")}
@@ -33,7 +32,7 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     debug = settings.debug
     target = TARGETS[settings.precision]
     return ArrayEngine(
-        "llvm", model, target, _make_kernels, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug
+        "llvm", model, target, _make_kernels, COMPILED, updates, sum_copies, splits=SPLITS, debug=debug
     )
 
 
@@ -46,7 +45,6 @@ def _make_kernels(bound: Bound) -> Kernels:
 
     bound, codes, products = with_known(bound)
     walker = Walker(codes)
-    launched = launch_writer(compiled(), bound)
 
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
         walker.run(table, memory.addresses, team.team() if memory.helped else None)
@@ -57,7 +55,7 @@ def _make_kernels(bound: Bound) -> Kernels:
     ]
 
     def tables(schedule: Schedule) -> Directions:
-        return products.adapt(launched(schedule))
+        return products.adapt(launch_tables(bound, schedule))
 
     rounds = RoundRunner(bound, walker)
     return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), tables, rounds)
@@ -73,4 +71,4 @@ def check_precision(precision: str) -> None:
         raise BackendError("precision", "a processor that has AVX-512 BF16 for bf16", name, fix)
 
 
-BACKEND = Backend(load, llvm, precisions=tuple(TARGETS), arithmetic=arithmetic, suits=check_precision)
+BACKEND = Backend(load, llvm, precisions=tuple(TARGETS), suits=check_precision)

@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import Any
 
 from foldbatch.engines.llvm.coder import ERROR_WORDS
-from foldbatch.engines.llvm.table_loops import Cell, Launches, Routines, Tables, write_launches, write_tables
 from foldbatch.engines.llvm.walker import walk
 from foldbatch.loops.cpython import COUNT, DIGITS, ITEMS, REAL, TAG, TYPE
 from foldbatch.loops.records import Header, Record
 from foldbatch.loops.vector_functions import moved
 from foldbatch.loops.words import address, at, at_f4, at_f8, at_i4, copy, i8, u8
 from foldbatch.model.rounds import CALL_NUMBER, LEFT_OUT, LENGTH, ValueClass
+from foldbatch.planning.table_loops import Cell, Launches, Routines, Tables, write_launches, write_tables
 from foldbatch.scheduler.trace import Index, Ints
 
 f4 = f8 = float  # compiled: conversions

@@ -12,10 +12,9 @@ from foldbatch.engines import launch
 from foldbatch.engines.arrays import BatchMemory, bring_value
 from foldbatch.engines.batch import fetched
 from foldbatch.engines.bindings import Bound
-from foldbatch.engines.llvm import coder, table_loops, team, walker
+from foldbatch.engines.llvm import coder, team, walker
 from foldbatch.engines.llvm import round_loops as calls
 from foldbatch.engines.llvm.round_loops import FeedRecord, Round, Runner
-from foldbatch.engines.llvm.tables import Flags, launch_inputs, planner_inputs
 from foldbatch.loops import cpython
 from foldbatch.loops.compiling import compiled_function
 from foldbatch.loops.cpython import SHIFT, SIGNS, address_of, readable
@@ -23,11 +22,14 @@ from foldbatch.model.columns import limits
 from foldbatch.model.drafts import Feed
 from foldbatch.model.rounds import FAILED, MIXED, SMALL_BATCH_VALUES
 from foldbatch.params.parameters import Array
-from foldbatch.scheduler.layout import Layout
-from foldbatch.scheduler.policies import Policy
+from foldbatch.planning import table_loops
+from foldbatch.planning.constants import Flags
+from foldbatch.planning.layout import Layout
+from foldbatch.planning.policies import Policy
+from foldbatch.planning.sharing import leaves, none_shared
+from foldbatch.planning.tables import planner_inputs
 from foldbatch.scheduler.record import SmallBatch
 from foldbatch.scheduler.schedule import Index
-from foldbatch.scheduler.sharing import leaves, none_shared
 
 MAX_NUMBERS = 16384  # limit of noted integers and of values; a larger round is planned as any batch
 PLAIN = {"int64": calls.I8, "int32": calls.I4, "float64": calls.F8, "float32": calls.F4}
@@ -284,7 +286,8 @@ class RoundRunner:
             return self._arrays
         routines, fixed = self._routines, self._constants
         head_size = header[Round.imports] + header[Round.sections] + 1
-        bound, size, width = launch_inputs(routines)
+        table, size, width, _ = routines.constants
+        bound = table.copy()
         for cell in imports:  # their values are copied from the store: no kernel runs
             at = bound[table_loops.Routines.kernels_at] + cell * table_loops.STAGES
             bound[at : at + table_loops.STAGES] = -1

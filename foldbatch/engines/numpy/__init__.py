@@ -19,7 +19,7 @@ from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.model.labels import title
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
-from foldbatch.scheduler.arithmetic import NUMPY
+from foldbatch.planning.policies import Costs
 from foldbatch.static.routines import Target
 
 
@@ -35,13 +35,14 @@ def run(table: LaunchTable, kernels: Sequence[Function], buffers: Sequence[Array
             raise
 
 
+COSTS = Costs(step=30.0)
 TARGET = Target(overwrites=OVERWRITES)
 TARGETS = {"fp32": TARGET, "bf16": replace(TARGET, precision="bf16")}
 
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     """Return the NumPy engine for a model."""
-    return ArrayEngine("numpy", model, TARGETS[settings.precision], _make, debug=settings.debug)
+    return ArrayEngine("numpy", model, TARGETS[settings.precision], _make, COSTS, debug=settings.debug)
 
 
 def _make(bound: Bound) -> Kernels:
@@ -61,4 +62,4 @@ def _make(bound: Bound) -> Kernels:
     return Kernels(bound, walk, sources, partial(launch_tables, bound))
 
 
-BACKEND = Backend(load, precisions=tuple(TARGETS), arithmetic=lambda: NUMPY)
+BACKEND = Backend(load, precisions=tuple(TARGETS))

@@ -9,7 +9,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.params.parameters import dense
-from foldbatch.scheduler.sharing import SHARES
+from foldbatch.planning.sharing import SHARES
 from tests.backends import always_known, needs_llvm
 
 pytestmark = needs_llvm

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, Costs
-from foldbatch.scheduler.layout import LAYOUTS, Layout, by_consumer
+from foldbatch.planning.layout import LAYOUTS, Layout
+from foldbatch.planning.policies import ALONE, COMPILED, POLICIES, Costs, Policy, auto, by_component, levels
+from foldbatch.planning.tables import build
 from foldbatch.scheduler.levels import longest_chains, lower_bound
-from foldbatch.scheduler.policies import ALONE, POLICIES, Policy, auto, by_component, levels
 from foldbatch.scheduler.schedule import verify
-from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
-from tests.scheduler.random_traces import Setting, settings_of
+from tests.planning.random_traces import Setting, settings_of
 
 Call = tuple[int, int]
 
@@ -53,7 +52,9 @@ def _before(reads: dict[Call, set[Call]], call: Call) -> set[Call]:
 
 
 def _groups(setting: Setting) -> int:
-    return build(setting.merged, setting.signatures, setting.policy, by_consumer, setting.cells.arenas).groups
+    return build(
+        setting.merged, setting.signatures, setting.policy, LAYOUTS["consumer"], setting.cells.arenas
+    ).groups
 
 
 def _bound(setting: Setting) -> int:
@@ -90,7 +91,7 @@ def test_every_call_runs_once_and_after_what_it_needs(setting: Setting, policy: 
     """Turn by turn of the plan."""
     setting = setting.under(policy)
     trace, cells = setting.merged.trace, setting.signatures
-    plan = policy.plan(trace, cells, NUMPY)
+    plan = policy.plan(trace, cells, COMPILED)
     assert sorted(k for phase in plan.phases for k in phase.cells) == list(range(len(cells)))
     reads = _reads(trace, cells)
     done: set[Call] = set()
@@ -132,8 +133,8 @@ def test_by_component_meets_the_bound_where_components_are_single_cells(setting:
     assert _groups(setting.under(POLICIES["by_component"])) == _bound(setting)
 
 
-def _costing(step: float, number: float, plan: float = 0) -> Arithmetic:
-    return replace(NUMPY, costs=Costs(step, step / 4, plan, number))
+def _costing(step: float, number: float, plan: float = 0) -> Costs:
+    return Costs(step, step / 4, plan, number)
 
 
 @given(settings_of(examples=3))

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.planning.integers import group
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, Ints, Trace, arguments_of, lengths_of
 
@@ -48,9 +48,7 @@ class Sharing:
         return self.order[self.copies[:-1]]
 
 
-def share(
-    columns: Sequence[NDArray[np.generic]], calls: int, arithmetic: Arithmetic = NUMPY
-) -> Sharing | None:
+def share(columns: Sequence[NDArray[np.generic]], calls: int) -> Sharing | None:
     """Group `calls` calls by the columns of their data; None where no two agree.
 
     Shapes: each column ``[calls]``, of integers or bools.
@@ -59,24 +57,22 @@ def share(
     Sharing(order=array([1, 0, 2]), copies=array([0, 1, 3]))
     """
     if len(columns) == 1 and calls and columns[0].dtype.kind in "iu":
-        order, copies = arithmetic.group(columns[0])
+        order, copies = group(columns[0])
         return None if len(copies) > calls else Sharing(order, copies)
-    group = np.zeros(calls, np.int64)
+    kinds = np.zeros(calls, np.int64)
     for column in columns:
         distinct, inverse = np.unique(column, return_inverse=True)
-        group = group * len(distinct) + inverse
+        kinds = kinds * len(distinct) + inverse
         if len(columns) > 1:  # keep the numbers small, lest they overflow
-            group = np.unique(group, return_inverse=True)[1]
-    count = np.bincount(group)
+            kinds = np.unique(kinds, return_inverse=True)[1]
+    count = np.bincount(kinds)
     count = count[count > 0]
     if len(count) == calls:
         return None
-    return Sharing(np.argsort(group, kind="stable"), np.concatenate([[0], np.cumsum(count)]))
+    return Sharing(np.argsort(kinds, kind="stable"), np.concatenate([[0], np.cumsum(count)]))
 
 
-def leaves(
-    trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
-) -> list[Sharing | None]:
+def leaves(trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints]) -> list[Sharing | None]:
     """Share calls that read no value and whose data are a few integers. Shapes: as for `subtrees`.
 
     Such are all calls of a `shareable` cell, and of a `repeatable` one that reads sequences alone those whose
@@ -85,21 +81,21 @@ def leaves(
     shared: list[Sharing | None] = []
     for k, cell in enumerate(cells):
         if cell.shareable:
-            shared.append(share(trace.feeds[k], len(trace.calls[k]), arithmetic))
+            shared.append(share(trace.feeds[k], len(trace.calls[k])))
         elif cell.repeatable and cell.sequences and not cell.arguments and len(trace.calls[k]) > 1:
-            shared.append(_childless(trace, k, groups[k], arithmetic))
+            shared.append(_childless(trace, k, groups[k]))
         else:
             shared.append(None)
     return shared
 
 
-def _childless(trace: Trace, k: int, groups: Ints, arithmetic: Arithmetic) -> Sharing | None:
+def _childless(trace: Trace, k: int, groups: Ints) -> Sharing | None:
     """Share calls whose sequences are empty. Shapes: ``groups: [n]``, the group of each call."""
     rows, feeds = trace.calls[k], trace.feeds[k]
     empty = np.flatnonzero(~rows[:, 1:].any(1))
     if len(empty) < 2 or any(feed.ndim > 1 for feed in feeds):
         return None
-    alike = share([feed[empty] for feed in feeds], len(empty), arithmetic)
+    alike = share([feed[empty] for feed in feeds], len(empty))
     if alike is None:
         return None
     first_alike = np.arange(len(rows))
@@ -107,15 +103,11 @@ def _childless(trace: Trace, k: int, groups: Ints, arithmetic: Arithmetic) -> Sh
     return _runs(first_alike, groups)
 
 
-def none_shared(
-    trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
-) -> list[Sharing | None]:
+def none_shared(trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints]) -> list[Sharing | None]:
     return [None] * len(cells)
 
 
-def subtrees(
-    trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
-) -> list[Sharing | None]:
+def subtrees(trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints]) -> list[Sharing | None]:
     """Share calls of `repeatable` cells whose data, and all that they read, are identical.
 
     Shapes: ``groups``, per cell ``[n] int32``: the group of each call.
@@ -252,7 +244,7 @@ def _thinned(sharing: Sharing, read: NDArray[np.bool_], bases: Ints, outputs: in
     )
 
 
-Share = Callable[[Trace, Sequence[CellSignature], Sequence[Ints], Arithmetic], list[Sharing | None]]
+Share = Callable[[Trace, Sequence[CellSignature], Sequence[Ints]], list[Sharing | None]]
 SHARES: dict[str | None, Share] = {"leaves": leaves, "subtrees": subtrees, None: none_shared}
 
 

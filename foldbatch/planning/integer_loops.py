@@ -1,13 +1,12 @@
-"""Index arithmetic as loops over single integers; `integers` compiles them.
+"""Loops over integers that join traces, and that check and pack the calls of walks; see `compiled`.
 
-Results are equal to the last bit to those of `scheduler.arithmetic` and `scheduler.noting`. Each loop is one
-pass over memory, and allocates nothing: results are written to arguments. The loops are plain Python, too;
-for `translation`, they convert numbers of different kinds where these meet.
+Each loop is one pass over memory, and allocates nothing: results are written to arguments. The loops are
+plain Python, too; for `translation`, they convert numbers of different kinds where these meet.
 """
 
 from __future__ import annotations
 
-from foldbatch.scheduler.noting import (
+from foldbatch.planning.noting import (
     ARGUMENT,
     ARGUMENTS,
     CALLED,
@@ -89,7 +88,7 @@ def noted(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index) -> 
     Return False if a wire is new, or a call reads a value of another example.
 
     Args:
-        run: the noted calls, see `foldbatch.scheduler.noting`.
+        run: the noted calls, see `foldbatch.planning.noting`.
         tables: the wire tables, see there.
         work: scratch: the output that each number stands for, the new number of each, and offsets of parts.
         packed: is written: the calls of the model's cells, and then the elements of their lists.
@@ -112,7 +111,7 @@ def number_outputs(run: Index, tables: Index, work: Ints, total: int) -> None:
     offsets of each cell's rows and lists in `run`.
 
     Args:
-        run: the noted calls, see `foldbatch.scheduler.noting`.
+        run: the noted calls, see `foldbatch.planning.noting`.
         tables: the wire tables, see there.
         work: the output, scratch of `noted`.
         total: how many value numbers there are.

@@ -1,9 +1,8 @@
-"""Control tables: from a merged trace to a Schedule, all of it vectorised."""
+"""From a plan to a Schedule, all of it vectorised in NumPy: an oracle of `foldbatch.planning.tables`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
@@ -11,14 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, consecutive, sort
-from foldbatch.scheduler.layout import Layout, RowNumbering, values_read
-from foldbatch.scheduler.merge import Merged
-from foldbatch.scheduler.policies import Policy, RunOrder, is_recursion, levels
+from foldbatch.planning.layout import Layout
+from foldbatch.planning.merge import Merged
+from foldbatch.planning.policies import COMPILED, Costs, Policy, RunOrder
+from foldbatch.planning.sharing import Share, Sharing, leaves
+from foldbatch.planning.tables import planned
+from foldbatch.scheduler.components import is_recursion
 from foldbatch.scheduler.schedule import ALL, CellTable, Index, RowSpan, Schedule, Step
-from foldbatch.scheduler.sharing import Share, Sharing, leaves
 from foldbatch.scheduler.trace import CellSignature, Trace, lengths_of
-from foldbatch.system.processes import no_garbage
+from tests.planning.arithmetic import consecutive, sort
+from tests.planning.rows import NUMBERINGS, RowNumbering, values_read
 
 _NONE = np.zeros(0, np.int64)
 
@@ -30,26 +31,12 @@ def build(
     layout: Layout,
     arenas: int,
     share: Share = leaves,
-    arithmetic: Arithmetic = NUMPY,
+    costs: Costs = COMPILED,
 ) -> Schedule:
-    """Return the schedule of a merged trace whose levels, if it has any, come from `policy`."""
-    trace, cells = merged.trace, tuple(cells)
-    if arithmetic.built is not None:
-        built: Schedule = arithmetic.built(arithmetic, merged, cells, policy, layout, arenas, share)
-        return built
-    with no_garbage():  # the turns and the steps of a long chain are very many
-        return placed(merged, cells, *planned(trace, cells, policy, share, arithmetic), layout, arenas)
-
-
-def planned(
-    trace: Trace, cells: tuple[CellSignature, ...], policy: Policy, share: Share, arithmetic: Arithmetic
-) -> tuple[RunOrder, list[Sharing | None]]:
-    """Return when calls run, and which are shared; see `build`."""
-    if len(trace.levels) < len(cells):
-        levels_of_calls = levels(policy, cells, trace.calls, trace.elements, trace.values, arithmetic)
-        trace = replace(trace, levels=levels_of_calls)
-    plan = policy.plan(trace, cells, arithmetic)
-    return plan, share(trace, cells, plan.groups, arithmetic)
+    """Return the schedule of a merged trace, as `foldbatch.planning.tables.build` does."""
+    cells = tuple(cells)
+    plan, shared = planned(merged.trace, cells, policy, share, costs)
+    return placed(merged, cells, plan, shared, layout, arenas)
 
 
 def placed(
@@ -64,7 +51,7 @@ def placed(
     trace = merged.trace
     orders, bounds = _ranks(plan, shared)
     steps = _steps(cells, bounds, plan)
-    rows = layout(trace, cells, orders, arenas)
+    rows = NUMBERINGS[layout.name](trace, cells, orders, arenas)
     runs = [np.arange(len(trace.calls[k])) if run is None else run for k, run in enumerate(orders)]
     outputs: list[tuple[Index, ...]] = [(_NONE,) * len(cell.outputs) for cell in cells]
     for k in dict.fromkeys(map(itemgetter(0), steps)):  # in the order of execution

@@ -1,7 +1,7 @@
 """Wire tables: integers by which one compiled call checks the calls that walks noted, and packs them.
 
 The tables say which outputs each operand may read (the wires that are known), and which arguments of each
-cell the model has kept. `foldbatch.engines.llvm.integer_loops.noted` reads them.
+cell the model has kept. `integer_loops.noted` reads them.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Noting:
 
     def columns(
         self,
-        check: Callable[..., bool],  # the compiled function
+        check: Callable[..., int],  # `integer_loops.noted`
         start: int,  # the first number of the run
         ends: Sequence[int],  # after each example, the next number
         seen: Iterable[int],  # the values in results

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.planning.integers import join
 from foldbatch.scheduler.trace import CellSignature, Form, Index, Trace, form, pack, unpack
 
 MAX_VALUES = 2**31 - 1  # values of a batch, and integers that tell of them
@@ -32,7 +32,7 @@ class Merged(NamedTuple):
         return np.repeat(np.arange(len(self.offsets)), self.counts[cell])
 
 
-def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> Merged:
+def merge(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Merged:
     """Join the traces of a batch, which have one form; a batch of none has no calls."""
     noted = _noted_together(traces)
     if noted is not None:
@@ -42,7 +42,7 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: A
         return _alone(traces[0])
     form = _form(traces, cells)
     blocks = [*map(pack, traces)]
-    packed, heads = arithmetic.join(blocks, form)
+    packed, heads = join(blocks, form)
     values = heads[:, 0]
     ends: Index = values.cumsum(dtype=np.int64)
     if traces:

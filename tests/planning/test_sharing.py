@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.engines.report import CellReport
 from foldbatch.params.parameters import dense
+from foldbatch.planning.layout import LAYOUTS
+from foldbatch.planning.policies import POLICIES
+from foldbatch.planning.sharing import share, stand_ins, subtrees
+from foldbatch.planning.tables import build
 from foldbatch.program.program import Program
-from foldbatch.scheduler.layout import LAYOUTS
-from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.schedule import verify
-from foldbatch.scheduler.sharing import share, stand_ins, subtrees
-from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Trace
 from tests.knobs import knobs
+from tests.planning.random_traces import Setting, settings_of
 from tests.programs import programs
 from tests.programs.comparing import assert_same, gradients_of, metrics_of
-from tests.scheduler.random_traces import Setting, settings_of
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), min_size=1, max_size=30))

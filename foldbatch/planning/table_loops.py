@@ -1,10 +1,10 @@
-"""Control tables and launches of a batch, as loops over single integers; `tables` compiles them.
+"""Control tables and launches of a batch, as loops over single integers; see `compiled`.
 
-`write_tables` does what `scheduler.tables.placed` and `engines.bindings.facts_of` do, and `write_launches`
-what `engines.bindings.launch_tables` does: these are the specifications, and results are equal to the last
-bit. The loops read two arrays, one of the model and one of the batch, and write a third one, `memory`. Each
-array begins with a header: counts, and offsets of the tables behind it. A table is a row of records of equal
-size, and a record is a row of named integers. All of it runs as plain Python, too.
+`write_tables` and `write_launches` plan every batch, of every engine; `tests/planning` has a specification in
+NumPy, to which results are equal to the last bit. The loops read two arrays, one of the model and one of the
+batch, and write a third one, `memory`. Each array begins with a header: counts, and offsets of the tables
+behind it. A table is a row of records of equal size, and a record is a row of named integers. All of it runs
+as plain Python, too.
 """
 # ruff: noqa: PLR1714, SIM109 - compiled text has no tuples and no generators
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from foldbatch.engines.launch import HEAD
 from foldbatch.loops.records import Header, Record
 from foldbatch.scheduler.trace import Index, Ints
 
@@ -50,7 +49,7 @@ class Batch(Header):
 
     # the turns of cells that call each other, two integers each (cell, group)
     turns_at: int
-    # for each cell that shares calls, as in `scheduler.sharing.Sharing`: the calls rank by rank, the bounds
+    # for each cell that shares calls, as in `sharing.Sharing`: the calls rank by rank, the bounds
     # of ranks in them, the calls that are left out, and the calls that stand for these
     shares_at: int
     shared: int  # the size of shares
@@ -150,6 +149,7 @@ class StepRecord(Record):
     stop: int  # the rank behind the last
 
 
+HEAD = 3  # integers of a launch before its bindings
 BATCH_FIELDS = Cell.calls - Cell.groups
 UNSHARED = -1  # in place of shares: there are none
 FIND = -2  # in place of groups or shares: `find_groups` computes them
@@ -477,7 +477,7 @@ def rank_by_rows(tables: Tables, rows: Ints, cell: Cell, column: int, size: int)
 
 
 def number_by_consumer(tables: Tables, model: Model, rows: Ints) -> None:
-    """Give each value the row at which its first consumer reads it; see `scheduler.layout.by_consumer`."""
+    """Give each value the row at which its first consumer reads it; see `layout`."""
     row_of, values = moved(tables.memory, tables.row_of), moved(tables.memory, tables.index)
     for turn in range(model.cells):
         number = model.memory[model.priority_at + turn]
@@ -642,7 +642,7 @@ def write_widest(tables: Tables) -> None:
 
 
 def mark_stores(tables: Tables, model: Model) -> None:
-    """Write which operands store cotangents, and the rows that start at zero; see `scheduler.tables`.
+    """Write which operands store cotangents, and the rows that start at zero; see `RowSpan.first`.
 
     An operand may store if its rows are consecutive, and are read once in its phase and the phases behind it.
     """

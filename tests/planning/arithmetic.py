@@ -1,21 +1,13 @@
-"""Index arithmetic: what merging and tables do to whole arrays of integers, in NumPy.
-
-Everything else in the scheduler is bookkeeping per cell and operand; here is the work that grows with
-the batch. `Arithmetic` names these functions, so that `foldbatch.engines.llvm.integers` can offer
-the same ones as compiled loops.
-"""
+"""What the loops do to whole arrays of integers, in NumPy: an oracle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.scheduler import turns
-from foldbatch.scheduler.levels import levels_in
 from foldbatch.scheduler.trace import Form, Index, Ints
 
 _NONE = np.zeros(0, np.int32)
@@ -211,71 +203,3 @@ def consecutive(rows: Index) -> bool:
     if int(rows[-1]) - int(rows[0]) != len(rows) - 1:
         return False
     return bool((rows[1:] - rows[:-1] == 1).all())
-
-
-def drain(
-    places: Index,  # ``[calls]``: the cell of each call
-    order: Index,  # ``[calls]``: the calls, each after those that it reads
-    ends: Index,  # ``[calls + 1]``: where each call's readers begin in `readers`
-    readers: Index,  # ``[reads]``: the calls that read a call's results
-    waits: Index,  # ``[calls]``: how many results each call reads
-    cells: int,  # how many cells there are
-    preference: NDArray[np.float64],  # ``[cells]`` scores of the cells, or none
-    weigh: Callable[..., Any] = turns.weigh,  # does what `turns.weigh` does
-    run: Callable[..., int] = turns.drain,  # does what `turns.drain` does
-    form: Callable[[NDArray[Any]], Any] = np.ndarray.tolist,  # makes of an array what both are given
-) -> tuple[Ints, Index]:
-    """Run calls as they become ready, see `turns.drain`.
-
-    Returns:
-        For each call the turn of its cell in which it runs, -1 if it never does: ``[calls] int32``; and the
-        cell of each turn: ``[turns] int64``.
-
-    Two cells that take turns, three calls in a chain:
-
-    >>> none = np.zeros(0)
-    >>> drain(*map(np.array, ([0, 0, 1], [0, 2, 1], [0, 1, 1, 2], [2, 1], [0, 1, 1])), 2, none)
-    (array([0, 1, 0], dtype=int32), array([0, 1, 0]))
-    """
-    calls, zeros = len(places), np.zeros(cells)
-    follow, runs, weights = form(ends), form(readers), form(np.ones(calls))
-    if not len(preference):
-        weigh(form(order), follow, runs, weights)
-    firsts, following = np.full(cells, -1), np.full(calls, -1)
-    groups, taken = form(following.astype(np.int32)), form(following)
-    state = [waits, zeros, zeros, zeros - 1, firsts, following, zeros.astype(np.int32)]
-    count = run(form(places), follow, runs, weights, form(preference), *map(form, state), groups, taken)
-    return np.array(groups, np.int32), np.array(taken[:count], np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Constants that weigh the time of planning, in microseconds, against that of the steps it saves.
-
-    They are constants, measured once (`benchmarks/NOTES.md`, row "auto"), so that a batch is always planned
-    alike: were they timed in each process, the same batch might be planned differently, and its sums rounded
-    differently.
-    """
-
-    step: float  # what one step more takes, forward, backward and while it is planned, besides its calls
-    weight: float  # what each number of its cell's parameters adds to that
-    plan: float  # planning cells that call each other as calls become ready, besides their calls
-    number: float  # what each number in the trace of their calls adds to that
-
-
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """Some functions of this module by name, or others that do the same; and what they cost."""
-
-    join: Callable[[Sequence[Ints], Form], tuple[Ints, Ints]]
-    group: Callable[[NDArray[Any]], tuple[Index, Index]]
-    drain: Callable[[Index, Index, Index, Index, Index, int, NDArray[np.float64]], tuple[Ints, Index]]
-    levels: Callable[..., list[Ints]]  # as `levels_in`
-    costs: Costs
-    # does what `tables.build` does, where that is not done in NumPy: first it is given this object
-    built: Callable[..., Any] | None = None
-    # checks what walks have noted and makes columns of it, where that is not done in NumPy
-    noted: Callable[..., Any] | None = None
-
-
-NUMPY = Arithmetic(join, group, drain, levels_in, Costs(step=30.0, weight=0.001, plan=100.0, number=0.6))

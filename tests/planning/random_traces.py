@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from foldbatch.scheduler.merge import Merged, merge
-from foldbatch.scheduler.policies import POLICIES, Policy, levels
+from foldbatch.planning.merge import Merged, merge
+from foldbatch.planning.policies import POLICIES, Policy, levels
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
 
 

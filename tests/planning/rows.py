@@ -1,24 +1,16 @@
-"""Numbering the rows: a value lives where its consumer reads it.
-
-In a tree every value has one consumer inside the recursion. Giving a value the row at which
-that consumer will look makes the operands of a level consecutive rows of the arena: no gather
-before a kernel, no scatter-add after its derivative. A value with several consumers lives at
-the first; the others get an index array. `by_producer` instead numbers values as they are
-made, and leaves every operand to an index array: the plain way, for comparison.
-"""
+"""Numbering the rows in NumPy, as the layouts say: an oracle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 
-from foldbatch.errors import UnknownNameError
-from foldbatch.scheduler import arithmetic
+from foldbatch.scheduler.components import priority
 from foldbatch.scheduler.schedule import Index
-from foldbatch.scheduler.trace import CellSignature, Ints, Operand, Trace, lengths_of
+from foldbatch.scheduler.trace import CellSignature, Ints, Operand, Trace, element_order, lengths_of
+from tests.planning import arithmetic
 
 
 @dataclass(slots=True)
@@ -68,18 +60,11 @@ def values_read(
             return arithmetic.read(trace.calls[cell], columns, order)
         return trace.calls[cell][:, columns[0] if len(columns) == 1 else columns].astype(np.int64).ravel()
     elements = trace.elements[cell][operand.sequence][:, operand.member].astype(np.int64)
-    return elements if order is None else elements[element_order(trace, cells, cell, operand.sequence, order)]
-
-
-def element_order(
-    trace: Trace, cells: Sequence[CellSignature], cell: int, sequence: int, order: Index
-) -> Index:
-    """Return the elements of a sequence argument in the order of their calls: ``[n]`` to ``[elements]``."""
-    lengths = lengths_of(trace, cells, cell, sequence).astype(np.int64)
-    starts = np.cumsum(lengths) - lengths
-    ranked = lengths[order]
-    shifts = starts[order] - (np.cumsum(ranked) - ranked)
-    return np.repeat(shifts, ranked) + np.arange(int(ranked.sum()))
+    return (
+        elements
+        if order is None
+        else elements[element_order(lengths_of(trace, cells, cell, operand.sequence), order)]
+    )
 
 
 def by_consumer(
@@ -110,12 +95,6 @@ def by_consumer(
     return rows
 
 
-@lru_cache(256)
-def priority(cells: tuple[CellSignature, ...]) -> tuple[int, ...]:
-    """Return the cells in the order in which they choose rows: recursive ones first."""
-    return tuple(sorted(range(len(cells)), key=lambda k: (not cells[k].recursive, cells[k].component)))
-
-
 def by_producer(
     trace: Trace, cells: Sequence[CellSignature], orders: list[Index | None], arenas: int
 ) -> RowNumbering:
@@ -123,12 +102,4 @@ def by_producer(
     return RowNumbering(np.full(trace.values, -1, np.int64), [0] * arenas)
 
 
-Layout = Callable[[Trace, Sequence[CellSignature], "list[Index | None]", int], RowNumbering]
-LAYOUTS: dict[str, Layout] = {"consumer": by_consumer, "producer": by_producer}
-
-
-def find_layout(name: str) -> Layout:
-    """Return a layout by name."""
-    if name not in LAYOUTS:
-        raise UnknownNameError("layout", f"one of {', '.join(LAYOUTS)}", repr(name))
-    return LAYOUTS[name]
+NUMBERINGS = {"consumer": by_consumer, "producer": by_producer}  # by layout

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.scheduler import levels as module
-from foldbatch.scheduler.layout import LAYOUTS, Layout
-from foldbatch.scheduler.merge import Merged, merge
-from foldbatch.scheduler.policies import POLICIES, levels
+from foldbatch.planning.layout import LAYOUTS, Layout
+from foldbatch.planning.merge import Merged, merge
+from foldbatch.planning.policies import POLICIES, scopes
+from foldbatch.planning.tables import build
 from foldbatch.scheduler.schedule import Schedule, Step, verify
-from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Trace, unpack
 from foldbatch.trees import parse_brackets
-from tests.scheduler.random_traces import Setting, settings_of
+from tests.planning import leveling
+from tests.planning.random_traces import Setting, settings_of
 
 layouts: st.SearchStrategy[Layout] = st.sampled_from(list(LAYOUTS.values()))
 
@@ -165,15 +165,16 @@ def test_a_run_of_examples_noted_together_is_the_batch_of_their_packed_traces(fi
 
 @given(settings_of())
 @pytest.mark.parametrize("high", [1, 2, 64])
-def test_levels_by_arrays_are_those_of_the_sweep(high: int, setting: Setting) -> None:
+def test_levels_of_the_oracle_by_arrays_are_those_of_the_sweep(high: int, setting: Setting) -> None:
     trace = setting.merged.trace
     for policy in POLICIES.values():
-        found = []
+        found, cells = [], setting.signatures
         for few in (10**9, -1):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(module, "PYTHON_CALLS", few)
-                patch.setattr(module, "HIGH", high)
-                found.append(levels(policy, setting.signatures, trace.calls, trace.elements, trace.values))
+                patch.setattr(leveling, "PYTHON_CALLS", few)
+                patch.setattr(leveling, "HIGH", high)
+                within = scopes(policy.scope, cells)
+                found.append(leveling.levels_in(cells, within, trace.calls, trace.elements, trace.values))
         for sweep, arrays in zip(*found, strict=True):
             assert sweep.dtype == arrays.dtype == np.int32
             assert np.array_equal(sweep, arrays)

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.errors import ExampleError
 from foldbatch.params.parameters import Array
-from foldbatch.scheduler import merge as merging
-from foldbatch.scheduler.layout import LAYOUTS, Layout, values_read
-from foldbatch.scheduler.merge import merge
+from foldbatch.planning import merge as merging
+from foldbatch.planning.layout import LAYOUTS, Layout
+from foldbatch.planning.merge import merge
+from foldbatch.planning.tables import build
 from foldbatch.scheduler.schedule import ALL, CellTable, RowSpan, Schedule, Step
-from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Trace
 from tests.backends import LLVM
-from tests.scheduler.random_traces import Setting, settings_of
+from tests.planning.random_traces import Setting, settings_of
+from tests.planning.rows import values_read
 
 layouts: st.SearchStrategy[Layout] = st.sampled_from(list(LAYOUTS.values()))
 BACKWARD = {"before": "after", "step": "step", "after": "before"}

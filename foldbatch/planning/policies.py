@@ -43,7 +43,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.planning.integers import drain as drained
+from foldbatch.planning.integers import group
+from foldbatch.planning.levels import levels_of
+from foldbatch.scheduler.components import components
 from foldbatch.scheduler.trace import CellSignature, Index, Ints, Trace, lengths_of
 
 Turns: TypeAlias = "list[tuple[int, int]]"
@@ -69,14 +72,33 @@ class RunOrder(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Costs:
+    """Constants that weigh the time of planning, in microseconds, against that of the steps it saves.
+
+    They are constants, measured once (`benchmarks/NOTES.md`, row "auto"), so that a batch is always planned
+    alike: were they timed in each process, the same batch might be planned differently, and its sums rounded
+    differently.
+    """
+
+    # what one step more takes, forward, backward and while it is planned, besides its calls; of an engine
+    step: float
+    weight: float = 0.001  # what each number of its cell's parameters adds to that
+    plan: float = 60.0  # planning cells that call each other as calls become ready, besides their calls
+    number: float = 0.06  # what each number in the trace of their calls adds to that
+
+
+COMPILED = Costs(step=2.8)  # of an engine whose steps are compiled code
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """A way of scheduling."""
 
     name: str  # what users call it
     # gives a cell's scope; a call's level depends on calls of cells of the same scope alone
     scope: Callable[[CellSignature], int]
-    # makes a plan from the trace of a batch, levels included, the cells, and the functions that compute it
-    plan: Callable[[Trace, Sequence[CellSignature], Arithmetic], RunOrder]
+    # makes a plan from the trace of a batch, levels included, the cells, and what steps and planning cost
+    plan: Callable[[Trace, Sequence[CellSignature], Costs], RunOrder]
     # its reason where no two cells call each other, if they run level by level then, one after the other
     alone: str | None = None
 
@@ -87,11 +109,10 @@ def levels(
     calls: Sequence[Ints],
     elements: Sequence[Sequence[Ints]],
     values: int,
-    arithmetic: Arithmetic = NUMPY,
 ) -> tuple[Ints, ...]:
     """Return the levels that a policy plans by, of the calls of one example or of a batch: see `Trace`."""
     cells = tuple(cells)
-    return tuple(arithmetic.levels(cells, scopes(policy.scope, cells), calls, elements, values))
+    return tuple(levels_of(cells, scopes(policy.scope, cells), calls, elements, values))
 
 
 @lru_cache(256)
@@ -110,10 +131,10 @@ def scopes(
     return tuple(map(tuple, needing))
 
 
-def by_depth(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
+def by_depth(trace: Trace, cells: Sequence[CellSignature], costs: Costs = COMPILED) -> RunOrder:
     """Plan level by level, whatever the cells are."""
     members = tuple(range(len(cells)))
-    groups, turns = level_by_level(strata_of(trace, members, arithmetic), members, arithmetic)
+    groups, turns = level_by_level(strata_of(trace, members), members)
     return RunOrder(tuple(groups), _sizes(members, turns), (Episode(members, turns),))
 
 
@@ -124,49 +145,48 @@ def _sizes(members: Sequence[int], turns: Turns) -> tuple[int, ...]:
     return tuple(taken.values())
 
 
-def by_agenda(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
+def by_agenda(trace: Trace, cells: Sequence[CellSignature], costs: Costs = COMPILED) -> RunOrder:
     """Plan by the mean depth of each cell's calls: the least one runs."""
     members = tuple(range(len(cells)))
     if not members:
-        return by_depth(trace, cells, arithmetic)
+        return by_depth(trace, cells, costs)
     means = [float(part.mean()) if len(part) else 0.0 for part in trace.levels]
-    graph = call_graph(trace, cells, members, arithmetic)
-    order = strata_of(trace, members, arithmetic).order
-    groups, turns = drain(graph, order, [1 / (1 + mean) for mean in means], arithmetic)
+    graph = call_graph(trace, cells, members)
+    order = strata_of(trace, members).order
+    groups, turns = drain(graph, order, [1 / (1 + mean) for mean in means])
     return RunOrder(tuple(groups), _sizes(members, turns), (Episode(members, turns),))
 
 
-def by_component(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
+def by_component(trace: Trace, cells: Sequence[CellSignature], costs: Costs = COMPILED) -> RunOrder:
     """Plan one component of the cell graph after the other; where cells call each other, as calls get ready.
 
     Two cells that take turns, the first one being given value 0:
     """
 
     def as_ready(members: tuple[int, ...]) -> tuple[list[Ints], Turns, str]:
-        order = strata_of(trace, members, arithmetic).order
-        return *drain(call_graph(trace, cells, members, arithmetic), order, (), arithmetic), ""
+        order = strata_of(trace, members).order
+        return *drain(call_graph(trace, cells, members), order), ""
 
     return _by_component(trace, cells, as_ready, "")
 
 
-def auto(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
+def auto(trace: Trace, cells: Sequence[CellSignature], costs: Costs = COMPILED) -> RunOrder:
     """Plan as `by_component` does where that saves more than it costs, else level by level.
 
     What it costs is told by `Costs`, so the same batch is always planned alike.
     """
-    return _by_component(trace, cells, partial(_cheaper, trace, cells, arithmetic), ALONE)
+    return _by_component(trace, cells, partial(_cheaper, trace, cells, costs), ALONE)
 
 
 def _cheaper(
-    trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic, members: tuple[int, ...]
+    trace: Trace, cells: Sequence[CellSignature], costs: Costs, members: tuple[int, ...]
 ) -> tuple[list[Ints], Turns, str]:
     """Plan a component of several cells in the cheaper way; see `_by_component`."""
-    strata = strata_of(trace, members, arithmetic)
+    strata = strata_of(trace, members)
     levels, present = len(strata.places), sum(size > 0 for size in strata.sizes)
     if present < 2:
-        return *level_by_level(strata, members, arithmetic), ""
+        return *level_by_level(strata, members), ""
     numbers = sum(trace.calls[k].size + sum(part.size for part in trace.elements[k]) for k in members)
-    costs = arithmetic.costs
     weights = sum(cells[k].weights for k in members) / len(members)
     # any schedule has a step for each cell, and one for each call of the longest path
     most_steps = levels - max(strata.height, present)
@@ -175,12 +195,12 @@ def _cheaper(
     subject = f"{present} cells that call each other run"
     why = f"other orders might save {saved:.0f} us of steps and take {taken:.0f} us to find"
     if saved > taken:
-        graph = call_graph(trace, cells, members, arithmetic)
-        groups, turns = drain(graph, strata.order, (), arithmetic)
+        graph = call_graph(trace, cells, members)
+        groups, turns = drain(graph, strata.order)
         if len(turns) < levels:
             return groups, turns, f"{subject} as calls become ready: {len(turns)} steps, by level {levels}"
         why = "as calls become ready it takes as many"
-    groups, turns = level_by_level(strata, members, arithmetic)
+    groups, turns = level_by_level(strata, members)
     return groups, turns, f"{subject} level by level: {levels} steps; {why}"
 
 
@@ -213,26 +233,6 @@ def _by_component(
             reasons += [reason] * bool(reason)
         phases.append(Episode(members, turns))
     return RunOrder(tuple(groups), tuple(sizes), tuple(phases), "; ".join(reasons) or alone)
-
-
-@lru_cache(256)
-def components(cells: tuple[CellSignature, ...]) -> tuple[tuple[int, ...], ...]:
-    """Return the cells of each component, in the order in which components run.
-
-    >>> a, b, c = (CellSignature(name, i, True, (), (0,), 1) for name, i in (("a", 1), ("b", 0), ("c", 1)))
-    >>> components((a, b, c))
-    ((1,), (0, 2))
-    """
-    members: dict[int, list[int]] = {}
-    for k, cell in enumerate(cells):
-        members.setdefault(cell.component, []).append(k)
-    return tuple([tuple(members[component]) for component in sorted(members)])
-
-
-@lru_cache(256)
-def is_recursion(cells: tuple[CellSignature, ...], members: tuple[int, ...]) -> bool:
-    """Return whether some cells are one component, and call themselves."""
-    return len({cells[k].component for k in members}) == 1 and any(cells[k].recursive for k in members)
 
 
 ALONE = "no two cells call each other, so each runs level by level, which takes the fewest steps"
@@ -273,9 +273,7 @@ class CallGraph:
         return [figures[start:stop] for start, stop in pairwise(self.starts.tolist())]
 
 
-def call_graph(
-    trace: Trace, signatures: Sequence[CellSignature], cells: Sequence[int], arithmetic: Arithmetic = NUMPY
-) -> CallGraph:
+def call_graph(trace: Trace, signatures: Sequence[CellSignature], cells: Sequence[int]) -> CallGraph:
     """Return the graph of the calls of some cells: an edge from each call to every reader of its results."""
     members = tuple([signatures[k] for k in cells])
     outputs, arguments, alike = _columns(members)
@@ -303,7 +301,7 @@ def call_graph(
     source, reader = maker.take(np.concatenate(values)), np.concatenate(readers)
     inside = np.flatnonzero(source >= 0)
     source, reader = source.take(inside), reader.take(inside)
-    order, _ = arithmetic.group(source)
+    order, _ = group(source)
     ends = np.zeros(len(calls) + 1, np.int64)
     np.cumsum(np.bincount(source, minlength=len(calls)), out=ends[1:])
     waits = np.bincount(reader, minlength=len(calls))
@@ -323,7 +321,7 @@ def _columns(cells: tuple[CellSignature, ...]) -> tuple[Index, Index, bool]:
 
 
 def drain(
-    graph: CallGraph, order: Index, preference: Sequence[float] = (), arithmetic: Arithmetic = NUMPY
+    graph: CallGraph, order: Index, preference: Sequence[float] = ()
 ) -> tuple[list[Ints], list[tuple[int, int]]]:
     """Run all calls, in every turn all ready ones of the cell that is chosen.
 
@@ -332,28 +330,27 @@ def drain(
         order: ``[calls] int64``: the calls, each after those that it reads.
         preference: of each cell, 0 or more: the greatest one runs, of equals the earlier cell; by default
             what ready calls weigh decides, see `turns.drain`.
-        arithmetic: what runs the loops.
 
     Returns:
         Per cell of the graph ``[n] int32``: the turn of the cell in which each call runs, from 0 on.
         And all turns in order, each a pair: the cell's number and the number of the cell's turn.
     """
     figures = np.array(preference, np.float64)
-    groups, places = arithmetic.drain(
+    groups, places = drained(
         graph.places(), order, graph.ends, graph.readers, graph.waits, len(graph.cells), figures
     )
     assert (groups >= 0).all(), "a call waits for itself"
-    numbers = numbered(places, arithmetic)
+    numbers = numbered(places)
     return graph.split(groups), turns_of(graph.cells, places, numbers)
 
 
-def numbered(places: Index, arithmetic: Arithmetic) -> Index:
+def numbered(places: Index) -> Index:
     """Number the turns of each cell from 0 on: ``[turns]``; ``places: [turns]``.
 
-    >>> numbered(np.array([1, 0, 1]), NUMPY)
+    >>> numbered(np.array([1, 0, 1]))
     array([0, 0, 1])
     """
-    order, starts = arithmetic.group(places.astype(np.int32))
+    order, starts = group(places.astype(np.int32))
     numbers = np.empty(len(places), np.int64)
     numbers[order] = np.arange(len(places)) - np.repeat(starts[:-1], np.diff(starts))
     return numbers
@@ -377,13 +374,12 @@ class Strata(NamedTuple):
     bounds: Index  # ``[strata + 1]``: where each stratum begins, and the end
 
 
-def strata_of(trace: Trace, cells: Sequence[int], arithmetic: Arithmetic) -> Strata:
+def strata_of(trace: Trace, cells: Sequence[int]) -> Strata:
     """Return the calls of some cells sorted by level, and in each level by cell.
 
     Args:
         trace: the trace of a batch, with levels.
         cells: the cells.
-        arithmetic: the functions on integers to use.
     """
     levels = [trace.levels[k] for k in cells]
     sizes, width = list(map(len, levels)), len(cells)
@@ -393,18 +389,16 @@ def strata_of(trace: Trace, cells: Sequence[int], arithmetic: Arithmetic) -> Str
     height = int(joined.max()) + 1
     keys = joined if width * height < 2**31 else joined.astype(np.int64)
     keys = keys * width + np.repeat(np.arange(width, dtype=keys.dtype), sizes)
-    order, bounds = arithmetic.group(keys)
+    order, bounds = group(keys)
     return Strata(sizes, height, keys.take(order.take(bounds[:-1])) % width, order, bounds)
 
 
-def level_by_level(
-    strata: Strata, cells: Sequence[int], arithmetic: Arithmetic
-) -> tuple[list[Ints], list[tuple[int, int]]]:
+def level_by_level(strata: Strata, cells: Sequence[int]) -> tuple[list[Ints], list[tuple[int, int]]]:
     """Plan some cells level by level, in each level the cells in turn.
 
     Returns the groups, per cell ``[n] int32``, and the turns; no group is empty.
     """
-    numbers = numbered(strata.places, arithmetic)
+    numbers = numbered(strata.places)
     groups = np.empty(len(strata.order), np.int32)
     groups[strata.order] = np.repeat(numbers, np.diff(strata.bounds))
     ends = accumulate(strata.sizes, initial=0)

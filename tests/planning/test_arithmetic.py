@@ -1,6 +1,6 @@
 """What is done to whole arrays: in NumPy as one says it, and as loops, run plainly and compiled, to the bit."""
 
-from importlib.util import find_spec
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,22 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.engines.llvm.integers import compiled
-from foldbatch.scheduler.arithmetic import NUMPY, SHORT, Arithmetic, consecutive, ranks
+from foldbatch.planning import integers
 from foldbatch.scheduler.trace import form, pack
-from tests.engines.llvm.test_integer_loops import PLAIN
-from tests.scheduler.random_traces import Setting, settings_of
-
-NAMES = ["numpy", "loops", pytest.param("llvm", marks=pytest.mark.llvm)]
+from tests.planning import arithmetic as oracle
+from tests.planning.arithmetic import SHORT, consecutive, ranks
+from tests.planning.random_traces import Setting, settings_of
+from tests.planning.ways import WAYS, planned_by
 
 small_ints = st.lists(st.integers(0, 9), max_size=30)
 
 
-@pytest.fixture(params=NAMES, scope="module")
-def arithmetic(request: pytest.FixtureRequest) -> Arithmetic:
-    if request.param == "llvm" and find_spec("llvmlite") is None:
-        pytest.skip("llvmlite is not installed")
-    return PLAIN if request.param == "loops" else compiled() if request.param == "llvm" else NUMPY
+@pytest.fixture(params=["numpy", *WAYS], scope="module")
+def arithmetic(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A module with `join` and `group`."""
+    if request.param == "numpy":
+        yield oracle
+        return
+    with planned_by(request.param):
+        yield integers
 
 
 def index(items: Any) -> Any:
@@ -42,7 +44,7 @@ def test_grouping_leaves_out_numbers_that_do_not_occur(arithmetic, keys, dtype):
     assert bounds.tolist() == [sum(k < key for k in keys) for key in sorted(set(keys))] + [len(keys)]
 
 
-def test_few_large_numbers_are_sorted_without_a_table_of_all(arithmetic: Arithmetic) -> None:
+def test_few_large_numbers_are_sorted_without_a_table_of_all(arithmetic: Any) -> None:
     """Two thousand million of them would not fit."""
     for many in (1, 50):
         keys = np.array([2**31 - 1, SHORT, 2**31 - 1, -1, 0] * many, np.int32)
@@ -69,19 +71,19 @@ def test_rows_that_follow_each_other_are_told_from_others(rows: list[int], start
 
 
 @given(settings_of())
-def test_packed_traces_are_joined_alike(arithmetic: Arithmetic, setting: Setting) -> None:
+def test_packed_traces_are_joined_alike(arithmetic: Any, setting: Setting) -> None:
     """What joining does is tested where traces are merged."""
     blocks = [*map(pack, setting.traces)]
     if not blocks:
         return
     its = setting.traces[0].form
-    found, expected = (a.join(blocks, its) for a in (arithmetic, NUMPY))
+    found, expected = (a.join(blocks, its) for a in (arithmetic, oracle))
     for array, right in zip(found, expected, strict=True):
         assert array.dtype == np.int32
         assert array.tolist() == right.tolist()
 
 
-def test_a_trace_of_another_form_is_refused(arithmetic: Arithmetic) -> None:
+def test_a_trace_of_another_form_is_refused(arithmetic: Any) -> None:
     """Or loops would read beyond its end."""
     its = form((1,), ((),), ((),))
     good = np.array([2, 1, 0, 1, 0], np.int32)  # two values, one call: value 0 of value 1, at level 0

@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.scheduler.layout import LAYOUTS, Layout, element_order
-from foldbatch.scheduler.merge import merge
-from foldbatch.scheduler.policies import POLICIES
+from foldbatch.planning.layout import LAYOUTS, Layout
+from foldbatch.planning.merge import merge
+from foldbatch.planning.policies import POLICIES
+from foldbatch.planning.tables import build
 from foldbatch.scheduler.schedule import Schedule
-from foldbatch.scheduler.tables import build
-from foldbatch.scheduler.trace import CellSignature, Operand, Trace
-from tests.scheduler.random_traces import Setting, leveled, settings_of
+from foldbatch.scheduler.trace import CellSignature, Operand, Trace, element_order
+from tests.planning.random_traces import Setting, leveled, settings_of
 
 layouts: st.SearchStrategy[Layout] = st.sampled_from(list(LAYOUTS.values()))
 
@@ -40,7 +40,7 @@ def test_elements_follow_the_ranks_of_their_calls(setting: Setting) -> None:
             expected = [
                 start + i for start, n in zip(starts[order], lengths[order], strict=True) for i in range(n)
             ]
-            assert element_order(trace, setting.signatures, k, s, order).tolist() == expected
+            assert element_order(lengths, order).tolist() == expected
 
 
 def test_a_shared_value_lives_at_its_first_reader() -> None:
@@ -60,6 +60,17 @@ def test_a_shared_value_lives_at_its_first_reader() -> None:
     assert joined.rows.tolist() == [0, 1, 2, 0]
     assert joined.repeats
     assert (looked.start, looked.rows) == (1, None)  # by chance side by side
+
+
+def test_rows_with_a_gap_are_listed() -> None:
+    """Of the values in the drawing above, the second look reads c again, and the first one b: rows 0 and 2."""
+    leaf = CellSignature("leaf", 0, False, (), (0,), 0)
+    join = CellSignature("join", 1, False, (Operand(0, (0, 1)),), (1,), 2)
+    look = CellSignature("look", 2, False, (Operand(0, (0,)),), (1,), 1)
+    schedule = _built((leaf, join, look), [[0], [1], [2]], [[3, 1, 0], [4, 2, 1]], [[5, 2], [6, 1]])
+    (looked,) = schedule.cells[2].operands
+    assert looked.start is None and looked.rows is not None
+    assert looked.rows.tolist() == [0, 2]
 
 
 def _built(cells: tuple[CellSignature, ...], *calls: list[list[int]]) -> Schedule:
