@@ -14,6 +14,7 @@ GROWING = {"add", "append", "clear", "extend", "insert", "pop", "remove", "setde
 # assignments to modules of Python, where it has no other way: by file, what is set and why
 DECLARED = {
     ("errors.py", "sys.excepthook"),  # errors of users are printed without the package's own frames
+    ("train/trackers.py", "sys.excepthook"),  # that which wandb set is taken back with its run
     ("communicators/mpi.py", "sys.excepthook"),  # an error of one rank ends all
     ("cli.py", "sys.stderr"),  # warnings and bars go on in lines of their own
     ("cli.py", "warnings.showwarning"),

@@ -187,6 +187,9 @@ class Train(Section, frozen=True):
         str, "figure of dev that chooses the epoch to keep, such as loss; auto; last: no epoch is chosen"
     ] = "auto"
     patience: Annotated[Natural, "stop after so many epochs without a better one; 0: never"] = 0
+    log_to: Annotated[
+        list[Literal["tensorboard", "wandb", "mlflow"]], "trackers of the run, each of an extra of its name"
+    ] = []
     checkpoint: Annotated[Natural, "steps between two checkpoints; 0: after epochs only"] = 0
 
 

@@ -26,6 +26,7 @@ from foldbatch.train.optimizer import Optimizer, clip_by_global_norm, scale
 from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
 from foldbatch.train.parallel import DataParallel, prefetched
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
+from foldbatch.train.trackers import MLflow, TensorBoard, Tracker, WandB
 from foldbatch.train.trainer import Callback, Checkpoints, Trainer
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "JSONLinesLog",
     "LambdaCallback",
     "LazyAdam",
+    "MLflow",
     "MeanAbsoluteError",
     "MeanSquaredError",
     "Metric",
@@ -58,8 +60,11 @@ __all__ = [
     "ReduceLROnPlateau",
     "Sampler",
     "Schedule",
+    "TensorBoard",
     "TopK",
+    "Tracker",
     "Trainer",
+    "WandB",
     "bucketed",
     "clip_by_global_norm",
     "heights",
