@@ -160,6 +160,7 @@ METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "confusion": training.Confusion,
     "top3": lambda of, name: training.TopK(of, 3, name),
     "perplexity": training.Perplexity,
+    "calibration_error": training.CalibrationError,
 }
 NUMBER_METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "mse": training.MeanSquaredError,

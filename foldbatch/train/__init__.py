@@ -10,10 +10,12 @@ from foldbatch.train.callbacks import (
     ReduceLROnPlateau,
     Schedule,
 )
+from foldbatch.train.history import History
 from foldbatch.train.logs import CSVLog, JSONLinesLog, Progress
 from foldbatch.train.metrics import (
     F1,
     Accuracy,
+    CalibrationError,
     Confusion,
     MeanAbsoluteError,
     MeanSquaredError,
@@ -38,6 +40,7 @@ __all__ = [
     "AdamW",
     "AverageWeights",
     "CSVLog",
+    "CalibrationError",
     "Callback",
     "Checkpoints",
     "ClipGradients",
@@ -45,6 +48,7 @@ __all__ = [
     "DataParallel",
     "EarlyStopping",
     "Eve",
+    "History",
     "JSONLinesLog",
     "LambdaCallback",
     "LazyAdam",

@@ -25,6 +25,7 @@ from foldbatch.system.closed import Closed
 from foldbatch.system.files import locked, remove_partial
 from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
+from foldbatch.train.history import History
 from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import number, whole_number
 from foldbatch.train.optimizer import Optimizer
@@ -298,7 +299,7 @@ class Trainer(Closed):
         batch: the batch under way.
         figures: those of the last epoch: ``loss``, a mean of the sums over examples, ``seconds``, and
             ``validation_loss`` and ``validation_NAME`` for each metric.
-        history: the figures of all epochs.
+        history: the figures of all epochs, a `History`; ``history.plot()`` draws them.
         stopped: why training stopped before its last epoch, or None.
         sampler: that of the present `fit`.
         record: what it began with, as far as it was looked at.
@@ -356,7 +357,7 @@ class Trainer(Closed):
         self.position = resuming.Position()
         self.batch = Batch([], [])
         self.figures: dict[str, Any] = {}
-        self.history: list[dict[str, Any]] = []
+        self.history = History()
         self.stopped: str | None = None
         self.fitting = False
         self._size = (
@@ -382,7 +383,7 @@ class Trainer(Closed):
         epochs: int,
         resume: bool | str | os.PathLike[str] = False,
         log_to: LogTo = (),
-    ) -> list[dict[str, Any]]:
+    ) -> History:
         """Train until so many epochs are done, or a callback stops it; return the figures of all epochs.
 
         A resumed training gives, to the last bit, what one without a break gives, on the same backend and
@@ -468,7 +469,7 @@ class Trainer(Closed):
         finally:
             self.callbacks = before
 
-    def _fit(self, training: Sequence[Any], held_out: Sequence[Any] | None) -> list[dict[str, Any]]:
+    def _fit(self, training: Sequence[Any], held_out: Sequence[Any] | None) -> History:
         """Run the epochs that remain, with callbacks around them; return the history."""
         with Interrupts() as self._interrupts:
             self.fitting = True
@@ -577,7 +578,7 @@ class Trainer(Closed):
                 "loss": position.read(),
                 "seconds": self.seconds(),
             },
-            "history": self.history,
+            "history": list(self.history),
             "stopped": self.stopped,
             "callbacks": {name: state for name, callback in self._named() if (state := callback.state())},
         }
@@ -604,7 +605,7 @@ class Trainer(Closed):
         self.program.steps_drawn = state["steps_drawn"]
         self.epoch, self.steps = state["epoch"], state["steps"]
         self.position = resuming.Position(**state["position"])
-        self.history, self.stopped = state["history"], state["stopped"]
+        self.history, self.stopped = History(state["history"]), state["stopped"]
         self.figures = self.history[-1] if self.history else {}
         for name, callback in self._named():
             if name in state["callbacks"]:

@@ -163,6 +163,19 @@ def reliability(edges: ArrayLike, counts: ArrayLike, confidence: ArrayLike, shar
     return Plot(figure)
 
 
+def agreement(labels: ArrayLike, answers: ArrayLike) -> Plot:
+    """Return a picture of numbers, a dot for each label and its answer; on the line they agree."""
+    labels, answers = np.asarray(labels), np.asarray(answers)
+    figure, (axes,) = sheet(4.2, 4.2)
+    axes.scatter(labels, answers, s=8, alpha=0.5, color=BLUE)
+    if labels.size:
+        ends = [min(labels.min(), answers.min()), max(labels.max(), answers.max())]
+        axes.plot(ends, ends, color=GREY, linestyle="--")
+    axes.set_xlabel("label")
+    axes.set_ylabel("answer")
+    return Plot(figure)
+
+
 def image_of(plot: Plot) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return a plot's pixels, ``[height, width, 3] uint8``."""
     figure = plot.figure
