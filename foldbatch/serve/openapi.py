@@ -168,8 +168,8 @@ def _schemas(model: ServedModel, limits: Limits) -> dict[str, PlainSchema]:
     tensor["data"] |= count | {"items": {"type": "string"} | ({"contentMediaType": JSON} if records else {})}
     words = {"type": "string"}
     return schemas | {
-        "Example": _example(model),
-        "Prediction": _prediction(model),
+        **_example(model),
+        **_prediction(model),
         "Predictions": _object({"predictions": _list(_reference("Prediction"))}),
         "PredictionsOrRefused": {"anyOf": [_reference("Predictions"), _reference("Refused")]},
         "Refused": _object({"error": words | {"description": "where: expected X, found Y; how to fix"}}),
@@ -187,32 +187,43 @@ def _list(items: PlainSchema) -> PlainSchema:
     return {"type": "array", "items": items}
 
 
-def _example(model: ServedModel) -> PlainSchema:
-    """Return the schema of an example: a record, any value of JSON, or a text or the words of a sentence."""
+def _example(model: ServedModel) -> dict[str, PlainSchema]:
+    """Return the schemas of examples: records, any values of JSON, or texts or the words of sentences."""
     if model.schema is not None:
         unlike = {"description": "anything else: what training had not is read as missing, with a warning"}
-        return {"anyOf": [json_schema(model.schema.root), unlike]}
+        return {
+            "Record": json_schema(model.schema.root),
+            "Example": {"anyOf": [_reference("Record"), unlike]},
+        }
     name = _format(model)
     format_ = FORMATS[name]
     if format_.kind == "records":  # of a script, whose functions know what they read
-        return {"description": "a value of JSON that the program reads"}
+        return {"Example": {"description": "a value of JSON that the program reads"}}
     text = {"type": "string", "description": f"in the format {name}", "examples": [format_.sample]}
     words = _list({"type": "string"}) | {"minItems": 1, "maxItems": MOST_WORDS}
-    return {"anyOf": [text, words | {"description": "the words of a sentence"}]}
+    return {"Example": {"anyOf": [text, words | {"description": "the words of a sentence"}]}}
 
 
-def _prediction(model: ServedModel) -> PlainSchema:
-    """Return the schema of the answer for an example: what the model tells of it, or an error."""
-    error = _object({"error": {"type": "string", "description": "why it was refused, alone"}}, name=NAME)
+def _prediction(model: ServedModel) -> dict[str, PlainSchema]:
+    """Return the schemas of the answer for an example: what the model tells of it, or an error.
+
+    Each object has a name, by which tools that make clients call their classes.
+    """
+    schemas: dict[str, PlainSchema] = {"Prediction": {"anyOf": [_reference("Answer"), _reference("Failed")]}}
+    schemas["Failed"] = _object(
+        {"error": {"type": "string", "description": "why it was refused, alone"}}, name=NAME
+    )
     classes, around = model.notes.get("classes"), {"name": NAME, "warning": WARNING}
     if classes is None:
-        answer = _object({"result": of_type(model.programs[0].model.result)}, **around)
+        schemas["Answer"] = _object({"result": of_type(model.programs[0].model.result)}, **around)
     elif not classes:
-        answer = _object({"number": {"type": ["number", "null"]}}, **around)
+        schemas["Answer"] = _object({"number": {"type": ["number", "null"]}}, **around)
     else:
         share = {"type": ["number", "null"], "description": "null where it is not finite"}
-        shares = _object({spelled(label): share for label in classes})
-        label: PlainSchema = {"enum": list(classes)}
+        schemas["Probabilities"] = _object({spelled(label): share for label in classes})
+        flags = all(isinstance(label, bool) for label in classes)
+        schemas["Label"] = {"type": "boolean"} if flags else {"enum": list(classes)}
+        label = _reference("Label")
         if model.notes["task"] == "nodes":
             node: dict[str, PlainSchema] = {
                 "parent": {"type": "integer", "description": "the place of the parent in this list, or -1"},
@@ -220,9 +231,11 @@ def _prediction(model: ServedModel) -> PlainSchema:
                 "label": label,
                 "probability": share,
             }
-            around["nodes"] = _list(_object(node)) | {"description": "children before parents"}
-        answer = _object({"label": label, "probabilities": shares}, **around)
-    return {"anyOf": [answer, error]}
+            schemas["Node"] = _object(node)
+            around["nodes"] = _list(_reference("Node")) | {"description": "children before parents"}
+        answer = {"label": label, "probabilities": _reference("Probabilities")}
+        schemas["Answer"] = _object(answer, **around)
+    return schemas
 
 
 def of_type(type_: Any) -> PlainSchema:
