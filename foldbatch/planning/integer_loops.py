@@ -6,34 +6,7 @@ plain Python, too; for `translation`, they convert numbers of different kinds wh
 
 from __future__ import annotations
 
-from foldbatch.planning.noting import (
-    ARGUMENT,
-    ARGUMENTS,
-    CALLED,
-    CELL,
-    CELLS,
-    ENDS,
-    EXAMPLES,
-    IN_RESULTS,
-    KEPT,
-    KEPT_LISTS,
-    LIST,
-    LISTS,
-    MODEL_CELL,
-    NUMBER,
-    NUMBERED,
-    OPERANDS,
-    OUTPUT,
-    OUTPUTS,
-    PART,
-    PARTS,
-    PLACES,
-    SEEN,
-    START,
-    WIDTH,
-    WIRES,
-    YIELDS,
-)
+from foldbatch.planning.noting import Called, Kept, Run, WireTable
 from foldbatch.scheduler.trace import Index, Ints
 
 i4 = i8 = u8 = int  # compiled: conversions
@@ -82,20 +55,22 @@ def join(
     return True
 
 
-def noted(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index) -> bool:
+def noted(noted_calls: Index, wire_tables: Index, work: Ints, packed: Ints, sizes: Index) -> bool:
     """Write the calls that walks have noted as the columns of a model.
 
     Return False if a wire is new, or a call reads a value of another example.
 
     Args:
-        run: the noted calls, see `foldbatch.planning.noting`.
-        tables: the wire tables, see there.
+        noted_calls: the header `Run`, and the calls behind it.
+        wire_tables: the header `WireTable`, and the tables behind it.
         work: scratch: the output that each number stands for, the new number of each, and offsets of parts.
         packed: is written: the calls of the model's cells, and then the elements of their lists.
         sizes: is written: the number of calls of each cell in each example, of elements of each list, and the
             first value of each example, and the end.
     """
-    total = run[ENDS + run[EXAMPLES]] - run[START]
+    run = Run(noted_calls)
+    tables = WireTable(wire_tables)
+    total = run.memory[Run.size + run.examples] - run.start
     number_outputs(run, tables, work, total)
     if not wires_fit(run, tables, work, total):
         return False
@@ -104,135 +79,143 @@ def noted(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index) -> 
     return True
 
 
-def number_outputs(run: Index, tables: Index, work: Ints, total: int) -> None:
+def number_outputs(run: Run, tables: WireTable, work: Ints, total: int) -> None:
     """Write to `work`, for each value number, the output that it stands for, -1 for none.
 
     Behind these stand how many numbers each call takes in the model, at the call's first number; and the
     offsets of each cell's rows and lists in `run`.
 
     Args:
-        run: the noted calls, see `foldbatch.planning.noting`.
-        tables: the wire tables, see there.
+        run: the noted calls.
+        tables: the wire tables.
         work: the output, scratch of `noted`.
         total: how many value numbers there are.
     """
-    parts, places, start = ENDS + run[EXAMPLES] + 1, 2 * total + 1, run[START]
-    at = parts + tables[PARTS] + run[SEEN]
+    parts, places, start = Run.size + run.examples + 1, 2 * total + 1, run.start
+    at = parts + tables.parts + run.seen
     for i in range(total):
         work[i] = -1
     for i in range(total, places):
         work[i] = 0
-    for s in range(tables[CALLED]):
-        cell = CELLS + s * CELL
-        part = tables[cell + PART]
+    for s in range(tables.called):
+        cell = Called(tables.memory, WireTable.size + s * Called.size)
+        part = cell.first_part
         work[places + part] = i4(at)
-        for _ in range(run[parts + part]):
-            base = run[at] - start
-            for j in range(tables[cell + YIELDS]):
-                work[base + j] = i4(tables[cell + OUTPUT] + j)
-            work[total + base] = i4(tables[cell + WIDTH])
-            at += 1 + tables[cell + OPERANDS] + tables[cell + LISTS]
-        for i in range(tables[cell + LISTS]):
+        for _ in range(run.memory[parts + part]):
+            base = run.memory[at] - start
+            for j in range(cell.outputs):
+                work[base + j] = i4(cell.first_output + j)
+            work[total + base] = i4(cell.width)
+            at += 1 + cell.operands + cell.lists
+        for i in range(cell.lists):
             work[places + part + 1 + i] = i4(at)
-            at += run[parts + part + 1 + i]
+            at += run.memory[parts + part + 1 + i]
 
 
-def wires_fit(run: Index, tables: Index, work: Ints, total: int) -> bool:
+def wires_fit(run: Run, tables: WireTable, work: Ints, total: int) -> bool:
     """Return whether calls and results read values of their own example only, through known wires."""
-    parts, places, start = ENDS + run[EXAMPLES] + 1, 2 * total + 1, run[START]
-    for s in range(tables[CALLED]):
-        cell = CELLS + s * CELL
-        part, operands, lists = tables[cell + PART], tables[cell + OPERANDS], tables[cell + LISTS]
+    parts, places, start = Run.size + run.examples + 1, 2 * total + 1, run.start
+    for s in range(tables.called):
+        cell = Called(tables.memory, WireTable.size + s * Called.size)
+        part, operands, lists = cell.first_part, cell.operands, cell.lists
         for i in range(-1, lists):  # single values, and then list by list
-            wires, members, item, end = tables[cell + WIRES], operands, 0, 0
+            wires, members, item, end = cell.wires_at, operands, 0, 0
             if i >= 0:
-                members, wires = tables[tables[cell + LIST] + 2 * i], tables[tables[cell + LIST] + 2 * i + 1]
+                members, wires = (
+                    tables.memory[cell.lists_at + 2 * i],
+                    tables.memory[cell.lists_at + 2 * i + 1],
+                )
                 item = i8(work[places + part + 1 + i])
-                end = item + run[parts + part + 1 + i]
+                end = item + run.memory[parts + part + 1 + i]
             at, example = i8(work[places + part]), 0
-            for _ in range(run[parts + part]):
-                while run[at] >= run[ENDS + example + 1]:
+            for _ in range(run.memory[parts + part]):
+                while run.memory[at] >= run.memory[Run.size + example + 1]:
                     example += 1
                 count = operands
                 if i < 0:
                     item, end = at + 1, at + 1 + operands
                 else:
-                    count = run[at + 1 + operands + i] * members
+                    count = run.memory[at + 1 + operands + i] * members
                 if count > end - item:
                     return False
                 for j in range(count):
-                    value = run[item + j]
-                    if value < run[ENDS + example] or value >= run[at] or work[value - start] < 0:
+                    value = run.memory[item + j]
+                    if (
+                        value < run.memory[Run.size + example]
+                        or value >= run.memory[at]
+                        or work[value - start] < 0
+                    ):
                         return False
-                    row = wires + i8(u8(j) % u8(members)) * tables[OUTPUTS]
-                    if tables[row + i8(work[value - start])] == 0:
+                    row = wires + i8(u8(j) % u8(members)) * tables.outputs
+                    if tables.memory[row + i8(work[value - start])] == 0:
                         return False
                 item += count
                 at += 1 + operands + lists
             if i >= 0 and item != end:
                 return False
-    for i in range(parts + tables[PARTS], parts + tables[PARTS] + run[SEEN]):
-        output = i8(work[run[i] - start])
-        if output < 0 or tables[tables[IN_RESULTS] + output] == 0:
+    for i in range(parts + tables.parts, parts + tables.parts + run.seen):
+        output = i8(work[run.memory[i] - start])
+        if output < 0 or tables.memory[tables.in_results + output] == 0:
             return False
     return True
 
 
-def renumber(run: Index, tables: Index, work: Ints, total: int) -> None:
+def renumber(run: Run, tables: WireTable, work: Ints, total: int) -> None:
     """Write the new number of each value in place of how many numbers it takes."""
-    parts, places, following = ENDS + run[EXAMPLES] + 1, 2 * total + 1, i4(0)
+    parts, places, following = Run.size + run.examples + 1, 2 * total + 1, i4(0)
     for i in range(total, places):
         taken = work[i]
         work[i] = following
         following += taken
-    for s in range(tables[CALLED]):
-        cell = CELLS + s * CELL
-        part = tables[cell + PART]
+    for s in range(tables.called):
+        cell = Called(tables.memory, WireTable.size + s * Called.size)
+        part = cell.first_part
         at = i8(work[places + part])
-        for _ in range(run[parts + part]):
-            base = total + run[at] - run[START]
-            for j in range(tables[cell + YIELDS]):
-                if tables[tables[cell + PLACES] + j] >= 0:
-                    work[base + j] = work[base] + i4(tables[tables[cell + PLACES] + j])
-            at += 1 + tables[cell + OPERANDS] + tables[cell + LISTS]
+        for _ in range(run.memory[parts + part]):
+            base = total + run.memory[at] - run.start
+            for j in range(cell.outputs):
+                if tables.memory[cell.places_at + j] >= 0:
+                    work[base + j] = work[base] + i4(tables.memory[cell.places_at + j])
+            at += 1 + cell.operands + cell.lists
 
 
-def gather_columns(run: Index, tables: Index, work: Ints, packed: Ints, sizes: Index, total: int) -> None:
+def gather_columns(run: Run, tables: WireTable, work: Ints, packed: Ints, sizes: Index, total: int) -> None:
     """Write the rows and elements that the model keeps, and their number in each example."""
-    examples, parts, places = run[EXAMPLES], ENDS + run[EXAMPLES] + 1, 2 * total + 1
-    cells, lists, moved = tables[KEPT], tables[KEPT_LISTS], total - run[START]
+    examples, parts, places = run.examples, Run.size + run.examples + 1, 2 * total + 1
+    cells, lists, moved = tables.kept, tables.kept_lists, total - run.start
     for i in range(examples * (cells + lists)):
         sizes[i] = 0
     for i in range(examples + 1):
-        sizes[examples * (cells + lists) + i] = i8(work[moved + run[ENDS + i]])
-    to, list_, kept = 0, 0, CELLS + tables[CALLED] * CELL
+        sizes[examples * (cells + lists) + i] = i8(work[moved + run.memory[Run.size + i]])
+    to, list_ = 0, 0
+    kept = Kept(tables.memory, WireTable.size + tables.called * Called.size)
     for k in range(cells):
-        cell = CELLS + tables[kept + NUMBER] * CELL
-        part, operands = tables[cell + PART], tables[cell + OPERANDS]
-        numbered, argument = tables[kept + NUMBERED], tables[kept + ARGUMENT]
+        cell = Called(tables.memory, WireTable.size + kept.number * Called.size)
+        part, operands = cell.first_part, cell.operands
+        numbered, argument = kept.numbered, kept.arguments_at
         at, example = i8(work[places + part]), 0
-        for _ in range(run[parts + part]):
-            while run[at] >= run[ENDS + example + 1]:
+        for _ in range(run.memory[parts + part]):
+            while run.memory[at] >= run.memory[Run.size + example + 1]:
                 example += 1
             sizes[example * cells + k] += 1
-            packed[to] = work[moved + run[at]]
+            packed[to] = work[moved + run.memory[at]]
             for j in range(numbered):
-                packed[to + 1 + j] = work[moved + run[at + 1 + tables[argument + j]]]
-            for j in range(numbered, tables[kept + ARGUMENTS]):
-                length = run[at + 1 + tables[argument + j]]
+                packed[to + 1 + j] = work[moved + run.memory[at + 1 + tables.memory[argument + j]]]
+            for j in range(numbered, kept.arguments):
+                length = run.memory[at + 1 + tables.memory[argument + j]]
                 packed[to + 1 + j] = i4(length)
                 sizes[examples * cells + example * lists + list_ + j - numbered] += length
-            to += 1 + tables[kept + ARGUMENTS]
-            at += 1 + operands + tables[cell + LISTS]
-        list_ += tables[kept + ARGUMENTS] - numbered
-        kept += MODEL_CELL
-    kept = CELLS + tables[CALLED] * CELL
+            to += 1 + kept.arguments
+            at += 1 + operands + cell.lists
+        list_ += kept.arguments - numbered
+        kept = Kept(tables.memory, kept.offset + Kept.size)
+    kept = Kept(tables.memory, WireTable.size + tables.called * Called.size)
     for _ in range(cells):
-        cell = CELLS + tables[kept + NUMBER] * CELL
-        for j in range(tables[kept + NUMBERED], tables[kept + ARGUMENTS]):
-            part = tables[cell + PART] + 1 + tables[tables[kept + ARGUMENT] + j] - tables[cell + OPERANDS]
+        cell = Called(tables.memory, WireTable.size + kept.number * Called.size)
+        for j in range(kept.numbered, kept.arguments):
+            part = cell.first_part + 1 + tables.memory[kept.arguments_at + j] - cell.operands
             item = i8(work[places + part])
-            for i in range(item, item + run[parts + part]):
-                packed[to] = work[moved + run[i]]
+            for i in range(item, item + run.memory[parts + part]):
+                packed[to] = work[moved + run.memory[i]]
                 to += 1
-        kept += MODEL_CELL
+        kept = Kept(tables.memory, kept.offset + Kept.size)

@@ -14,23 +14,58 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.loops.records import Header, Record
 from foldbatch.scheduler.trace import Index, Ints
 
-# The header of a run: the number of examples, the first value number, and the number of values in results.
-# Behind it: the first value number of each example, and the end; per cell the number of its calls, and of the
-# numbers in each of its lists; the values in results; per cell the rows of its calls, and its lists.
-EXAMPLES, START, SEEN, ENDS = range(4)
-# The header of the tables; behind it: a record for each cell that walks call, one for each cell of the model,
-# and the arrays that the records point to.
-CALLED, PARTS, OUTPUTS, IN_RESULTS, KEPT, KEPT_LISTS, CELLS = range(7)
-# The record of a called cell: how many operands and lists it reads, and outputs it yields; the number of its
-# first part and of its first output; offsets of its wires (a flag for each operand and output of all cells)
-# and of its lists (two numbers each: members, and the offset of their wires); the width of a call in the
-# model; and the offset of the places of its outputs.
-OPERANDS, LISTS, YIELDS, PART, OUTPUT, WIRES, LIST, WIDTH, PLACES, CELL = range(10)
-# The record of a cell of the model: its number, the arguments that it has, how many of these are operands,
-# and the offset of their numbers.
-NUMBER, ARGUMENTS, NUMBERED, ARGUMENT, MODEL_CELL = range(5)
+
+class Run(Header):
+    """The header of the calls that walks have noted.
+
+    Behind it: the first value number of each example, and the end; per cell the number of its calls, and of
+    the numbers in each of its lists; the values in results; per cell the rows of its calls, and its lists.
+    """
+
+    examples: int  # how many there are
+    start: int  # the first value number
+    seen: int  # the number of values in results
+
+
+class WireTable(Header):
+    """The header of the wire tables.
+
+    Behind it: a record for each cell that walks call, one for each cell of the model, and the arrays that
+    these point to.
+    """
+
+    called: int  # cells that walks call
+    parts: int  # of all of them: rows, and lists
+    outputs: int  # of all of them
+    in_results: int  # the offset of a flag for each output: whether it may be part of a result
+    kept: int  # cells of the model
+    kept_lists: int  # lists of these
+
+
+class Called(Record):
+    """A cell that walks call."""
+
+    operands: int  # how many it reads
+    lists: int
+    outputs: int  # how many it yields
+    first_part: int
+    first_output: int
+    wires_at: int  # the offset of a flag for each operand and output of all cells
+    lists_at: int  # the offset of two numbers for each list: members, and the offset of their wires
+    width: int  # value numbers of a call in the model
+    places_at: int  # the offset of the place of each output in the model, -1 of one that it has not
+
+
+class Kept(Record):
+    """A cell of the model."""
+
+    number: int  # of the cell among those that walks call
+    arguments: int  # how many the model has
+    numbered: int  # how many of these are operands; the others are lists
+    arguments_at: int  # the offset of their numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +105,7 @@ class Noting:
 
     def __init__(self, called: Sequence[CalledCell], kept: Sequence[int], results: Sequence[int]) -> None:
         table, tail = list[int](), list[int]()
-        head = CELLS + CELL * len(called) + MODEL_CELL * len(kept)
+        head = WireTable.size + Called.size * len(called) + Kept.size * len(kept)
 
         def append(numbers: Iterable[int]) -> int:
             """Append numbers behind the records; return their offset."""
