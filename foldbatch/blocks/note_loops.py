@@ -13,20 +13,34 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from foldbatch.loops import closures, cpython, list_loops
-from foldbatch.loops.closures import AS_INT64, DECREASE, FUNCTION_WORDS, LISTED, NEW_INT, VECTORCALL
+from foldbatch.loops.closures import Closure
 from foldbatch.loops.cpython import COUNT, FIRST, ITEMS, TYPE
 from foldbatch.loops.list_loops import append, put
+from foldbatch.loops.records import Header
 from foldbatch.loops.vector_functions import moved
 from foldbatch.loops.words import ask, at, i8
 
-# The words of a closure: the array of counters (the next number, and the last one that the example may take),
-# the printed function, the class of tuples, how many numbers a call takes, the array of rows, and how many
-# operands, lists and data there are. Behind it, of each list the array of elements and how many numbers an
-# element has; and of each datum the list that it is appended to, and whether it is the number of the call.
-COUNTERS, PRINTED, TUPLES, WIDTH, ROWS, OPERANDS, LISTS, DATA, PARTS = range(
-    FUNCTION_WORDS, FUNCTION_WORDS + 9
-)
-PART_WORDS = 2  # of a list, and of a datum
+
+class Noter(Closure):
+    """The words of a closure; behind them stand the `Part`s of lists and data."""
+
+    counters: int  # the array of the next number, and of the last one that the example may take
+    printed: int  # the function that does what compiled code leaves to Python
+    tuple_class: int
+    width: int  # how many numbers a call takes
+    rows: int  # the array of rows
+    operands: int  # how many there are
+    lists: int
+    data: int
+
+
+class Part(Header):
+    """A list, or a datum."""
+
+    target: int  # the array or list that it is appended to
+    counted: int  # whether a datum is the number of the call
+
+
 _MODULES = sys.modules[__name__], list_loops, closures, cpython  # those of the functions that loops call
 
 
@@ -63,66 +77,68 @@ def drawer(counters: array[int], width: int, printed: Callable[..., Any]) -> Cal
     return closures.closure(draw, _MODULES, words, counters, printed)
 
 
-def is_common(python: Any, arguments: Any, number: int, last: int) -> bool:
+def is_common(python: Noter, arguments: Any, number: int, last: int) -> bool:
     """Return whether compiled code can note a call: its number is allowed, and its lists are lists."""
-    for s in range(python[LISTS]):
-        if at(arguments[python[OPERANDS] + s])[TYPE] != python[LISTED]:
+    for s in range(python.lists):
+        if at(arguments[python.operands + s])[TYPE] != python.list_class:
             return False
     return number <= last
 
 
-def put_elements(python: Any, to: int, sequence: int) -> int:
+def put_elements(python: Noter, to: int, sequence: int) -> int:
     """Append the numbers in a list, single ones or tuples of them, to an array; return 0 on success."""
     items, failed = at(at(sequence)[ITEMS]), i8(0)
     for i in range(at(sequence)[COUNT]):
         item = at(items[i])
-        if item[TYPE] == python[TUPLES]:
+        if item[TYPE] == python.tuple_class:
             for m in range(item[COUNT]):
-                failed += put(python, to, ask(python[AS_INT64], item[FIRST + m]))
+                failed += put(python, to, ask(python.as_int64, item[FIRST + m]))
         else:
-            failed += put(python, to, ask(python[AS_INT64], items[i]))
+            failed += put(python, to, ask(python.as_int64, items[i]))
     return failed
 
 
 def note(closure: int, arguments: int, count: int) -> int:
     """Note a call; return a new reference to its number, or 0 after an error."""
-    python, args = at(at(at(closure)[FIRST])[COUNT]), at(arguments)
-    counters, rows, failed, argument = at(at(python[COUNTERS])[ITEMS]), python[ROWS], i8(0), i8(0)
+    words, args = at(at(at(closure)[FIRST])[COUNT]), at(arguments)
+    python = Noter(words)
+    counters, rows, failed, argument = at(at(python.counters)[ITEMS]), python.rows, i8(0), i8(0)
     number = counters[0]
     if not is_common(python, args, number, counters[1]):
-        return i8(ask(python[VECTORCALL], python[PRINTED], arguments, count, i8(0)))
-    result = ask(python[NEW_INT], number)
+        return i8(ask(python.vectorcall, python.printed, arguments, count, i8(0)))
+    result = ask(python.new_int, number)
     if result == 0:
         return 0
     failed += put(python, rows, number)
-    for _ in range(python[OPERANDS]):
-        failed += put(python, rows, ask(python[AS_INT64], args[argument]))
+    for _ in range(python.operands):
+        failed += put(python, rows, ask(python.as_int64, args[argument]))
         argument += 1
-    part = moved(python, PARTS)
-    for _ in range(python[LISTS]):
+    part = moved(python.memory, Noter.size)
+    for _ in range(python.lists):
         failed += put(python, rows, at(args[argument])[COUNT])
-        failed += put_elements(python, part[0], args[argument])
+        failed += put_elements(python, part[Part.target], args[argument])
         argument += 1
-        part = moved(part, PART_WORDS)
-    for _ in range(python[DATA]):
-        if part[1] != 0:
-            failed += append(python, part[0], result)
+        part = moved(part, Part.size)
+    for _ in range(python.data):
+        if part[Part.counted] != 0:
+            failed += append(python, part[Part.target], result)
         else:
-            failed += append(python, part[0], args[argument])
+            failed += append(python, part[Part.target], args[argument])
             argument += 1
-        part = moved(part, PART_WORDS)
+        part = moved(part, Part.size)
     if failed != 0:
-        ask(python[DECREASE], result)
+        ask(python.decrease, result)
         return 0
-    counters[0] = number + python[WIDTH]
+    counters[0] = number + python.width
     return i8(result)
 
 
 def draw(closure: int, arguments: int, count: int) -> int:
     """Take a number without a call; return a new reference to it, or 0 after an error."""
-    python = at(at(at(closure)[FIRST])[COUNT])
-    counters = at(at(python[COUNTERS])[ITEMS])
+    words = at(at(at(closure)[FIRST])[COUNT])
+    python = Noter(words)
+    counters = at(at(python.counters)[ITEMS])
     if counters[0] > counters[1]:
-        return i8(ask(python[VECTORCALL], python[PRINTED], arguments, count, i8(0)))
-    counters[0] = counters[0] + python[WIDTH]
-    return i8(ask(python[NEW_INT], counters[0] - python[WIDTH]))
+        return i8(ask(python.vectorcall, python.printed, arguments, count, i8(0)))
+    counters[0] = counters[0] + python.width
+    return i8(ask(python.new_int, counters[0] - python.width))

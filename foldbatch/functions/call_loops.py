@@ -13,26 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from foldbatch.loops import closures, cpython, list_loops
-from foldbatch.loops.closures import (
-    ALLOCATE,
-    ARGUMENT_WORDS,
-    ARRAYS,
-    AS_INT64,
-    CLEAR,
-    COPY,
-    DECREASE,
-    FUNCTION_WORDS,
-    INCREASE,
-    INTEGER,
-    LISTED,
-    NEW_INT,
-    NEW_TUPLE,
-    NONE_OBJECT,
-    REAL,
-    THREAD,
-    TRUTH,
-    VECTORCALL,
-)
+from foldbatch.loops.closures import Closure
 from foldbatch.loops.cpython import AXES, COUNT, DTYPE, EXTENTS, FIRST, ITEMS, TYPE
 from foldbatch.loops.list_loops import append, put
 from foldbatch.loops.vector_functions import moved
@@ -79,10 +60,16 @@ from foldbatch.model.calls import (
 )
 from foldbatch.scheduler.trace import Index
 
-# The words of the closure: the array of counters, the object that stands for unknown numbers of a value, the
-# offsets in a value of its number and of that object, in words; the function that refuses a value that no
-# call has returned, and such a value once it is found; then the code of the cell, see `model.calls`.
-COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, REFUSE, BY_HAND, OF_CELL = range(FUNCTION_WORDS, FUNCTION_WORDS + 7)
+
+class Caller(Closure):
+    """The words of the closure; behind them stands the code of the cell, see `model.calls`."""
+
+    counters: int  # the array of counters
+    unknown: int  # the object that stands for unknown numbers of a value
+    number_at: int  # the offset in a value of its number, in words
+    unknown_at: int  # and of that object
+    refuse: int  # the function that refuses a value that no call has returned
+    unreturned: int  # such a value, once it is found
 
 
 def caller(counters: array[int], value: Any, refuse: Callable[[Any], Any]) -> Callable[..., Any] | None:
@@ -142,9 +129,9 @@ def fits_all(look: Any, items: int, size: int) -> bool:
     return True
 
 
-def is_array(python: Any, look: Any, array: Any) -> bool:
+def is_array(python: Caller, look: Any, array: Any) -> bool:
     """Return whether an object is an array of the dtype and the extents of a guard."""
-    if array[TYPE] != python[ARRAYS] or array[DTYPE] != look[EXPECTED]:
+    if array[TYPE] != python.array_class or array[DTYPE] != look[EXPECTED]:
         return False
     axes, sizes = i8(at_i4(address(moved(array, AXES)))[0]), at(array[EXTENTS])
     if axes != look[SIZE]:
@@ -155,7 +142,7 @@ def is_array(python: Any, look: Any, array: Any) -> bool:
     return True
 
 
-def fits(python: Any, signature: Any, arguments: Any) -> bool:
+def fits(python: Caller, signature: Any, arguments: Any) -> bool:
     """Return whether arguments have the structure of a signature: go through its guards."""
     i = i8(0)
     while i < signature[GUARDS]:
@@ -166,7 +153,7 @@ def fits(python: Any, signature: Any, arguments: Any) -> bool:
             if obj != expected:
                 return False
         elif kind == OF or kind == MAY_BE_EMPTY:  # noqa: PLR1714, SIM109 - the language has no `in`
-            if at(obj)[TYPE] != python[LISTED]:
+            if at(obj)[TYPE] != python.list_class:
                 return False
             size = at(obj)[COUNT]
             if kind == OF and size == 0:
@@ -183,22 +170,22 @@ def fits(python: Any, signature: Any, arguments: Any) -> bool:
                 return False
             if kind == SIZED and at(obj)[COUNT] != look[SIZE]:
                 return False
-        elif not is_plain(python[INTEGER], python[REAL], python[TRUTH], at(obj)[TYPE]):
+        elif not is_plain(python.integer, python.real, python.truth, at(obj)[TYPE]):
             return False
         i += 1
     return True
 
 
-def value_number(python: Any, value: int) -> int:
+def value_number(python: Caller, value: int) -> int:
     """Return the number of a value; -1 of one that no call has returned, which `call` refuses."""
-    number = at(value)[python[N_AT]]  # 0 of one that was made without a number
-    n = ask(python[AS_INT64], number) if number != 0 else i8(-1)
+    number = at(value)[python.number_at]  # 0 of one that was made without a number
+    n = ask(python.as_int64, number) if number != 0 else i8(-1)
     if n < 0:
-        python[BY_HAND] = value
+        python.unreturned = value
     return i8(n)
 
 
-def note_call(python: Any, signature: Any, arguments: Any, number: int) -> int:
+def note_call(python: Caller, signature: Any, arguments: Any, number: int) -> int:
     """Append a call to the lists of its cell, given its first value number; return 0 on success."""
     rows, look, failed = signature[ROWS], moved(signature, HEAD + GUARD * signature[GUARDS]), i8(0)
     failed += put(python, rows, number)
@@ -222,75 +209,76 @@ def note_call(python: Any, signature: Any, arguments: Any, number: int) -> int:
             failed += append(python, look[COLUMN], argument_at(place, arguments))
         else:
             if look[HOW] == COPIED:
-                datum = ask(python[VECTORCALL], python[COPY], slot(place, arguments), i8(1), i8(0))
+                datum = ask(python.vectorcall, python.copy, slot(place, arguments), i8(1), i8(0))
             else:
-                datum = ask(python[NEW_INT], number)
+                datum = ask(python.new_int, number)
             if datum == 0:
                 return -1
             failed += append(python, look[COLUMN], datum)
-            ask(python[DECREASE], datum)
+            ask(python.decrease, datum)
         look = moved(look, DATUM)
-    at(at(python[COUNTERS])[ITEMS])[0] = (
+    at(at(python.counters)[ITEMS])[0] = (
         number + signature[WIDTH] - failed
     )  # one too many is noticed at the end of the walk
     return failed
 
 
-def make_result(python: Any, look: Any, arguments: Any, number: int) -> int:
+def make_result(python: Caller, look: Any, arguments: Any, number: int) -> int:
     """Return a new reference to one result of a call; 0 if there is no memory."""
     if look[KIND] == PASSED:
         argument = argument_at(moved(look, RESULT - PLACE), arguments)
-        ask(python[INCREASE], argument)
+        ask(python.increase, argument)
         return i8(argument)
     if look[KIND] != OUTPUT:
-        ask(python[INCREASE], python[NONE_OBJECT])
-        return i8(python[NONE_OBJECT])
-    n = ask(python[NEW_INT], number + look[OUTPUT_NUMBER])
+        ask(python.increase, python.none)
+        return i8(python.none)
+    n = ask(python.new_int, number + look[OUTPUT_NUMBER])
     if n == 0:
         return i8(0)
-    value = ask(python[ALLOCATE], look[CLASS], i8(0))
+    value = ask(python.allocate, look[CLASS], i8(0))
     if value == 0:
-        ask(python[DECREASE], n)
+        ask(python.decrease, n)
         return i8(0)
-    ask(python[INCREASE], python[UNKNOWN])
-    at(value)[python[N_AT]], at(value)[python[UNKNOWN_AT]] = n, python[UNKNOWN]
+    ask(python.increase, python.unknown)
+    at(value)[python.number_at], at(value)[python.unknown_at] = n, python.unknown
     return i8(value)
 
 
 def call(closure: int, arguments: int, count: int) -> int:
     """Call the closure's cell; return a new reference to its results, or 0 after an error."""
-    python = at(at(at(closure)[FIRST])[COUNT])
-    cell, args = moved(python, OF_CELL), at(arguments)
+    words = at(at(at(closure)[FIRST])[COUNT])
+    python = Caller(words)
+    cell, args = moved(python.memory, Caller.size), at(arguments)
     for s in range(cell[SIGNATURES]):
         signature = at(cell[CELL + s])
         if signature[ROWS] != 0 and fits(python, signature, args):
-            counters = at(at(python[COUNTERS])[ITEMS])
+            counters = at(at(python.counters)[ITEMS])
             number = counters[0]
-            if counters[1] < number or counters[2] != ask(python[THREAD]):
+            if counters[1] < number or counters[2] != ask(python.thread):
                 break
             if note_call(python, signature, args, number) != 0:
-                if python[BY_HAND] != 0:
-                    look = moved(python, ARGUMENT_WORDS)
-                    look[0], python[BY_HAND] = python[BY_HAND], 0
-                    ask(python[CLEAR])  # the error of CPython about its number
-                    return i8(ask(python[VECTORCALL], python[REFUSE], address(look), i8(1), i8(0)))
+                if python.unreturned != 0:
+                    look = moved(python.memory, Closure.arguments)
+                    look[0], python.unreturned = python.unreturned, 0
+                    ask(python.clear)  # the error of CPython about its number
+                    return i8(ask(python.vectorcall, python.refuse, address(look), i8(1), i8(0)))
                 return 0
             look, size = moved(signature, signature[RESULTS]), signature[IN_TUPLE]
             if size < 0:
                 return make_result(python, look, args, number)
             answer = i8(0)
             if signature[TUPLE] == 0:
-                answer = ask(python[NEW_TUPLE], size)
+                answer = ask(python.new_tuple, size)
             else:
-                answer = ask(python[ALLOCATE], signature[TUPLE], size)
+                answer = ask(python.allocate, signature[TUPLE], size)
             if answer == 0:
                 return 0
             for i in range(size):
                 item = make_result(python, look, args, number)
                 at(answer)[FIRST + i] = item
                 if item == 0:
-                    ask(python[DECREASE], answer)
+                    ask(python.decrease, answer)
                     return 0
                 look = moved(look, RESULT)
             return i8(answer)
-    return i8(ask(python[VECTORCALL], cell[GENERAL], address(args), count, i8(0)))
+    return i8(ask(python.vectorcall, cell[GENERAL], address(args), count, i8(0)))

@@ -1,8 +1,8 @@
 """Functions of CPython that run compiled loops: a loop with its closure, which Python calls as any function.
 
 CPython calls the loop with the closure's object and the arguments (``METH_FASTCALL``). The object is a tuple
-whose first item is an array of words: a header with the addresses of functions and objects of CPython, see
-`INCREASE` and below, and behind it what the loop reads. Such loops take offsets in objects from `cpython`.
+whose first item is an array of words: a `Closure`, and behind it what the loop reads. Such loops take offsets
+in objects from `cpython`.
 """
 
 from __future__ import annotations
@@ -18,39 +18,64 @@ import numpy as np
 
 from foldbatch.loops import cpython
 from foldbatch.loops.compiling import can_compile, compiled_words
+from foldbatch.loops.records import Header
 
-# The header of a closure: the addresses of functions of CPython, and of its objects.
-INCREASE, DECREASE, APPEND, AS_INT64, NEW_INT, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, THREAD = range(10)
-CLEAR = 10
-NONE_OBJECT, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(11, 22)
-ARGUMENT_WORDS, FUNCTION_WORDS = SPACE + 1, SPACE + 3  # room for two arguments of a vectorcall
+
+class Closure(Header):
+    """The header of a closure: the addresses of functions of CPython, and of its objects."""
+
+    increase: int  # the functions of `API`
+    decrease: int
+    append: int
+    as_int64: int
+    new_int: int
+    new_tuple: int
+    new_list: int
+    allocate: int
+    vectorcall: int
+    thread: int
+    clear: int
+    none: int  # the objects of `OBJECTS`
+    true: int
+    false: int
+    real: int
+    integer: int
+    truth: int
+    list_class: int
+    array_class: int
+    copy: int
+    lengthen: int
+    space: int
+    arguments: int  # room for two arguments of a vectorcall
+    second_argument: int
+
 
 FAST = 0x80  # ``METH_FASTCALL``
 API = {
-    INCREASE: "Py_IncRef",
-    DECREASE: "Py_DecRef",
-    APPEND: "PyList_Append",
-    AS_INT64: "PyLong_AsLongLong",
-    NEW_INT: "PyLong_FromLongLong",
-    NEW_TUPLE: "PyTuple_New",
-    NEW_LIST: "PyList_New",
-    ALLOCATE: "PyType_GenericAlloc",
-    VECTORCALL: "PyObject_Vectorcall",
-    THREAD: "PyThread_get_thread_ident",
-    CLEAR: "PyErr_Clear",
+    "increase": "Py_IncRef",
+    "decrease": "Py_DecRef",
+    "append": "PyList_Append",
+    "as_int64": "PyLong_AsLongLong",
+    "new_int": "PyLong_FromLongLong",
+    "new_tuple": "PyTuple_New",
+    "new_list": "PyList_New",
+    "allocate": "PyType_GenericAlloc",
+    "vectorcall": "PyObject_Vectorcall",
+    "thread": "PyThread_get_thread_ident",
+    "clear": "PyErr_Clear",
 }
 OBJECTS = {
-    NONE_OBJECT: None,
-    TRUE: True,
-    FALSE: False,
-    REAL: float,
-    INTEGER: int,
-    TRUTH: bool,
-    LISTED: list,
-    ARRAYS: np.ndarray,
-    COPY: np.ndarray.copy,
-    LENGTHEN: array.extend,
-    SPACE: array("q", bytes(8 * 48)),
+    "none": None,
+    "true": True,
+    "false": False,
+    "real": float,
+    "integer": int,
+    "truth": bool,
+    "list_class": list,
+    "array_class": np.ndarray,
+    "copy": np.ndarray.copy,
+    "lengthen": array.extend,
+    "space": array("q", bytes(8 * 48)),
 }
 
 
@@ -97,5 +122,5 @@ def closure(
 def _header() -> list[int]:
     """Return a closure's header: addresses of CPython's functions and objects, and room for arguments."""
     api = {k: ctypes.cast(getattr(pythonapi, name), ctypes.c_void_p).value or 0 for k, name in API.items()}
-    addresses = api | {place: id(obj) for place, obj in OBJECTS.items()}
-    return [*(addresses[place] for place in range(ARGUMENT_WORDS)), 0, 0]
+    addresses = api | {name: id(obj) for name, obj in OBJECTS.items()}
+    return [*(addresses[name] for name in Closure.fields[: Closure.arguments]), 0, 0]

@@ -46,6 +46,8 @@ class _Field:
 class Record:
     """A view of some integers of an array; a subclass annotates one field for each, in their order.
 
+    A subclass of it has the fields of its base, and its own behind them.
+
     Args:
         memory: an array of integers, `[*]`.
         offset: where the record begins in it.
@@ -63,9 +65,10 @@ class Record:
         self.offset = offset
 
     def __init_subclass__(cls) -> None:
-        cls.fields = tuple(get_annotations(cls))
+        inherited = cls.fields
+        cls.fields = inherited + tuple(get_annotations(cls))
         cls.size = len(cls.fields)
-        for place, name in enumerate(cls.fields):
+        for place, name in enumerate(cls.fields[len(inherited) :], len(inherited)):
             if hasattr(Record, name):
                 raise TypeError(f"{cls.__name__}: expected a name of its own for a field, found {name}")
             setattr(cls, name, _Field(place))

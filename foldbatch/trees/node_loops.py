@@ -12,25 +12,24 @@ from typing import Any
 import numpy as np
 
 from foldbatch.loops import closures, cpython, list_loops
-from foldbatch.loops.closures import (
-    ALLOCATE,
-    DECREASE,
-    FALSE,
-    FUNCTION_WORDS,
-    INCREASE,
-    NEW_INT,
-    NEW_LIST,
-    TRUE,
-)
+from foldbatch.loops.closures import Closure
 from foldbatch.loops.cpython import COUNT, DTYPE, FIRST, FLAGS, ITEMS
 from foldbatch.loops.cpython import PLAIN as WHOLE_ROWS
 from foldbatch.loops.list_loops import append
 from foldbatch.loops.words import ask, at, at_i4, i8
 
-# The words of the closure: the class of nodes, the dtype of parents, and the offsets of a node's parts.
-NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(
-    FUNCTION_WORDS, FUNCTION_WORDS + 8
-)
+
+class Nodes(Closure):
+    """The words of the closure."""
+
+    node_class: int
+    int32_dtype: int  # of parents
+    tree_at: int  # the offsets of a node's parts, in words
+    index_at: int
+    label_at: int
+    token_at: int
+    leaf_at: int
+    below_at: int
 
 
 def compiled_nodes(node: Any) -> Callable[..., Any] | None:
@@ -45,9 +44,9 @@ def compiled_nodes(node: Any) -> Callable[..., Any] | None:
     return closures.closure(nodes, (sys.modules[__name__], list_loops, closures, cpython), words, type(node))
 
 
-def set_part(python: Any, obj: int, place: int, part: int) -> None:
+def set_part(python: Nodes, obj: int, place: int, part: int) -> None:
     """Set a part of a new object, given the offset of the part in words."""
-    ask(python[INCREASE], part)
+    ask(python.increase, part)
     at(obj)[place] = part
 
 
@@ -57,33 +56,34 @@ def nodes(closure: int, arguments: int, count: int) -> int:
     The arguments are the tree, its parents, labels and tokens, and a list with the children of each node,
     which is filled; before, all its items are one empty list, see `trees.tree.linked`.
     """
-    python, args = at(at(at(closure)[FIRST])[COUNT]), at(arguments)
+    words, args = at(at(at(closure)[FIRST])[COUNT]), at(arguments)
+    python = Nodes(words)
     parents, labels, tokens, below = at(args[1]), at(args[2]), at(args[3]), at(at(args[4])[ITEMS])
-    answer, size, empty = python[FALSE], labels[COUNT], below[0]
-    if parents[FLAGS] & WHOLE_ROWS == WHOLE_ROWS and parents[DTYPE] == python[NARROW]:
-        above, answer = at_i4(parents[COUNT]), python[TRUE]
+    answer, size, empty = python.false, labels[COUNT], below[0]
+    if parents[FLAGS] & WHOLE_ROWS == WHOLE_ROWS and parents[DTYPE] == python.int32_dtype:
+        above, answer = at_i4(parents[COUNT]), python.true
         for i in range(size):
-            node, index = ask(python[ALLOCATE], python[NODE], i8(0)), ask(python[NEW_INT], i)
+            node, index = ask(python.allocate, python.node_class, i8(0)), ask(python.new_int, i)
             if node == 0 or index == 0:
                 return 0
-            at(node)[python[INDEX_AT]] = index
-            set_part(python, node, python[TREE_AT], args[0])
-            set_part(python, node, python[LABEL_AT], labels[FIRST + i])
-            set_part(python, node, python[TOKEN_AT], tokens[FIRST + i])
-            set_part(python, node, python[LEAF_AT], python[TRUE] if below[i] == empty else python[FALSE])
-            set_part(python, node, python[BELOW_AT], below[i])
+            at(node)[python.index_at] = index
+            set_part(python, node, python.tree_at, args[0])
+            set_part(python, node, python.label_at, labels[FIRST + i])
+            set_part(python, node, python.token_at, tokens[FIRST + i])
+            set_part(python, node, python.leaf_at, python.true if below[i] == empty else python.false)
+            set_part(python, node, python.below_at, below[i])
             parent = i8(above[i])
             if parent < 0:
                 parent = size
             if below[parent] == empty:
-                siblings = ask(python[NEW_LIST], i8(0))
+                siblings = ask(python.new_list, i8(0))
                 if siblings == 0:
                     return 0
                 below[parent] = siblings
-                ask(python[DECREASE], empty)
+                ask(python.decrease, empty)
             failed = append(python, below[parent], node)
-            ask(python[DECREASE], node)
+            ask(python.decrease, node)
             if failed != 0:
                 return 0
-    ask(python[INCREASE], answer)
+    ask(python.increase, answer)
     return i8(answer)
