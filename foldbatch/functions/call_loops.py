@@ -20,43 +20,26 @@ from foldbatch.loops.vector_functions import moved
 from foldbatch.loops.words import address, ask, at, at_i4, i8
 from foldbatch.model.calls import (
     ARRAY,
-    CELL,
-    CLASS,
-    COLUMN,
     COPIED,
-    DATA,
     DATUM,
-    ELEMENTS,
     EXACT,
-    EXPECTED,
-    GENERAL,
     GUARD,
-    GUARDS,
-    HEAD,
-    HOW,
     IDENTICAL,
-    IN_TUPLE,
-    IN_TUPLES,
-    KIND,
     LIST,
-    LISTS,
     MAY_BE_EMPTY,
-    MEMBERS,
     OF,
     OUTPUT,
-    OUTPUT_NUMBER,
     PASSED,
-    PLACE,
     RESULT,
-    RESULTS,
-    ROWS,
-    SIGNATURES,
-    SIZE,
     SIZED,
     THERE,
-    TUPLE,
-    VALUES,
-    WIDTH,
+    Cell,
+    Datum,
+    Guard,
+    ListCode,
+    Place,
+    Result,
+    Signature,
 )
 from foldbatch.scheduler.trace import Index
 
@@ -95,17 +78,17 @@ def caller(counters: array[int], value: Any, refuse: Callable[[Any], Any]) -> Ca
     return make
 
 
-def slot(look: Any, arguments: Any) -> int:
-    """Return the address of the pointer to the object at a place of the arguments, see `model.calls`."""
-    target = address(moved(arguments, look[0]))
-    for i in range(look[1]):
-        target = at(target)[0] + 8 * (FIRST + look[2 + i])
+def slot(place: Place, arguments: Any) -> int:
+    """Return the address of the pointer to the object at a place of the arguments."""
+    target = address(moved(arguments, place.argument))
+    for i in range(place.depth):
+        target = at(target)[0] + 8 * (FIRST + place.memory[Place.first_item + i])
     return i8(target)
 
 
-def argument_at(look: Any, arguments: Any) -> int:
+def argument_at(place: Place, arguments: Any) -> int:
     """Return the address of the object at a place of the arguments."""
-    return i8(at(slot(look, arguments))[0])
+    return i8(at(slot(place, arguments))[0])
 
 
 def is_plain(integer: int, real: int, truth: int, type_: int) -> bool:
@@ -113,9 +96,9 @@ def is_plain(integer: int, real: int, truth: int, type_: int) -> bool:
     return type_ == integer or type_ == real or type_ == truth  # noqa: PLR1714
 
 
-def fits_all(look: Any, items: int, size: int) -> bool:
+def fits_all(guard: Guard, items: int, size: int) -> bool:
     """Return whether all items of a list are as the guards behind the list's guard say."""
-    members, tuples = look[SIZE], look[EXPECTED]
+    members, tuples = guard.count, guard.expected
     for i in range(size):
         item = at(items)[i]
         if tuples != 0 and (at(item)[TYPE] != tuples or at(item)[COUNT] != members):
@@ -124,31 +107,32 @@ def fits_all(look: Any, items: int, size: int) -> bool:
             part = item
             if tuples != 0:
                 part = at(item)[FIRST + m]
-            if at(part)[TYPE] != look[GUARD * (1 + m) + EXPECTED]:
+            if at(part)[TYPE] != guard.memory[GUARD * (1 + m) + Guard.expected]:
                 return False
     return True
 
 
-def is_array(python: Caller, look: Any, array: Any) -> bool:
+def is_array(python: Caller, guard: Guard, array: Any) -> bool:
     """Return whether an object is an array of the dtype and the extents of a guard."""
-    if array[TYPE] != python.array_class or array[DTYPE] != look[EXPECTED]:
+    if array[TYPE] != python.array_class or array[DTYPE] != guard.expected:
         return False
     axes, sizes = i8(at_i4(address(moved(array, AXES)))[0]), at(array[EXTENTS])
-    if axes != look[SIZE]:
+    if axes != guard.count:
         return False
-    for axis in range(look[SIZE]):  # noqa: SIM110 - the language has no `all`
-        if sizes[axis] != look[GUARD * (1 + axis) + EXPECTED]:
+    for axis in range(guard.count):
+        if sizes[axis] != guard.memory[GUARD * (1 + axis) + Guard.expected]:
             return False
     return True
 
 
-def fits(python: Caller, signature: Any, arguments: Any) -> bool:
+def fits(python: Caller, signature: Signature, arguments: Any) -> bool:
     """Return whether arguments have the structure of a signature: go through its guards."""
     i = i8(0)
-    while i < signature[GUARDS]:
-        look = moved(signature, HEAD + GUARD * i)
-        kind, expected = look[KIND], look[EXPECTED]
-        obj = argument_at(moved(look, GUARD - PLACE), arguments)
+    while i < signature.guards:
+        words = moved(signature.memory, Signature.size + GUARD * i)
+        guard = Guard(words)
+        kind, expected = guard.kind, guard.expected
+        obj = argument_at(moved(words, Guard.size), arguments)
         if kind == IDENTICAL:
             if obj != expected:
                 return False
@@ -158,17 +142,17 @@ def fits(python: Caller, signature: Any, arguments: Any) -> bool:
             size = at(obj)[COUNT]
             if kind == OF and size == 0:
                 return False
-            if not fits_all(look, at(obj)[ITEMS], size):
+            if not fits_all(guard, at(obj)[ITEMS], size):
                 return False
-            i += look[SIZE]
+            i += guard.count
         elif kind == ARRAY:
-            if not is_array(python, look, at(obj)):
+            if not is_array(python, guard, at(obj)):
                 return False
-            i += look[SIZE]
+            i += guard.count
         elif kind == EXACT or kind == SIZED:  # noqa: PLR1714, SIM109
             if at(obj)[TYPE] != expected:
                 return False
-            if kind == SIZED and at(obj)[COUNT] != look[SIZE]:
+            if kind == SIZED and at(obj)[COUNT] != guard.count:
                 return False
         elif not is_plain(python.integer, python.real, python.truth, at(obj)[TYPE]):
             return False
@@ -185,57 +169,61 @@ def value_number(python: Caller, value: int) -> int:
     return i8(n)
 
 
-def note_call(python: Caller, signature: Any, arguments: Any, number: int) -> int:
+def note_call(python: Caller, signature: Signature, arguments: Any, number: int) -> int:
     """Append a call to the lists of its cell, given its first value number; return 0 on success."""
-    rows, look, failed = signature[ROWS], moved(signature, HEAD + GUARD * signature[GUARDS]), i8(0)
+    rows, look, failed = (
+        signature.rows,
+        moved(signature.memory, Signature.size + GUARD * signature.guards),
+        i8(0),
+    )
     failed += put(python, rows, number)
-    for _ in range(signature[VALUES]):
+    for _ in range(signature.values):
         failed += put(python, rows, value_number(python, argument_at(look, arguments)))
-        look = moved(look, PLACE)
-    for _ in range(signature[LISTS]):
-        sequence = at(argument_at(moved(look, LIST - PLACE), arguments))
-        items, size, to = at(sequence[ITEMS]), sequence[COUNT], look[ELEMENTS]
+        look = moved(look, Place.size)
+    for _ in range(signature.lists):
+        sequence = at(argument_at(moved(look, ListCode.size), arguments))
+        items, size, to = at(sequence[ITEMS]), sequence[COUNT], look[ListCode.elements]
         failed += put(python, rows, size)
         for i in range(size):
-            for m in range(look[MEMBERS]):
+            for m in range(look[ListCode.members]):
                 item = items[i]
-                if look[IN_TUPLES] != 0:
+                if look[ListCode.in_tuples] != 0:
                     item = at(item)[FIRST + m]
                 failed += put(python, to, value_number(python, item))
         look = moved(look, LIST)
-    for _ in range(signature[DATA]):
-        place, datum = moved(look, DATUM - PLACE), i8(0)
-        if look[HOW] == THERE:
-            failed += append(python, look[COLUMN], argument_at(place, arguments))
+    for _ in range(signature.data):
+        place, datum = moved(look, Datum.size), i8(0)
+        if look[Datum.way] == THERE:
+            failed += append(python, look[Datum.column], argument_at(place, arguments))
         else:
-            if look[HOW] == COPIED:
+            if look[Datum.way] == COPIED:
                 datum = ask(python.vectorcall, python.copy, slot(place, arguments), i8(1), i8(0))
             else:
                 datum = ask(python.new_int, number)
             if datum == 0:
                 return -1
-            failed += append(python, look[COLUMN], datum)
+            failed += append(python, look[Datum.column], datum)
             ask(python.decrease, datum)
         look = moved(look, DATUM)
     at(at(python.counters)[ITEMS])[0] = (
-        number + signature[WIDTH] - failed
+        number + signature.width - failed
     )  # one too many is noticed at the end of the walk
     return failed
 
 
-def make_result(python: Caller, look: Any, arguments: Any, number: int) -> int:
+def make_result(python: Caller, result: Result, arguments: Any, number: int) -> int:
     """Return a new reference to one result of a call; 0 if there is no memory."""
-    if look[KIND] == PASSED:
-        argument = argument_at(moved(look, RESULT - PLACE), arguments)
+    if result.kind == PASSED:
+        argument = argument_at(moved(result.memory, Result.size), arguments)
         ask(python.increase, argument)
         return i8(argument)
-    if look[KIND] != OUTPUT:
+    if result.kind != OUTPUT:
         ask(python.increase, python.none)
         return i8(python.none)
-    n = ask(python.new_int, number + look[OUTPUT_NUMBER])
+    n = ask(python.new_int, number + result.number)
     if n == 0:
         return i8(0)
-    value = ask(python.allocate, look[CLASS], i8(0))
+    value = ask(python.allocate, result.value_class, i8(0))
     if value == 0:
         ask(python.decrease, n)
         return i8(0)
@@ -248,10 +236,12 @@ def call(closure: int, arguments: int, count: int) -> int:
     """Call the closure's cell; return a new reference to its results, or 0 after an error."""
     words = at(at(at(closure)[FIRST])[COUNT])
     python = Caller(words)
-    cell, args = moved(python.memory, Caller.size), at(arguments)
-    for s in range(cell[SIGNATURES]):
-        signature = at(cell[CELL + s])
-        if signature[ROWS] != 0 and fits(python, signature, args):
+    cell_words, args = moved(python.memory, Caller.size), at(arguments)
+    cell = Cell(cell_words)
+    for s in range(cell.signatures):
+        signature_words = at(cell.memory[Cell.size + s])
+        signature = Signature(signature_words)
+        if signature.rows != 0 and fits(python, signature, args):
             counters = at(at(python.counters)[ITEMS])
             number = counters[0]
             if counters[1] < number or counters[2] != ask(python.thread):
@@ -263,14 +253,14 @@ def call(closure: int, arguments: int, count: int) -> int:
                     ask(python.clear)  # the error of CPython about its number
                     return i8(ask(python.vectorcall, python.refuse, address(look), i8(1), i8(0)))
                 return 0
-            look, size = moved(signature, signature[RESULTS]), signature[IN_TUPLE]
+            look, size = moved(signature.memory, signature.results_at), signature.in_tuple
             if size < 0:
                 return make_result(python, look, args, number)
             answer = i8(0)
-            if signature[TUPLE] == 0:
+            if signature.tuple_class == 0:
                 answer = ask(python.new_tuple, size)
             else:
-                answer = ask(python.allocate, signature[TUPLE], size)
+                answer = ask(python.allocate, signature.tuple_class, size)
             if answer == 0:
                 return 0
             for i in range(size):
@@ -281,4 +271,4 @@ def call(closure: int, arguments: int, count: int) -> int:
                     return 0
                 look = moved(look, RESULT)
             return i8(answer)
-    return i8(ask(python.vectorcall, cell[GENERAL], address(args), count, i8(0)))
+    return i8(ask(python.vectorcall, cell.general, address(args), count, i8(0)))

@@ -17,10 +17,10 @@ from foldbatch.functions.specs import EXACT as COMPARED
 from foldbatch.functions.specs import FIXED, DataSpec, ListSpec, NestSpec, Path, Spec, StaticSpec, ValueSpec
 from foldbatch.functions.values import refuse_made, value_class
 from foldbatch.model import calls
-from foldbatch.model.calls import HEAD, PLACE_ITEMS, ROWS
+from foldbatch.model.calls import PLACE_ITEMS
 from foldbatch.types import TensorType
 
-NOWHERE: Final = [0] * calls.PLACE
+NOWHERE: Final = [0] * calls.Place.size
 
 
 def hasten() -> None:
@@ -59,11 +59,11 @@ class Coded:
         """Let calls append to arrays and lists: that of rows, and then all others."""
         for place, items in zip(self._lists, lists[1:], strict=True):
             self._words[place] = id(items)
-        self._words[ROWS] = id(lists[0])
+        self._words[calls.Signature.rows] = id(lists[0])
 
     def unbind(self) -> None:
         """Leave all calls to the general function, before lists go."""
-        self._words[ROWS] = 0
+        self._words[calls.Signature.rows] = 0
 
 
 def coded(of: Signature) -> Coded | None:
@@ -81,16 +81,16 @@ def coded(of: Signature) -> Coded | None:
             words, paths = list_words[path]
             if [member for member, _ in members] != paths:
                 return None
-            lists.append(len(body) + calls.ELEMENTS)
+            lists.append(len(body) + calls.ListCode.elements)
             body += [0, *words, *places[path]]
         for path, _, _ in of.feeds:
-            lists.append(len(body) + calls.COLUMN)
+            lists.append(len(body) + calls.Datum.column)
             how = calls.COPIED if path in arrays else calls.THERE if path else calls.COUNTED
             body += [0, how, *(places[path] if path else NOWHERE)]
         results = [*_results(of, places)]
     except NotCommon:
         return None
-    begin, nest = HEAD + len(guards), of.result
+    begin, nest = calls.Signature.size + len(guards), of.result
     size, kind = (len(of.leaves), nest.kind) if isinstance(nest, NestSpec) else (-1, tuple)
     counts = len(guards) // calls.GUARD, len(of.operands), len(of.sequences), len(of.feeds)
     head = 0, of.width, *counts, begin + len(body), size, 0 if kind is tuple else id(kind)
