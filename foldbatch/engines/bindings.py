@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.launch import FIELDS, HEAD, Ints, LaunchTable
+from foldbatch.engines.launch import HEAD, Fields, Ints, LaunchTable
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.planning.facts import Fact, fact_names
@@ -64,7 +64,7 @@ class Bound:
     buffers: Mapping[Fact, int]  # what each buffer is
     types: tuple[TensorType | None, ...]  # of the rows of buffers; None for arrays that a batch brings
     facts: Mapping[Fact, int]  # the place of each fact of a batch, by name
-    # ``[kernels, HEAD + FIELDS * bindings] int64``: where each number of a launch stands, in a list of a
+    # ``[kernels, HEAD + Fields.size * bindings] int64``: where each number of a launch stands, in a list of a
     # batch's facts and then of `fixed`
     places: Ints
     fixed: Ints  # ``[*] int64``: the numbers of launches that no batch changes
@@ -116,12 +116,12 @@ def bind_routines(
     summed = tuple(dict.fromkeys(parameter for parameters in gradients for parameter in parameters))
     binder = _Binder(model, summed, training=training)
     rows = [binder.row(key, routine) for key, routine in zip(keys, routines, strict=True)]
-    width = max([HEAD, *(HEAD + FIELDS * len(row) for row in rows)])
+    width = max([HEAD, *(HEAD + Fields.size * len(row) for row in rows)])
     facts = binder.facts
     numbers = defaultdict[int, int](count(len(facts)).__next__)
     places = np.full((len(rows), width), numbers[-1], np.int64)
     for number, row in enumerate(rows):
-        places[number, HEAD : HEAD + FIELDS * len(row)] = [
+        places[number, HEAD : HEAD + Fields.size * len(row)] = [
             numbers[field] if isinstance(field, int) else facts[field] for fields in row for field in fields
         ]
     uses = [

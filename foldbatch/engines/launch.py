@@ -1,18 +1,18 @@
 """The launch table: what a batch runs, as one packed table of integers that every engine walks.
 
 A row is a launch: one kernel on some levels of one cell. Its first three numbers are the kernel, the first
-level and the level after the last one (rows of `LaunchTable.bounds`); then `FIELDS` numbers follow for each
+level and the level after the last one (rows of `LaunchTable.bounds`); then `Fields` follow for each
 binding of the kernel's routine, slots before results:
 
 ==========  =======================================================================================
-``BASE``    the buffer that holds the rows of the whole batch; -1 for segments, which lie in the index
-``FIRST``   the row of the first call, where rows follow each other; -1 where an index array tells them
-``INDEX``   where in `LaunchTable.index` this array begins (of segments: they themselves); else -1
-``WIDTH``   rows a call, or an element of a sequence, side by side
-``COPIES``  where in `LaunchTable.index` it is told which calls share a rank: rank i stands for entries
+``base``    the buffer that holds the rows of the whole batch; -1 for segments, which lie in the index
+``first``   the row of the first call, where rows follow each other; -1 where an index array tells them
+``index``   where in `LaunchTable.index` this array begins (of segments: they themselves); else -1
+``width``   rows a call, or an element of a sequence, side by side
+``copies``  where in `LaunchTable.index` it is told which calls share a rank: rank i stands for entries
             ``copies[i]`` to ``copies[i + 1]`` of the index array; else -1
-``STORES``  1 where cotangents or gradients are stored, 0 where they are added to what is there
-``SPARE``   the buffer for copies of rows that do not follow each other; -1 where none is needed
+``stores``  1 where cotangents or gradients are stored, 0 where they are added to what is there
+``spare``   the buffer for copies of rows that do not follow each other; -1 where none is needed
 ==========  =======================================================================================
 """
 
@@ -26,30 +26,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError
+from foldbatch.loops.records import Header
 from foldbatch.model.evaluation import id_error
 from foldbatch.planning.table_loops import HEAD as HEAD
 from foldbatch.static.op import OF_LIST
 
 Ints = NDArray[np.int64]
 
-BASE, FIRST, INDEX, WIDTH, COPIES, STORES, SPARE = range(7)
-FIELDS = 7
+
+class Fields(Header):
+    """The numbers of a binding of a launch; see above."""
+
+    base: int
+    first: int
+    index: int
+    width: int
+    copies: int
+    stores: int
+    spare: int
 
 
 @dataclass(slots=True)
 class LaunchTable:
     """The launches of one direction of a batch, and the rows that they go through."""
 
-    launches: Ints  # ``[launches, HEAD + FIELDS * bindings] int64``: kernels with fewer bindings end in -1
+    # ``[launches, HEAD + Fields.size * bindings] int64``: kernels with fewer bindings end in -1
+    launches: Ints
     bounds: Ints  # ``[levels, 2] int64``: the first call of each level, by rank, and the one after the last
     index: Ints  # ``[*] int64``: all index arrays, one after the other
     heights: Ints  # ``[buffers] int64``: how many rows each buffer must have
 
 
 def binding(row: Any, number: int) -> list[int]:
-    """Return the fields of a binding of a launch: ``row: [HEAD + FIELDS * bindings]``."""
-    start = HEAD + FIELDS * number
-    return [int(field) for field in row[start : start + FIELDS]]
+    """Return the fields of a binding of a launch: ``row: [HEAD + Fields.size * bindings]``."""
+    start = HEAD + Fields.size * number
+    return [int(field) for field in row[start : start + Fields.size]]
 
 
 class OutOfRangeError(IndexError):

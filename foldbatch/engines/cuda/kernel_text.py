@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES
+from foldbatch.engines.launch import HEAD, Fields
 from foldbatch.static.bodies import applied
 from foldbatch.static.graph import Node
 from foldbatch.static.op import CALL, Axis, Op
@@ -292,7 +292,7 @@ class KernelText:
             self._axes.add(number)
             at = LEVEL + ELEMENTS * int(self.routine.slots[number].binding.key)
             self.head += [
-                f"const i4* g{number} = ints + {field_of(number, INDEX)} + start;",
+                f"const i4* g{number} = ints + {field_of(number, Fields.index)} + start;",
                 f"const i8 first{number} = g{number}[0], rows{number} = t[level + {at}];",
             ]
         return number
@@ -362,28 +362,28 @@ class KernelText:
         """Return the lines that declare the rows of a slot."""
         slot = self.routine.slots[number]
         kind, name, size = self.kind(number), f"s{number}", self.size(number)
-        base, first = field_of(number, BASE), field_of(number, FIRST)
+        base, first = field_of(number, Fields.base), field_of(number, Fields.first)
         match slot.binding.kind:
             case "operand" | "cotangent":
                 lower, at = self.lower(slot.axis), f"at{number}"
                 copied = f"{first} < 0"
                 if slot.binding.kind == "cotangent" and number not in self.setting.copied:
-                    copied += f" && {field_of(number, COPIES)} >= 0"
+                    copied += f" && {field_of(number, Fields.copies)} >= 0"
                 elif number not in self.setting.copied:
                     copied = "0"
-                buffer = f"(apart{number} ? {field_of(number, SPARE)} : {base})"
+                buffer = f"(apart{number} ? {field_of(number, Fields.spare)} : {base})"
                 begin = f"({first} < 0 ? 0 : {first} * {self.grain(number)} + {lower} * {size})"
                 lines = [
                     f"const int apart{number} = {copied};",
                     f"{kind}* {name} = {buffer_of(kind, buffer)} + {begin};",
                 ]
                 if self.may_be_apart(number):
-                    index = f"ints + {field_of(number, INDEX)} + {lower}"
+                    index = f"ints + {field_of(number, Fields.index)} + {lower}"
                     lines.append(f"const i4* {at} = {first} < 0 && !apart{number} ? {index} : 0;")
                 return lines
             case "store":
-                stores, lower = field_of(number, STORES), self.lower(slot.axis)
-                buffer = f"({stores} ? {base} : {field_of(number, SPARE)})"
+                stores, lower = field_of(number, Fields.stores), self.lower(slot.axis)
+                buffer = f"({stores} ? {base} : {field_of(number, Fields.spare)})"
                 begin = f"({stores} ? {first} * {self.grain(number)} + {lower} * {size} : 0)"
                 return [f"{kind}* {name} = {buffer_of(kind, buffer)} + {begin};"]
             case "feed" | "kept" if slot.axis.rank:
@@ -395,7 +395,7 @@ class KernelText:
 
 def field_of(binding: int, number: int) -> str:
     """Return the expression of a field of a binding, in the launch's row."""
-    return f"o[{HEAD + FIELDS * binding + number}]"
+    return f"o[{HEAD + Fields.size * binding + number}]"
 
 
 def buffer_of(kind: str, number: str) -> str:

@@ -20,7 +20,7 @@ from foldbatch.engines.cuda.line_texts import (
     total_of,
     visit,
 )
-from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES, OutOfRangeError
+from foldbatch.engines.launch import Fields, OutOfRangeError
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.ops.random import BITS, GAMMA, WORD_MASK
 from foldbatch.static.places import Place, contiguous
@@ -279,7 +279,7 @@ def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -
     return [
         "const i8 count = ints[plan];",
         "const i4 *target = ints + plan + 1, *starts = target + count, *order = starts + count + 1;",
-        f"{kind}* arena = {buffer_of(kind, field_of(number, BASE))};",
+        f"{kind}* arena = {buffer_of(kind, field_of(number, Fields.base))};",
         "for (i8 q = BLOCK * LANES_Y + LANE_Y; q < count; q += BLOCKS * LANES_Y)",
         f"  for (i8 e = LANE_X; e < {grain}; e += LANES_X) {{",
         f"    {total_of(kind)} total = 0;",
@@ -300,8 +300,8 @@ def take_lines(text: KernelText, number: int) -> list[str]:
     text.here(number)
     kind, size, width = text.kind(number), text.size(number), text.setting.widths.get(number, 1)
     grain, lower = size // width, text.lower(slot.axis)
-    at = f"const i4* at = ints + {field_of(number, INDEX)}"
-    lines = [f"const {kind}* arena = {buffer_of(kind, field_of(number, BASE))};"]
+    at = f"const i4* at = ints + {field_of(number, Fields.index)}"
+    lines = [f"const {kind}* arena = {buffer_of(kind, field_of(number, Fields.base))};"]
     rows = f"({lower} + r)" if width == 1 else f"(({lower} + r) * {width} + e / {grain})"
     column = "e" if width == 1 else f"e % {grain}"
     plain = [f"{at};", *element_loop(size, [f"p{number}[e] = arena[(i8)at[{rows}] * {grain} + {column}];"])]
@@ -314,9 +314,9 @@ def take_lines(text: KernelText, number: int) -> list[str]:
             f"for (i8 j = copies[0]; j < copies[1]; j++) total += (f8)arena[(i8)at[j] * {size} + e];",
             f"p{number}[e] = ({kind})total;",
         ]
-        copies = f"const i4* copies = ints + {field_of(number, COPIES)} + {lower} + r;"
+        copies = f"const i4* copies = ints + {field_of(number, Fields.copies)} + {lower} + r;"
         summed = [copies, f"{at};", *element_loop(size, total)]
-        lines += [f"if ({field_of(number, COPIES)} >= 0) {{", *indented(summed)]
+        lines += [f"if ({field_of(number, Fields.copies)} >= 0) {{", *indented(summed)]
         lines += ["} else {", *indented(plain), "}"]
     return [f"if (apart{number}) {{", *indented(lines), "}"]
 
@@ -324,10 +324,12 @@ def take_lines(text: KernelText, number: int) -> list[str]:
 def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
     """Return the lines that bring a row to the rows of an arena where its readers look for it."""
     kind, lower = text.kind(place.slot), text.lower(place.axis if place.axis.rank else CALL)
-    copies, copies_name = field_of(number, COPIES), f"copies{number}"
+    copies, copies_name = field_of(number, Fields.copies), f"copies{number}"
     text.once(f"const i4* {copies_name} = {copies} < 0 ? 0 : ints + {copies} + {lower};")
-    text.once(f"const i4* to{number} = ints + {field_of(number, INDEX)} + ({copies_name} ? 0 : {lower});")
-    text.once(f"{kind}* arena{number} = {buffer_of(kind, field_of(number, BASE))};")
+    text.once(
+        f"const i4* to{number} = ints + {field_of(number, Fields.index)} + ({copies_name} ? 0 : {lower});"
+    )
+    text.once(f"{kind}* arena{number} = {buffer_of(kind, field_of(number, Fields.base))};")
     stored = [
         "UNROLL",  # a word has hundreds of readers: none waits for what was stored for another
         "for (i8 j = first; j < last; j++) {",
@@ -341,10 +343,10 @@ def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
 def cotangent_lines(text: KernelText, number: int, place: Place, width: int) -> list[str]:
     """Return the lines that store a row of cotangents, or add it, where rows follow each other."""
     size, kind = prod(place.shape), text.kind(place.slot)
-    first, stores = field_of(number, FIRST), f"stores{number}"
+    first, stores = field_of(number, Fields.first), f"stores{number}"
     begin = f"{first} * {size // width} + {text.lower(place.axis)} * {size}"
-    text.once(f"const b1 {stores} = {field_of(number, STORES)} != 0;")
-    base = buffer_of(kind, field_of(number, BASE))
+    text.once(f"const b1 {stores} = {field_of(number, Fields.stores)} != 0;")
+    base = buffer_of(kind, field_of(number, Fields.base))
     text.once(f"{kind}* arena{number} = {first} < 0 ? 0 : {base} + {begin};")
     lines = _brought(text, place, stores, grain=size // width)
     return [f"if (arena{number}) {{", f"  {kind}* d = arena{number} + r * {size};", *indented(lines), "}"]
@@ -355,21 +357,23 @@ def store_lines(text: KernelText, number: int) -> list[str]:
     slot = text.routine.slots[number]
     place = Place(number, slot.axis, slot.type.size, 0, slot.type.shape, contiguous(slot.type.shape))
     lines = cotangent_lines(text, number, place, text.setting.widths.get(number, 1))
-    return [f"if (!{field_of(number, STORES)}) {{", *indented(lines), "}"]
+    return [f"if (!{field_of(number, Fields.stores)}) {{", *indented(lines), "}"]
 
 
 def gradient_lines(text: KernelText, number: int, place: Place) -> list[str]:
     """Return the lines that store the gradient of a parameter, or add it to what is there."""
     kind, stores = text.kind(place.slot), f"stores{number}"
-    text.once(f"const b1 {stores} = {field_of(number, STORES)} != 0;")
-    begin = f"{kind}* d = {buffer_of(kind, field_of(number, BASE))};"
+    text.once(f"const b1 {stores} = {field_of(number, Fields.stores)} != 0;")
+    begin = f"{kind}* d = {buffer_of(kind, field_of(number, Fields.base))};"
     return [begin, *_brought(text, place, stores, row=0)]
 
 
 def ranked_lines(text: KernelText, number: int, place: Place, axis: Axis) -> list[str]:
     """Return the lines that bring a row to its place by rank."""
     kind = text.kind(place.slot)
-    begin = f"{buffer_of(kind, field_of(number, BASE))} + ({text.lower(axis)} + r) * {prod(place.shape)}"
+    begin = (
+        f"{buffer_of(kind, field_of(number, Fields.base))} + ({text.lower(axis)} + r) * {prod(place.shape)}"
+    )
     return [f"{kind}* d = {begin};", *_brought(text, place)]
 
 

@@ -41,19 +41,7 @@ from foldbatch.engines.cuda.kernel_text import (
 )
 from foldbatch.engines.cuda.kernels import Kernel, LevelTask
 from foldbatch.engines.cuda.matrices import Matrix, Multiplied
-from foldbatch.engines.launch import (
-    BASE,
-    COPIES,
-    FIELDS,
-    FIRST,
-    HEAD,
-    INDEX,
-    SPARE,
-    STORES,
-    WIDTH,
-    Ints,
-    LaunchTable,
-)
+from foldbatch.engines.launch import HEAD, Fields, Ints, LaunchTable
 from foldbatch.planning.facts import fact_names
 from foldbatch.scheduler.rooms import Item, Placed, Rooms, beside, is_level, wholes_of
 from foldbatch.scheduler.schedule import Schedule
@@ -65,7 +53,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 def entry(row: Sequence[int], binding: int, number: int) -> int:
-    return row[HEAD + FIELDS * binding + number]
+    return row[HEAD + Fields.size * binding + number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,15 +266,15 @@ def _planned(
     for number, row in enumerate(table.launches.tolist()):
         routine = kernels[row[0]].routine
         for task in kernels[row[0]].tasks:
-            if task.planned < 0 or entry(row, task.planned, FIRST) >= 0:
+            if task.planned < 0 or entry(row, task.planned, Fields.first) >= 0:
                 continue
-            at, width = entry(row, task.planned, INDEX), entry(row, task.planned, WIDTH)
+            at, width = entry(row, task.planned, Fields.index), entry(row, task.planned, Fields.width)
             slot = routine.segments.get(task.axis)
             axis = 0 if slot is None else 1 + int(routine.slots[slot].binding.key)
             for level in range(row[1], row[2]):
                 low, high = table.bounds[level].tolist()
                 if slot is not None:
-                    segments = entry(row, slot, INDEX)
+                    segments = entry(row, slot, Fields.index)
                     low, high = table.index[[segments + low, segments + high]].tolist()
                 yield (number, level, task.planned), at + low * width, width, high - low, axis
 
@@ -358,7 +346,7 @@ def _rows(
     """Return the first row of a level along each axis, and how many there are."""
     rows = {UNBATCHED: (0, 1), CALL: (start, stop - start)}
     for axis, slot in kernel.routine.segments.items():
-        at = entry(row, slot, INDEX)
+        at = entry(row, slot, Fields.index)
         low, high = int(table.index[at + start]), int(table.index[at + stop])
         rows[axis] = low, high - low
     return rows
@@ -369,11 +357,11 @@ def _is_due(kernel: Kernel, row: Sequence[int], condition: str, binding: int, *,
     slots = kernel.routine.slots
     match condition:
         case "apart":
-            summed = slots[binding].binding.kind == "cotangent" and entry(row, binding, COPIES) >= 0
-            return entry(row, binding, FIRST) < 0 and (summed or binding in kernel.setting.copied)
+            summed = slots[binding].binding.kind == "cotangent" and entry(row, binding, Fields.copies) >= 0
+            return entry(row, binding, Fields.first) < 0 and (summed or binding in kernel.setting.copied)
         case "stored":
-            computed = binding < len(slots) and entry(row, binding, STORES)
-            return entry(row, binding, FIRST) >= 0 and not computed
+            computed = binding < len(slots) and entry(row, binding, Fields.stores)
+            return entry(row, binding, Fields.first) >= 0 and not computed
     return spaced  # room
 
 
@@ -394,11 +382,11 @@ def _product(
     m, k, products = (extent * count if p.by == by else extent for by, extent in extents)
     a, b, c = (_where(kernel, matrix, row, rows) for matrix in (p.a, p.b, p.c))
     adds, binding = p.adds, kernel.setting.added.get(p.c.slot, -1)
-    if binding >= 0 and entry(row, binding, FIRST) >= 0:
-        slot, adds = kernel.routine.slots[p.c.slot], not entry(row, binding, STORES)
+    if binding >= 0 and entry(row, binding, Fields.first) >= 0:
+        slot, adds = kernel.routine.slots[p.c.slot], not entry(row, binding, Fields.stores)
         grain = slot.type.nbytes // kernel.setting.widths.get(binding, 1)
-        begin = entry(row, binding, FIRST) * grain + rows[slot.axis][0] * slot.type.nbytes
-        c = entry(row, binding, BASE), begin
+        begin = entry(row, binding, Fields.first) * grain + rows[slot.axis][0] * slot.type.nbytes
+        c = entry(row, binding, Fields.base), begin
     gaps = spaced and kernel.setting.all_calls
     counted = _counted(kernel, p)
     return LaunchStep(task, row, 0, arguments, (m, k, products), (a, b, c), adds, counted, gaps)
@@ -419,13 +407,13 @@ def _where(kernel: Kernel, matrix: Matrix, row: Sequence[int], rows: Mapping[Axi
     offset = matrix.offset * (nbytes // slot.type.size)
     lower = rows[slot.axis][0] * nbytes
     if kind in ("operand", "cotangent", "store"):
-        first = entry(row, number, FIRST)
-        apart = not entry(row, number, STORES) if kind == "store" else first < 0
+        first = entry(row, number, Fields.first)
+        apart = not entry(row, number, Fields.stores) if kind == "store" else first < 0
         if apart:
-            return entry(row, number, SPARE), offset
+            return entry(row, number, Fields.spare), offset
         grain = nbytes // kernel.setting.widths.get(number, 1)
-        return entry(row, number, BASE), first * grain + lower + offset
-    return entry(row, number, BASE), offset + (lower if kind in ("feed", "kept") else 0)
+        return entry(row, number, Fields.base), first * grain + lower + offset
+    return entry(row, number, Fields.base), offset + (lower if kind in ("feed", "kept") else 0)
 
 
 class StepWalker:

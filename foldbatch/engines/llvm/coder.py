@@ -12,11 +12,11 @@ launch and the level::
                    in bytes; then the parts of its cut, see `InstructionCut`
 
 ====================  ========================================================================================
-``BY_LAUNCH``         rows of BASE from FIRST on, if they are consecutive; else copies of them in SPARE
-``BY_RANK``           rows of BASE, by rank
-``FROM_BASE``         BASE from its beginning
-``TARGET``            rows of BASE from FIRST on, if they are consecutive; else BASE from its beginning
-``STORED``            the same rows, if they are stored; else SPARE, from where they are added to BASE; so
+``BY_LAUNCH``         rows of base from first on, if they are consecutive; else copies of them in spare
+``BY_RANK``           rows of base, by rank
+``FROM_BASE``         base from its beginning
+``TARGET``            rows of base from first on, if they are consecutive; else base from its beginning
+``STORED``            the same rows, if they are stored; else spare, from where they are added to base; so
                       is the scratch buffer of a gradient
 ``ENTRIES``           the level's part of the index of the binding; all of it if there are copies
 ``COPIES_OF``         the level's part of the bounds of copies: how many calls share each row
@@ -36,17 +36,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.loops.compiling import Native
+from foldbatch.loops.records import Header
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.places import Place, contiguous
 from foldbatch.static.statements import Routine, Statement
 
-CODE_HEADER, CELL, INSTRUCTION = 4, 4, 6  # integers of the header, a cell, an instruction
+
+class CodeHeader(Header):
+    """The header of a kernel's code."""
+
+    cells: int  # how many there are
+    ragged_axes: int
+    instructions: int
+    statics_at: int
+
+
+class CodeCell(Header):
+    """A cell: an address that follows from the launch and the level."""
+
+    binding: int
+    kind: int  # see above
+    axis: int
+    row_bytes: int
+
+
+class Instruction(Header):
+    """A call of a function; behind it its pointers, and the parts of its cut."""
+
+    function: int  # its address
+    pointers: int  # how many it takes
+    axis: int  # whose rows it goes through
+    statics_at: int
+    cut: int
+    work: int  # multiplications a row
+
+
+class ErrorRecord(Header):
+    """The record that a check writes where a row has a wrong id."""
+
+    raised: int  # whether there is one
+    row: int
+    id: int
+    limit: int  # what the id must be below
+    launch: int
+    first_call: int  # of the launch
+
+
 SINGLE, CALLS, RAGGED = 0, 1, 2  # numbers of axes: one value for all, calls, the first ragged one
 BY_LAUNCH, BY_RANK, FROM_BASE, TARGET, STORED = range(5)
 ENTRIES, COPIES_OF, SEGMENTS_OF, FIELDS_OF, ERRORS = range(5, 10)
-# The record of an error: whether there is one, the row, the wrong id, the size; the launch and its first
-# call.
-ERROR_WORDS = 6
 
 MAX_PARTS = 4  # parts of an instruction
 BY_ROWS = -1  # a cut into rows; other cuts are the number of parts, or 0 for none
@@ -152,7 +190,7 @@ class Coder:
         kind = len(cut.parts) or (BY_ROWS if cut.rows else 0)
         head = [function.address, function.count, self.axes[axis], len(self.statics), kind, cut.work]
         self.statics += statics
-        places = [3]  # of the offsets of statics in the instruction's record
+        places = [Instruction.statics_at]  # of the offsets of statics
         numbers = [*head, *chain.from_iterable(pointers), *cut.rows]
         for pointers_of_part, statics_of_part in cut.parts:
             places.append(len(numbers))
@@ -167,7 +205,7 @@ class Coder:
         segments = list(self.routine.segments.values())
         cells = [number for cell in self.cells for number in cell]
         size = sum(map(len, self.program))
-        begin = CODE_HEADER + len(cells) + len(segments) + size
+        begin = CodeHeader.size + len(cells) + len(segments) + size
         for instruction, places in zip(self.program, self.statics_at, strict=True):
             for place in places:
                 instruction[place] += begin

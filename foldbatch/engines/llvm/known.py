@@ -33,18 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foldbatch.engines.bindings import Bound, Directions, KernelKey, Launch, bind_routines, rows_of
-from foldbatch.engines.launch import (
-    BASE,
-    COPIES,
-    FIELDS,
-    FIRST,
-    HEAD,
-    INDEX,
-    STORES,
-    WIDTH,
-    Ints,
-    LaunchTable,
-)
+from foldbatch.engines.launch import HEAD, Fields, Ints, LaunchTable
 from foldbatch.engines.llvm import known_code
 from foldbatch.engines.llvm.coder import KernelCode
 from foldbatch.engines.llvm.known_code import ProductForm, own_bindings
@@ -238,7 +227,7 @@ class Products(NamedTuple):
 
     bound: Bound  # the routines; their places go on behind the numbers of a batch, in `fields`
     plans: Sequence[ProductPlan]
-    fields: Ints  # ``[bindings of all products, FIELDS]``: a batch fills a copy
+    fields: Ints  # ``[bindings of all products, Fields.size]``: a batch fills a copy
 
     def adapt(self, tables: Directions) -> Directions:
         """Return a batch's launches, some of them replaced by those of known products if that pays."""
@@ -255,7 +244,7 @@ class Products(NamedTuple):
             header = numbers.take(plan.header)
             parts = split(header, plan.width, index)
             if parts is not None:
-                fields[plan.bindings][known_code.PLACE, FIRST] = header[FIRST_ROW]
+                fields[plan.bindings][known_code.PLACE, Fields.first] = header[FIRST_ROW]
                 replacements |= _replacements(
                     plan, numbers, fields[plan.bindings], heights, parts, len(index)
                 )
@@ -285,25 +274,25 @@ def _replacements(
     _, entries, size, repeats = parts
     calls = entries // plan.width
     rows, ranks, place, users, starts = range(end, end + 5 * entries, entries)
-    fields[known_code.ROWS, INDEX] = rows
-    fields[known_code.RANKS, INDEX] = ranks
-    fields[known_code.PLACE, INDEX] = place
-    fields[known_code.PRODUCTS, INDEX] = users
-    fields[known_code.PRODUCTS, COPIES] = starts
+    fields[known_code.ROWS, Fields.index] = rows
+    fields[known_code.RANKS, Fields.index] = ranks
+    fields[known_code.PLACE, Fields.index] = place
+    fields[known_code.PRODUCTS, Fields.index] = users
+    fields[known_code.PRODUCTS, Fields.copies] = starts
     counts = starts + entries + 1
-    fields[known_code.COUNTS :, INDEX] = range(counts, counts + plan.width * (calls + 2), calls + 2)
-    heights[fields[known_code.TABLE, BASE]] = size
+    fields[known_code.COUNTS :, Fields.index] = range(counts, counts + plan.width * (calls + 2), calls + 2)
+    heights[fields[known_code.TABLE, Fields.base]] = size
     replacements: Replacements = {
         plan.step: [(plan.known_rows, (calls, calls + 1)), (plan.forward_step, None)]
     }
     if plan.backward is not None:
-        products = fields[known_code.PRODUCTS, BASE]
+        products = fields[known_code.PRODUCTS, Fields.base]
         back = plan.backward
         heights[products] = max(heights[products], calls + size)
-        fields[known_code.COTANGENTS, STORES] = int(numbers[plan.stores] and not back.adds)
-        fields[known_code.COTANGENTS, FIRST] = -1 if repeats else 0
-        fields[known_code.BEHIND, FIRST] = calls
-        fields[known_code.GRADIENT, STORES] = numbers[back.stores]
+        fields[known_code.COTANGENTS, Fields.stores] = int(numbers[plan.stores] and not back.adds)
+        fields[known_code.COTANGENTS, Fields.first] = -1 if repeats else 0
+        fields[known_code.BEHIND, Fields.first] = calls
+        fields[known_code.GRADIENT, Fields.stores] = numbers[back.stores]
         levels = (0, calls), None, (0, size), (calls, calls + 1), (0, calls + 1)
         replacements[back.step] = list(zip(back.kernels, levels, strict=True))
         replacements[back.after] = [] if back.after_variant is None else [(back.after_variant, None)]
@@ -462,7 +451,7 @@ def with_known(bound: Bound) -> tuple[Bound, list[KernelCode], Products]:
         bound, plan = _plan_product(bound, site, codes, fields, read)
         plans.append(plan)
     placed = replace(bound, places=_places(bound, len(codes), read)) if sites else bound
-    return bound, codes, Products(placed, plans, np.array(fields, np.int64).reshape(-1, FIELDS))
+    return bound, codes, Products(placed, plans, np.array(fields, np.int64).reshape(-1, Fields.size))
 
 
 _code_of = remembered(encode)
@@ -519,14 +508,14 @@ def _plan_product(
     facts = bound.facts
     arena = model.signatures[k].operands[site.product.operand].arena
     operand = site.product.operand
-    bases = np.full((form.bindings, FIELDS), -1, np.int64)
+    bases = np.full((form.bindings, Fields.size), -1, np.int64)
     site_fields = slice(len(fields), len(fields) + len(bases))
     fields += [*bases]  # views of `bases`, which is filled below
-    bases[:, FIRST], bases[:, WIDTH], bases[:, STORES] = 0, 1, 0
-    bases[known_code.VALUES, BASE] = bound.buffers["values", arena]
-    bases[known_code.WEIGHT, BASE] = bound.buffers["parameter", site.product.parameter]
-    bases[known_code.PLACE, WIDTH] = form.width
-    bases[known_code.TABLE, [BASE, STORES]] = len(bound.types), 1
+    bases[:, Fields.first], bases[:, Fields.width], bases[:, Fields.stores] = 0, 1, 0
+    bases[known_code.VALUES, Fields.base] = bound.buffers["values", arena]
+    bases[known_code.WEIGHT, Fields.base] = bound.buffers["parameter", site.product.parameter]
+    bases[known_code.PLACE, Fields.width] = form.width
+    bases[known_code.TABLE, [Fields.base, Fields.stores]] = len(bound.types), 1
     types = [TensorType((form.size,), form.dtype)]
     step, variant = (bound.numbers[KernelKey(k, *FORWARD_STEP, name)] for name in ("", VARIANT))
     read |= {variant: (own_bindings(bound.routines[variant]), site_fields), len(codes): (0, site_fields)}
@@ -542,12 +531,12 @@ def _plan_product(
     first = len(codes) - 1
     backward = None
     if site.derivative is not None:
-        bases[known_code.COTANGENTS, BASE] = bound.buffers["cotangents", arena]
-        bases[known_code.BACK, BASE] = len(bound.types) + 1
-        bases[known_code.GRADIENT, BASE] = bound.buffers["gradient", site.product.parameter]
+        bases[known_code.COTANGENTS, Fields.base] = bound.buffers["cotangents", arena]
+        bases[known_code.BACK, Fields.base] = len(bound.types) + 1
+        bases[known_code.GRADIENT, Fields.base] = bound.buffers["gradient", site.product.parameter]
         kept = model.cells[k].training.backward["step"].kept[site.derivative.cotangent]
-        bases[[known_code.PRODUCTS, known_code.BEHIND], BASE] = bound.buffers["kept", k, kept]
-        bases[known_code.PRODUCTS, FIRST] = -1  # the index has the rows
+        bases[[known_code.PRODUCTS, known_code.BEHIND], Fields.base] = bound.buffers["kept", k, kept]
+        bases[known_code.PRODUCTS, Fields.first] = -1  # the index has the rows
         types.append(TensorType((form.size, form.width * form.height), form.dtype))
         back, changed = (bound.numbers[KernelKey(k, *BACKWARD_STEP, name)] for name in ("", VARIANT))
         read[changed] = own_bindings(bound.routines[changed]), site_fields
@@ -573,7 +562,7 @@ def _places(bound: Bound, kernels: int, read: Mapping[int, tuple[int, slice]]) -
         [
             wide,
             *(
-                HEAD + FIELDS * (first + site_fields.stop - site_fields.start)
+                HEAD + Fields.size * (first + site_fields.stop - site_fields.start)
                 for first, site_fields in read.values()
             ),
         ]
@@ -583,7 +572,7 @@ def _places(bound: Bound, kernels: int, read: Mapping[int, tuple[int, slice]]) -
     )  # the place of a -1, for bindings that a kernel does not read
     places[: len(bound.places), : bound.places.shape[1]] = bound.places
     for kernel, (first, site_fields) in read.items():
-        start = HEAD + FIELDS * first
-        numbers = range(behind + FIELDS * site_fields.start, behind + FIELDS * site_fields.stop)
+        start = HEAD + Fields.size * first
+        numbers = range(behind + Fields.size * site_fields.start, behind + Fields.size * site_fields.stop)
         places[kernel, start : start + len(numbers)] = numbers
     return places

@@ -26,7 +26,7 @@ from functools import partial
 
 import numpy as np
 
-from foldbatch.engines.launch import FIRST, STORES
+from foldbatch.engines.launch import Fields
 from foldbatch.engines.llvm import move_texts, products, tiles
 from foldbatch.engines.llvm.coder import (
     BY_LAUNCH,
@@ -47,10 +47,10 @@ from foldbatch.static.statements import Binding, Routine
 
 (
     VALUES,  # the arena's values
-    COTANGENTS,  # the arena's cotangents; whether they are stored, and -1 for FIRST where rows repeat
+    COTANGENTS,  # the arena's cotangents; whether they are stored, and -1 for Fields.first where rows repeat
     ROWS,  # the offset of `Split.rows` in the index
     RANKS,  # the offset of `Split.ranks`
-    PLACE,  # the offset of `Split.place`; the operand's FIRST and WIDTH
+    PLACE,  # the offset of `Split.place`; the operand's Fields.first and WIDTH
     TABLE,  # products of known rows, which are stored
     WEIGHT,
     BACK,  # the weight, transposed
@@ -102,11 +102,11 @@ def loop(n, a, b, s):
 CLEAR = f"""\
 # i8 {{k}} i8 i8
 def loop(n, place, arena, where, fields, s):
-    if fields[{STORES}] != 0:
+    if fields[{Fields.stores}] != 0:
         size = u8(s[1])
         for e in range(n * u8(s[0])):
             if place[e] >= 0:
-                a = moved(arena, (u8(where[{FIRST}]) + e) * size)
+                a = moved(arena, (u8(where[{Fields.first}]) + e) * size)
                 for j in range(size):
                     a[j] = {{k}}(0)
 """

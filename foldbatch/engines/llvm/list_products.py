@@ -13,7 +13,7 @@ from textwrap import indent
 
 import numpy as np
 
-from foldbatch.engines.launch import FIRST
+from foldbatch.engines.launch import Fields
 from foldbatch.engines.llvm import products
 from foldbatch.engines.llvm.coder import ENTRIES, FIELDS_OF, TARGET, Coder
 from foldbatch.engines.llvm.loop_texts import MEMORY
@@ -113,7 +113,7 @@ def text(kind: str, cut: Blocks | None, *, op: str, steps: Sequence[int], by_ind
     body = {"segment_dot": _TILED if tiled else _DOT, "segment_mix": _MIX, "segment_spread": _SPREAD}[op]
     header_words = {"kinds": " ".join([kind] * (count + 1) + ["i8", "i8"] * by_index)}
     header_words |= {"names": ", ".join(names + ["entries", "fields"] * by_index)}
-    header_words |= {"looked": ", apart" * by_index, "found": f", fields[{FIRST}] < 0" * by_index}
+    header_words |= {"looked": ", apart" * by_index, "found": f", fields[{Fields.first}] < 0" * by_index}
     return _HEAD.format(**header_words) + indent(body.format(**words), " " * 12)
 
 

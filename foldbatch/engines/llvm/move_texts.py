@@ -1,7 +1,7 @@
 """Functions that gather the rows that a cell reads from arenas, and store the rows that it yields there.
 
 The function of `take` runs before the statements of a level, that of `GIVE` after them. `fields` are the
-launch's integers for the binding, as `engines.launch` lists them (FIRST, INDEX and so on).
+launch's integers for the binding, as `engines.launch` lists them (Fields.first, INDEX and so on).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from textwrap import indent
 
-from foldbatch.engines.launch import COPIES, FIRST, STORES, WIDTH
+from foldbatch.engines.launch import Fields
 from foldbatch.engines.llvm.sum_texts import sum_of_rows
 
 ROWS_AHEAD = 8  # rows by index are prefetched so many rows ahead, as no processor foresees where they lie
@@ -20,10 +20,10 @@ ROWS_AHEAD = 8  # rows by index are prefetched so many rows ahead, as no process
 _TAKE = f"""\
 # {{k}} i8 i8 i8 {{k}}
 def loop(n, arena, entries, copies, fields, out, s):
-    if fields[{FIRST}] < 0:
-        width = u8(fields[{WIDTH}])
+    if fields[{Fields.first}] < 0:
+        width = u8(fields[{Fields.width}])
         size = u8(s[0]) // width
-        if fields[{COPIES}] < 0:
+        if fields[{Fields.copies}] < 0:
             for i in range(n * width):
                 start = u8(entries[i]) * size
                 for j in range(size):
@@ -51,22 +51,22 @@ VALUE, COTANGENT, STORE = range(3)  # kinds of results of `GIVE`
 GIVE = f"""\
 # {{k}} {{k}} i8 i8 i8
 def loop(n, values, arena, entries, copies, fields, s):
-    result, stores, width = s[0], fields[{STORES}] != 0, u8(fields[{WIDTH}])
+    result, stores, width = s[0], fields[{Fields.stores}] != 0, u8(fields[{Fields.width}])
     size = u8(s[1]) // width
     one, two, inner = u8(s[4]), u8(s[5]), u8(s[6])
     if (result == {STORE}) & stores:
         return
     adds = (result != {VALUE}) & (not stores)
-    rows = n * width if fields[{COPIES}] < 0 else u8(copies[n]) * width
+    rows = n * width if fields[{Fields.copies}] < 0 else u8(copies[n]) * width
     for r in range(n):
         first, last = r, r + u8(1)
-        if fields[{COPIES}] >= 0:
+        if fields[{Fields.copies}] >= 0:
             first, last = u8(copies[r]), u8(copies[r + u8(1)])
         for e in range(first, last):
             if s[2] != 0:
                 for i in range(width):
                     row = e * width + i
-                    if fields[{FIRST}] < 0:
+                    if fields[{Fields.first}] < 0:
                         ahead = u8(entries[min(row + u8({ROWS_AHEAD}), rows - u8(1))]) * size
                         for k in range((size + u8(15)) // u8(16)):
                             fetch(moved(arena, ahead + k * u8(16)))
@@ -82,7 +82,7 @@ def loop(n, values, arena, entries, copies, fields, s):
                 for i in range(one):
                     number = u8(s[3]) + i * u8(s[11])
                     row = e * width + number // size
-                    if fields[{FIRST}] < 0:
+                    if fields[{Fields.first}] < 0:
                         row = u8(entries[row])
                     start = row * size + number % size
                     for j in range(two):
@@ -99,7 +99,7 @@ GIVE_AXES = 3
 GRADIENT = f"""\
 # {{k}} {{k}} i8
 def loop(n, values, gradient, fields, s):
-    adds, inner, p, q = fields[{STORES}] == 0, u8(s[2]), u8(s[5]), u8(s[8])
+    adds, inner, p, q = fields[{Fields.stores}] == 0, u8(s[2]), u8(s[5]), u8(s[8])
     if (s[9] != 0) & (not adds):
         return
     for i in range(u8(s[0])):

@@ -27,7 +27,7 @@ from functools import cache, partial
 from textwrap import indent
 from typing import Any
 
-from foldbatch.engines.launch import FIRST, STORES
+from foldbatch.engines.launch import Fields
 from foldbatch.engines.llvm import tiles
 from foldbatch.engines.llvm.tiles import AHEAD, BITS, NARROW, PAIRS, WIDE, Blocks
 from foldbatch.loops.compiling import Native, link, native
@@ -100,10 +100,11 @@ def rows_text(kind: str, cut: Blocks) -> str:
 
     Elements of a row of `a`, and of `c`, are contiguous. Its statics are k and n; strides of rows of `a`, of
     `b` (both), and of rows of `c`; whether it adds in any case, to rows that are distinct. Else it adds
-    unless the result's `fields` of the launch say that it stores; and if their FIRST is -1, rows of `c` may
+    unless the result's `fields` of the launch say that it stores; and if their `first` is -1, rows of `c` may
     repeat, and are computed one after the other.
     """
     at = "u8(a_rows[first + r]) * a_row", "u8(c_rows[first + r]) * c_row"
+    stores = Fields.stores
     body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
     return f"""\
 # {kind} i8 {kind} {kind} i8 i8
@@ -111,10 +112,10 @@ def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, statics):
     k, n, a_row, b_row, b_column = (
         u8(statics[0]), u8(statics[1]), u8(statics[2]), u8(statics[3]), u8(statics[4])
     )
-    a_column, c_row, accumulates = u8(1), u8(statics[5]), u8((statics[6] != 0) | (fields[{STORES}] == 0))
+    a_column, c_row, accumulates = u8(1), u8(statics[5]), u8((statics[6] != 0) | (fields[{stores}] == 0))
     a_at, c_at, o = starts(), starts(), u8(0)
     while o < n_rows:
-        m = n_rows if (fields[{FIRST}] >= 0) | (statics[6] != 0) else u8(1)
+        m = n_rows if (fields[{Fields.first}] >= 0) | (statics[6] != 0) else u8(1)
         a_rows, c_rows = moved(all_a_rows, o), moved(all_c_rows, o)
         start = u8(0)
 {empty_product_lines(kind, "m", "u8(c_rows[i]) * c_row", 8)}
@@ -135,7 +136,7 @@ def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, statics):
     m, k, n, a_row, b_row, c_row = (
         u8(statics[0]), n_rows, u8(statics[1]), u8(statics[2]), u8(statics[3]), u8(statics[4])
     )
-    a_at, c_at, accumulates = starts(), starts(), u8(fields[{STORES}] == 0)
+    a_at, c_at, accumulates = starts(), starts(), u8(fields[{Fields.stores}] == 0)
     start = u8(0)
 {empty_product_lines(kind, "m", "i * c_row", 4)}
 {outer_lines(cut, cut.bits // BITS[kind], "(first + r) * c_row")}"""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldbatch.engines.llvm.coder import ERROR_WORDS
+from foldbatch.engines.llvm.coder import ErrorRecord
 from foldbatch.engines.llvm.walker import walk
 from foldbatch.loops.cpython import COUNT, DIGITS, ITEMS, REAL, TAG, TYPE
 from foldbatch.loops.records import Header, Record
@@ -604,7 +604,7 @@ def compute(table: Index) -> int:
         moved(launches_memory, launches.levels),
         moved(tables_memory, tables.index),
         addresses,
-        work + 8 * ERROR_WORDS,
+        work + 8 * ErrorRecord.size,
         runner.work_room,
         work,
         runner.team,

@@ -302,6 +302,8 @@ class RoundRunner:
         rows = np.empty(head_size + 4 * MAX_NUMBERS, np.int32)
         launches = bound, np.empty(size, np.int64), np.empty(steps * table_loops.STAGES * width, np.int64)
         arrays = [memory, renumbered, rows, fixed.table, self._batch, tables, *launches]
-        flat, work = (np.empty(n, np.int64) for n in (MAX_NUMBERS, coder.ERROR_WORDS + 6 * self._walker.room))
+        flat, work = (
+            np.empty(n, np.int64) for n in (MAX_NUMBERS, coder.ErrorRecord.size + 6 * self._walker.room)
+        )
         self._flat, self._work, self._arrays = flat, work, arrays  # in one line, which nothing interrupts
         return arrays

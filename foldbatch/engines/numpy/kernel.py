@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines import sums
-from foldbatch.engines.launch import BASE, COPIES, FIELDS, HEAD, INDEX, STORES, Ints, OutOfRangeError
+from foldbatch.engines.launch import HEAD, Fields, Ints, OutOfRangeError
 from foldbatch.engines.numpy.spelling import NUMBERS, SPELLINGS, rounded
 from foldbatch.engines.sums import reduce_by_length, reduce_segments, sum_outer, sum_rows
 from foldbatch.params.parameters import Array
@@ -192,7 +192,7 @@ class _TextWriter:
         name, rows = self.names[number], self._rows(slot.axis)
         match slot.binding.kind:
             case "segments":
-                self.launch.append(f"{name}_all = index[{_field(number, INDEX)}:]")
+                self.launch.append(f"{name}_all = index[{_field(number, Fields.index)}:]")
             case "operand" | "cotangent":
                 self._located(name, number, slot.type.shape)
                 self.counted[slot.axis].append(f"{name}_copy = {name}_spare[:{rows.count}]")
@@ -212,25 +212,25 @@ class _TextWriter:
                 ]
             case "store":
                 self._located(name, number, slot.type.shape)
-                self.launch.append(f"{name}_stores = {_field(number, STORES)} == 1")
+                self.launch.append(f"{name}_stores = {_field(number, Fields.stores)} == 1")
                 self.counted[slot.axis].append(f"{name}_copy = {name}_spare[:{rows.count}]")
                 self.level.append(f"{name} = {name}_all{rows.slice} if {name}_stores else {name}_copy")
             case _ if slot.axis.rank == 0:
-                self.launch.append(f"{name} = buffers[{_field(number, BASE)}][0, ...]")
+                self.launch.append(f"{name} = buffers[{_field(number, Fields.base)}][0, ...]")
             case "scratch":
-                self.launch.append(f"{name}_all = buffers[{_field(number, BASE)}]")
+                self.launch.append(f"{name}_all = buffers[{_field(number, Fields.base)}]")
                 self.counted[slot.axis].append(f"{name} = {name}_all[:{rows.count}]")
             case _:
-                self.launch.append(f"{name}_all = buffers[{_field(number, BASE)}]")
+                self.launch.append(f"{name}_all = buffers[{_field(number, Fields.base)}]")
                 self.level.append(f"{name} = {name}_all{rows.slice}")
 
     def _located(self, name: str, number: int, shape: tuple[int, ...], *, spare: bool = True) -> None:
-        start = HEAD + FIELDS * number
-        copies, fields = f"{name}_spare" if spare else "_", f"row[{start}:{start + FIELDS}]"
+        start = HEAD + Fields.size * number
+        copies, fields = f"{name}_spare" if spare else "_", f"row[{start}:{start + Fields.size}]"
         self.launch.append(f"{name}_all, {name}_at, {copies} = located({fields}, index, buffers, {shape})")
 
     def _copies(self, name: str, number: int) -> None:
-        field = _field(number, COPIES)
+        field = _field(number, Fields.copies)
         self.launch.append(f"{name}_copies = index[{field}:] if {field} >= 0 else None")
 
     # -- statements
@@ -312,7 +312,7 @@ class _TextWriter:
         else:
             name, rows = self._name_result("d", end), self._rows(end.place.axis)
             self._located(name, number, end.place.shape, spare=False)
-            self.launch.append(f"{name}_stores = {_field(number, STORES)} == 1")
+            self.launch.append(f"{name}_stores = {_field(number, Fields.stores)} == 1")
             values = self._place(end.place)
             stored = [f"elif {name}_stores:", f"    {name}_all{rows.slice} = {values}"]
         self.level += [
@@ -326,7 +326,7 @@ class _TextWriter:
     def _result(self, number: int, result: Result) -> None:
         """Add the lines that bring a result to where it belongs."""
         values, rows = self._place(result.place), self._rows(result.place.axis)
-        base = _field(number, BASE)
+        base = _field(number, Fields.base)
         match result.binding.kind:
             case "value":
                 name = self._name_result("y", result)
@@ -343,7 +343,7 @@ class _TextWriter:
             case "gradient":
                 name = self._new("dp", self._number_of(result.binding.key))
                 self.launch.append(f"{name} = buffers[{base}][0, ...]")
-                self.launch.append(f"{name}_stores = {_field(number, STORES)} == 1")
+                self.launch.append(f"{name}_stores = {_field(number, Fields.stores)} == 1")
                 self.level += [
                     f"if {name}_stores:",
                     f"    {name}[...] = {values}",
@@ -367,7 +367,7 @@ class _TextWriter:
 
 
 def _field(binding: int, field: int) -> str:
-    return f"row[{HEAD + FIELDS * binding + field}]"
+    return f"row[{HEAD + Fields.size * binding + field}]"
 
 
 def segment_max(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:

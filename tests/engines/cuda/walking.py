@@ -21,7 +21,7 @@ from foldbatch.engines.cuda.kernels import Kernel, kernel_of
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.row_texts import found_by
 from foldbatch.engines.cuda.steps import StepWalker, pack, steps_of
-from foldbatch.engines.launch import BASE, FIELDS, FIRST, HEAD, INDEX, WIDTH, LaunchTable
+from foldbatch.engines.launch import HEAD, Fields, LaunchTable
 from foldbatch.engines.launch import binding as fields_of
 from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Graph, Node
@@ -52,7 +52,7 @@ def kernel_of_routine(routine: Routine, row: Sequence[int] | None = None) -> Ker
         result = number >= len(routine.slots)
         if kind in ("operand", "store") or (kind == "cotangent" and result):
             fields = None if row is None else fields_of(row, number)
-            width, arena = (1, key) if fields is None else (fields[WIDTH], fields[BASE])
+            width, arena = (1, key) if fields is None else (fields[Fields.width], fields[Fields.base])
             operands[key] = SimpleNamespace(columns=range(width), arena=arena)
     model: Any = SimpleNamespace(signatures=[SimpleNamespace(operands=operands)])
     made = kernel_of(model, SimpleNamespace(cell=0, stage="step"), routine, "NAMED")  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ def scheduled(table: LaunchTable, routine: Routine) -> Any:
     steps = [(0, ("step",), start, stop) for start, stop in table.bounds.tolist()]
     segments = {}
     for slot in routine.segments.values() if len(table.launches) else ():
-        at = fields_of(table.launches[0], slot)[INDEX]
+        at = fields_of(table.launches[0], slot)[Fields.index]
         segments[int(routine.slots[slot].binding.key)] = table.index[at:]
     listed = tuple(segments.get(k, np.zeros(1, np.int64)) for k in range(1 + max(segments, default=-1)))
     return SimpleNamespace(steps=steps, cells=[SimpleNamespace(segments=listed)], zero_rows=())
@@ -121,11 +121,11 @@ def with_index(table: LaunchTable, routine: Routine) -> LaunchTable:
     calls = int(table.bounds.max(initial=0))
     for number, result in enumerate(routine.results, len(routine.slots)):
         for row in launches if result.binding.kind == "value" else ():
-            fields = row[HEAD + FIELDS * number :][:FIELDS]
-            if fields[FIRST] >= 0:
-                fields[INDEX] = sum(map(len, index))
-                index.append(np.arange(fields[FIRST], fields[FIRST] + calls))
-                fields[FIRST] = -1
+            fields = row[HEAD + Fields.size * number :][: Fields.size]
+            if fields[Fields.first] >= 0:
+                fields[Fields.index] = sum(map(len, index))
+                index.append(np.arange(fields[Fields.first], fields[Fields.first] + calls))
+                fields[Fields.first] = -1
     return replace(table, launches=launches, index=np.concatenate(index))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.engines.launch import FIELDS, STORES
+from foldbatch.engines.launch import Fields
 from foldbatch.engines.numpy.spelling import rounded
 from tests.backends import lacking_bf16, needs_llvm
 from tests.engines.llvm.walking import call_native
@@ -100,8 +100,8 @@ def test_products_of_rows_told_one_by_one_are_numpys(each, extents, stores, seed
         pytest.skip("there are no tiles for this processor")
     (m, k, n), rng = extents, np.random.default_rng(seed)
     cut, factor = (tiles.PAIRS, rounded) if each == 2 else (tiles.blocks(), np.asarray)
-    fields = np.zeros(FIELDS, np.int64)
-    fields[STORES], tolerance = stores, 12e-6 * max(m, k, 1) ** 0.5
+    fields = np.zeros(Fields.size, np.int64)
+    fields[Fields.stores], tolerance = stores, 12e-6 * max(m, k, 1) ** 0.5
     a, b, c = (matrix(rng, *shape, "float32", "rows") for shape in ((m + 3, k), (k, n), (m + 5, n)))
     a_rows, c_rows = rng.integers(0, m + 3, m), rng.permutation(m + 5)[:m]
     expected, found = c.astype("float64"), c.copy()
