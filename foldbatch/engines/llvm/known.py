@@ -39,6 +39,7 @@ from foldbatch.engines.llvm.coder import KernelCode
 from foldbatch.engines.llvm.known_code import ProductForm, own_bindings
 from foldbatch.engines.llvm.op_code import encode
 from foldbatch.loops.compiling import compiled_function
+from foldbatch.loops.records import Header
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Parameter
 from foldbatch.planning.table_loops import moved
@@ -54,12 +55,33 @@ i8 = u8 = int  # compiled: conversions
 
 SIGNATURE = "i8[] i8 i8[] i8[] i8[]"
 
-# The header of an operand, for `write_split`: the number of calls that read it, the first row that they read
-# (-1 if the index has the rows), the offset of these in the index, and the rows of the arena. Behind it: a
-# record of three integers for each output in the arena that is known before the recursion: the number of its
-# ranks, and the offsets of its rows and of its copies (or -1) in the index.
-CALLS, FIRST_ROW, ROWS, HEIGHT, OUTPUTS, OUTPUT = *range(5), 3
-MULTIPLIED, DISTINCT, REPEATS, WORK = range(4)  # its results in `work`, and the offset of its scratch there
+
+class OperandRows(Header):
+    """The rows that an operand reads, for `write_split`.
+
+    Behind it stands an `OutputRows` for each output in the arena that is known before the recursion.
+    """
+
+    calls: int  # how many read it
+    first_row: int  # that they read; -1 if the index has the rows
+    rows_at: int  # the offset of these in the index
+    height: int  # the rows of the arena
+
+
+class OutputRows(Header):
+    """The rows that an output has in the arena."""
+
+    ranks: int  # how many it has
+    rows_at: int  # the offset of the rows in the index
+    copies_at: int  # the offset of copies in the index, or -1
+
+
+class SplitSizes(Header):
+    """The results of `write_split` besides the arrays; behind it stands scratch."""
+
+    multiplied: int
+    distinct: int
+    repeats: int
 
 
 class Split(NamedTuple):
@@ -94,50 +116,57 @@ def split(header: Ints, width: int, index: Ints) -> Split | None:
     Returns None if that does not pay.
 
     Args:
-        header: the header of the operand and its records, see `CALLS`.
+        header: the header of the operand and its records, an `OperandRows`.
         width: rows a call.
         index: all index arrays of the batch.
     """
-    calls, _, _, height = header[:OUTPUTS].tolist()
+    calls, _, _, height = header[: OperandRows.size].tolist()
     entries = calls * width
     target = np.empty(len(index) + 5 * entries + 1 + width * (calls + 2), np.int64)
-    work = np.empty(WORK + (2 + width) * height + entries, np.int64)
+    work = np.empty(SplitSizes.size + (2 + width) * height + entries, np.int64)
     compiled_function(write_split, SIGNATURE, sys.modules[__name__])(header, width, index, target, work)
-    multiplied, size, repeats = work[:WORK].tolist()
+    multiplied, size, repeats = work[: SplitSizes.size].tolist()
     return None if entries - multiplied < MIN_SHARE * entries else Split(target, entries, size, repeats > 0)
 
 
-def number_known(header: Ints, outputs: int, index: Ints, groups: Ints) -> int:
+def number_known(operand: OperandRows, outputs: int, index: Ints, groups: Ints) -> int:
     """Write the number of the value in each row of the arena, or -1 if the recursion computes it.
 
     Rows of calls that share a rank have one number. Return how many numbers there are.
     """
     count = 0
-    for row in range(header[HEIGHT]):
+    for row in range(operand.height):
         groups[row] = -1
     for output in range(outputs):
-        record = moved(header, OUTPUTS + OUTPUT * output)
-        rows, copies = moved(index, record[1]), record[2]
-        for rank in range(record[0]):
+        record = moved(operand.memory, OperandRows.size + OutputRows.size * output)
+        rows, copies = moved(index, record[OutputRows.rows_at]), record[OutputRows.copies_at]
+        for rank in range(record[OutputRows.ranks]):
             begin = index[copies + rank] if copies >= 0 else rank
             end = index[copies + rank + 1] if copies >= 0 else rank + 1
             for i in range(begin, end):
                 groups[rows[i]] = count + rank
-        count += record[0]
+        count += record[OutputRows.ranks]
     return count
 
 
 def write_split(header: Ints, width: int, index: Ints, target: Ints, work: Ints) -> None:
     """Write the arrays of a `Split` behind a batch's index, and its sizes to the beginning of `work`."""
-    calls, first, height = header[CALLS], header[FIRST_ROW], header[HEIGHT]
-    entries, read, repeats = calls * width, moved(index, header[ROWS]), 0
-    groups, seen, uses = moved(work, WORK), moved(work, WORK + height), moved(work, WORK + 2 * height)
+    operand = OperandRows(header)
+    calls, first, height = operand.calls, operand.first_row, operand.height
+    entries, read, repeats = calls * width, moved(index, operand.rows_at), 0
+    groups, seen, uses = (
+        moved(work, SplitSizes.size),
+        moved(work, SplitSizes.size + height),
+        moved(work, SplitSizes.size + 2 * height),
+    )
     read_rows, rows = moved(uses, width * height), moved(target, len(index))
     ranks, place, users = moved(rows, entries), moved(rows, 2 * entries), moved(rows, 3 * entries)
     starts, counts = moved(rows, 4 * entries), moved(rows, 5 * entries + 1)
     for i in range(len(index)):
         target[i] = index[i]
-    count = number_known(header, i8(u8(len(header) - OUTPUTS) // u8(OUTPUT)), index, groups)
+    count = number_known(
+        operand, i8(u8(len(header) - OperandRows.size) // u8(OutputRows.size)), index, groups
+    )
     for key in range(count * width):
         uses[key] = 0
     for row in range(height):
@@ -183,7 +212,8 @@ def write_split(header: Ints, width: int, index: Ints, target: Ints, work: Ints)
     for at in range(distinct, 0, -1):
         starts[at] = starts[at - 1]
     starts[0] = 0
-    work[MULTIPLIED], work[DISTINCT], work[REPEATS] = to, distinct, repeats
+    sizes = SplitSizes(work)
+    sizes.multiplied, sizes.distinct, sizes.repeats = to, distinct, repeats
 
 
 FEWEST = 400  # calls: with fewer, the levels save less than the launches before and after them cost
@@ -233,7 +263,9 @@ class Products(NamedTuple):
         """Return a batch's launches, some of them replaced by those of known products if that pays."""
         numbers = tables.numbers
         index = tables.forward.index
-        worthwhile = [plan for plan in self.plans if numbers.item(plan.header.item(CALLS)) >= FEWEST]
+        worthwhile = [
+            plan for plan in self.plans if numbers.item(plan.header.item(OperandRows.calls)) >= FEWEST
+        ]
         if not worthwhile:
             return tables
         fields, heights = self.fields.copy(), tables.forward.heights.copy()
@@ -244,7 +276,7 @@ class Products(NamedTuple):
             header = numbers.take(plan.header)
             parts = split(header, plan.width, index)
             if parts is not None:
-                fields[plan.bindings][known_code.PLACE, Fields.first] = header[FIRST_ROW]
+                fields[plan.bindings][known_code.PLACE, Fields.first] = header[OperandRows.first_row]
                 replacements |= _replacements(
                     plan, numbers, fields[plan.bindings], heights, parts, len(index)
                 )
