@@ -45,6 +45,9 @@ LETTER, ORDER = (
 )  # of a dtype, in bytes: its letter, and its byte order
 
 
+i8 = u8 = int  # compiled: conversions
+
+
 def letters(kind: str) -> str:
     """Return the letters of NumPy's dtypes that are of a kind of `numbers.TYPES`.
 
@@ -143,9 +146,14 @@ def places_of(obj: Any, parts: Sequence[Any]) -> list[int] | None:
 
 
 def digits_in(tag: int) -> int:
-    """Return the number of digits of an integer, given its tag; -1 of a negative or larger one."""
-    size = tag >> SHIFT
-    return -1 if not 0 <= size <= 2 or tag & SIGNS == 2 else size
+    """Return the number of digits of an integer, given its tag; -1 of a negative or larger one.
+
+    Compiled code calls it, too.
+    """
+    size = i8(u8(tag) >> u8(SHIFT))
+    if size < 0 or size > 2 or tag & SIGNS == 2:
+        return -1
+    return size
 
 
 def _list_fits() -> bool:

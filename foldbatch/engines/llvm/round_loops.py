@@ -15,7 +15,7 @@ from typing import Any
 
 from foldbatch.engines.llvm.coder import ErrorRecord
 from foldbatch.engines.llvm.walker import walk
-from foldbatch.loops.cpython import COUNT, DIGITS, ITEMS, REAL, TAG, TYPE
+from foldbatch.loops.cpython import COUNT, DIGITS, ITEMS, REAL, TAG, TYPE, digits_in
 from foldbatch.loops.records import Header, Record
 from foldbatch.loops.vector_functions import moved
 from foldbatch.loops.words import address, at, at_f4, at_f8, at_i4, copy, i8, u8
@@ -138,8 +138,6 @@ class Runner(Header):
     max_noted: int  # the limit of noted integers
     whole_type: int  # CPython's type of integers
     real_type: int  # and of floats
-    shift: int  # by how many bits an integer's number of digits is shifted
-    signs: int  # the mask of its sign
     # lists of CPython: the owner (example) of the values up to each end; of a small batch lists of
     # how many integers of each section there are after each example
     owners: int
@@ -254,21 +252,13 @@ def whole_number(obj: Any, runner: Runner) -> int:
     """Return an integer of CPython of at most two digits; -1 for a negative one, and for any other object."""
     if obj[TYPE] != runner.whole_type:  # another object may have fewer words
         return -1
-    size = digits_of(obj[TAG], runner)
+    size = digits_in(obj[TAG])
     if size <= 0:
         return size
     digits = at_i4(address(moved(obj, DIGITS)))  # half words: one digit has no word of its own
     if size == 1:
         return i8(digits[0])
     return i8(digits[0]) + i8(digits[1]) * 2**30
-
-
-def digits_of(tag: int, runner: Runner) -> int:
-    """Return the number of digits of an integer, given its tag; -1 of a negative or larger one."""
-    size = u8(tag) >> u8(runner.shift)
-    if size > u8(2) or tag & runner.signs == 2:
-        return -1
-    return i8(size)
 
 
 def cells_at(header: Round) -> int:

@@ -17,7 +17,7 @@ from foldbatch.engines.llvm import round_loops as calls
 from foldbatch.engines.llvm.round_loops import FeedRecord, Round, Runner
 from foldbatch.loops import cpython
 from foldbatch.loops.compiling import compiled_function
-from foldbatch.loops.cpython import SHIFT, SIGNS, address_of, readable
+from foldbatch.loops.cpython import address_of, readable
 from foldbatch.model.columns import limits
 from foldbatch.model.drafts import Feed
 from foldbatch.model.rounds import FAILED, MIXED, SMALL_BATCH_VALUES
@@ -139,8 +139,6 @@ class RoundRunner:
         table[Runner.max_noted] = MAX_NUMBERS
         table[Runner.whole_type] = id(int)
         table[Runner.real_type] = id(float)
-        table[Runner.shift] = SHIFT
-        table[Runner.signs] = SIGNS
         table[Runner.requested_values] = address_of(self.read)
         table[Runner.large] = walker.MIN_LARGE
         self._table = table
