@@ -44,7 +44,16 @@ from foldbatch.blocks.printing import (
 )
 from foldbatch.blocks.purity import direct, is_pure
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
-from foldbatch.blocks.tracer import FILENAME, NO_TREE, Descent, Located, depth_left, place_of, unlocated
+from foldbatch.blocks.tracer import (
+    FILENAME,
+    NO_TREE,
+    Descent,
+    Located,
+    depth_left,
+    paths_of,
+    place_of,
+    unlocated,
+)
 from foldbatch.blocks.tracing import (
     GONE,
     Apply,
@@ -74,6 +83,7 @@ from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components,
 from foldbatch.model.labels import tell_apart
 from foldbatch.model.link import link, numbered_sites
 from foldbatch.model.model import Model, asides_of
+from foldbatch.model.reading_paths import ReadingPaths
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.tracer import MAX_CALLS, AtOnce, Decide, Look, Written
 from foldbatch.params.parameters import Parameter
@@ -216,6 +226,9 @@ class Lowered:
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
         return place_of(self.model, self.read_carefully, example, cell, call)
+
+    def paths_of(self, example: Any) -> ReadingPaths:
+        return paths_of(self.model, self.read_carefully, self.text.blames, example)
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
         fix = "metrics show values of blocks: AllOf(Identity(), Metric('name')) >> GetItem(0)"

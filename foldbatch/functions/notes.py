@@ -620,32 +620,64 @@ def line_of(
 
     `recorder` and `accept` are those of `noting`.
     """
-    name, places = f"R{signature.number}", list[str]()
+    places: list[str] = []
+
+    def seen(_: Signature, frame: FrameType | None) -> None:
+        """Keep the line of the innermost frame that is not of this package."""
+        if frame is not None:
+            code = frame.f_code
+            places.append(f"in {code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})")
+
+    watch_calls(walk, example, [signature], seen, max_calls, recorder, accept, begin=places.clear)
+    return places[call] if call < len(places) else ""
+
+
+def watch_calls(
+    walk: Callable[[Any], Any],
+    example: Any,
+    signatures: Sequence[Signature],
+    seen: Callable[[Signature, FrameType | None], None],
+    max_calls: int,
+    recorder: Recorder,
+    accept: Callable[[Signature], None] | None = None,
+    begin: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a walk on an example once more, up to the first number that it reads, to look at calls.
+
+    Args:
+        walk: the walk.
+        example: the example.
+        signatures: those whose calls are looked at.
+        seen: is told of each call, with the innermost frame that is not of this package.
+        max_calls: how many numbers the example may take.
+        recorder: as for `noting`.
+        accept: as for `noting`.
+        begin: is called when the walk begins, which it may do twice where it goes deep.
+    """
 
     def watched(example: Any) -> Any:
-        """Run the walk on an example, and keep the user's line of each call of the signature in `places`."""
-        append = GLOBALS[name]
-        places.clear()
+        begin()
+        for signature in signatures:
+            if signature.coded is not None:
+                signature.coded.unbind()
+            GLOBALS[f"R{signature.number}"] = noting_of(signature, GLOBALS[f"R{signature.number}"])
+        return walk(example)
+
+    def noting_of(signature: Signature, append: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Return a function that tells of a call, and then appends its row."""
 
         def noted(row: Sequence[int]) -> None:
-            """Append a row, and keep the line of the innermost frame that is not of this package."""
             frame: FrameType | None = sys._getframe(1)
             while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, "<foldbatch")):
                 frame = frame.f_back
-            if frame is not None:
-                code = frame.f_code
-                places.append(f"in {code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})")
+            seen(signature, frame)
             append(row)
 
-        if signature.coded is not None:
-            signature.coded.unbind()
-        GLOBALS[name] = noted
-        return walk(example)
+        return noted
 
-    with suppress(Forced):  # numbers are not there now: lines are known up to the first that is read
+    with suppress(Forced):  # numbers are not there now: calls are known up to the first that is read
         reading = Reading([example], [0], Readings(), Snapshot([example]))
-        note(watched, reading, [signature], max_calls, recorder, accept=accept)
-    return places[call] if call < len(places) else ""
+        note(watched, reading, [*signatures], max_calls, recorder, accept=accept)
 
 
 class _Noting:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import accumulate
+from types import FrameType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,7 +40,17 @@ from foldbatch.functions.noted import (
     refuse_leaks,
     relative,
 )
-from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, give_back, line_of, lists_of, note
+from foldbatch.functions.notes import (
+    LOCK,
+    Forced,
+    Lists,
+    Notes,
+    give_back,
+    line_of,
+    lists_of,
+    note,
+    watch_calls,
+)
 from foldbatch.functions.readings import Reading
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, by_hand, released
@@ -49,6 +60,7 @@ from foldbatch.model.drafts import ASIDES, Flow, PrunedDraft, needed
 from foldbatch.model.labels import tell_apart
 from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
+from foldbatch.model.reading_paths import ReadingPath, ReadingPaths, identity_of, parts_of
 from foldbatch.model.tracer import AtOnce, Decide, Look, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -58,6 +70,7 @@ from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Form, Trace, batch_trace
 from foldbatch.system.processes import no_garbage
 from foldbatch.trees import tree
+from foldbatch.trees.tree import TreeNode
 from foldbatch.types import VOID, TensorType, Type
 
 Index = NDArray[np.int64]
@@ -188,6 +201,23 @@ class FunctionTracer:
         with LOCK:
             self.learnt.install()
             return line_of(self.walk, example, signature, call, self.max_calls, RECORDER, self.learnt.accept)
+
+    def paths_of(self, example: Any) -> ReadingPaths:
+        """Return, for each call, the innermost part of the example that a variable of the walk holds then."""
+        parts = parts_of(example)
+        numbers = {id(signature): k for k, (signature, _) in enumerate(self.linked().cells)}
+        signatures = [signature for signature, _ in self.linked().cells]
+        paths: dict[tuple[int, int], list[ReadingPath]] = {(k, -1): [] for k in numbers.values()}
+
+        def seen(signature: Signature, frame: FrameType | None) -> None:
+            paths[numbers[id(signature)], -1].append(_part_in(frame, parts))
+
+        with LOCK:
+            self.learnt.install()
+            watch_calls(self.walk, example, signatures, seen, self.max_calls, RECORDER, self.learnt.accept)
+        for k, feeds in enumerate(self.linked().model.feeds):
+            paths |= {(k, i): paths[k, -1] for i in range(len(feeds))}
+        return paths
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         cells = self.linked().cells
@@ -555,3 +585,17 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], staged: StagedBefore) ->
     model = link(needed_drafts, result, results, list(learnt.parameters), staged, learnt.replacements)
     cells_of_model = tuple((cells[old], pruned) for old, pruned in kept.items())
     return Linked(learnt.version, model, cells_of_model, model.form, model.bounds, learnt)
+
+
+def _part_in(frame: FrameType | None, parts: Mapping[object, str]) -> ReadingPath:
+    """Return the path of the innermost part of an example that a variable holds, in a frame or in one around.
+
+    Of several parts in a frame, the deepest one counts.
+    """
+    while frame is not None:
+        candidates = [value for value in frame.f_locals.values() if identity_of(value) in parts]
+        if candidates:
+            part = max(candidates, key=lambda value: len(parts[identity_of(value)]))
+            return ReadingPath(parts[identity_of(part)], node=part if isinstance(part, TreeNode) else None)
+        frame = frame.f_back
+    return ReadingPath("")

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.model import Model
+from foldbatch.model.reading_paths import ReadingPaths
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Trace
@@ -127,6 +128,12 @@ class Tracer(Protocol):
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
         """Return the part of an example that a call is for, as Python would index it, or an empty text."""
+
+    def paths_of(self, example: Any) -> ReadingPaths:
+        """Return where in an example the data lie that calls read, as far as that is known.
+
+        The example is read once more. Nothing is known behind the first number that decides.
+        """
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         """Return sentences for a report on a batch; `calls` are the counts of each cell's calls."""
