@@ -173,9 +173,7 @@ def _explaining(
     """
     if not options.explain and options.pictures is None:
         return lambda _: {}
-    if len(programs) > 1:
-        fix = f"name one: {options.model}/seed-0"
-        raise ReadError("--explain", "one model", f"those of {len(programs)} seeds", fix)
+    program = _single(options.model, programs)
     if options.explain and options.draw:
         raise ReadError("--explain", "JSON", "--draw", "leave --draw out; --pictures DIR draws explanations")
     if options.pictures is not None:
@@ -183,7 +181,7 @@ def _explaining(
     numbers = itertools.count()
 
     def explained(structure: Any) -> dict[str, Any]:
-        attribution = programs[0].attribute(unlabelled(structure, notes))
+        attribution = program.attribute(unlabelled(structure, notes))
         if options.pictures is not None:
             draw_attribution(attribution, options.pictures / f"{next(numbers)}.svg")
         return {"explanation": attribution.plain()} if options.explain else {}
@@ -355,9 +353,14 @@ def _single_model(
 ) -> tuple[Program, dict[str, Any], Configuration]:
     """Return one saved model, of ``foldbatch train`` or of a script, with its notes and its configuration."""
     programs, notes, configuration = load_models(path, backend, trust, scripted=True)
+    return _single(path, programs), notes, configuration
+
+
+def _single(path: Path, programs: Sequence[Program]) -> Program:
+    """Return the program of a path; refuse several."""
     if len(programs) > 1:
         raise ReadError(str(path), "one model", f"those of {len(programs)} seeds", f"name one: {path}/seed-0")
-    return programs[0], notes, configuration
+    return programs[0]
 
 
 def _examples(path: Path | None, configuration: Configuration, notes: dict[str, Any]) -> list[Any]:

@@ -656,6 +656,7 @@ def watch_calls(
     """
 
     def watched(example: Any) -> Any:
+        """Run the walk on an example, and tell of its calls."""
         begin()
         for signature in signatures:
             if signature.coded is not None:

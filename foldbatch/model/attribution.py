@@ -64,7 +64,8 @@ def attributed(
     """Return a number f that a model computes of an example, f where inputs are 0, and their parts.
 
     f is the sum of values times their seeds. Integrated gradients are the mean of gradients on the straight
-    line from zeros to the inputs, times the inputs; the integral is Gauss and Legendre's sum of `steps` terms.
+    line from zeros to the inputs, times the inputs; the integral is a sum of `steps` terms, that of
+    Gauss and Legendre.
 
     Args:
         model: the model.

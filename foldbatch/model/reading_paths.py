@@ -68,7 +68,7 @@ def parts_of(example: Any) -> dict[object, str]:
 
 
 def identity_of(part: Any) -> object:
-    """Return what tells a part of an example from others; None of numbers and texts, which are no parts."""
+    """Return a key that tells a part of an example from others; None for numbers and texts."""
     if isinstance(part, TreeNode):
         return id(part.tree), part.index
     if part is None or isinstance(part, str | bytes | int | float | complex | type) or callable(part):

@@ -98,8 +98,8 @@ def _add_rows(shapes: list[Shape], attribution: Attribution, top: float) -> Size
         y = top + ROW_HEIGHT * number
         shapes += [Text(x, y + 13, words) for x, words in zip(places, row[:3], strict=True)]
         extent = max(abs(row[3]) * BAR / 2, 1.0)
-        left = middle if row[3] > 0 else middle - extent
-        shapes.append(Box(left, y + 2, extent, 14, colour(row[3]), PALE))
+        x = middle if row[3] > 0 else middle - extent
+        shapes.append(Box(x, y + 2, extent, 14, colour(row[3]), PALE))
     return middle + BAR / 2 - BORDER, ROW_HEIGHT * len(rows)
 
 
