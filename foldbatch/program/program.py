@@ -585,7 +585,7 @@ class Program(Closed, Printed):
         The inputs are the floats of the example and those that its whole numbers stand for, such as the row
         of an `Embedding` that a word chooses. Integrated gradients go along the straight line from zeros to
         the inputs; their sum over all nodes is the number less that of zeros. The example is computed as
-        `run` does, without dropout, op by op in float64; labels are not read. Where computed numbers decide
+        `run` does, without dropout and losses, op by op in float64. Where computed numbers decide
         what a function calls, the decisions stay those of the example.
 
         Args:
