@@ -95,6 +95,13 @@ class Engine(Protocol):
         """Return memory for batches that run one after the other."""
         return None
 
+    def limit_memory(self, memory: Any, nbytes: int, *, training: bool) -> None:
+        """Let memory grow to so many bytes at most, and free what it holds for the other phase.
+
+        The caller has seen to it that batches need no more (`nbytes`); without a call memory grows ahead.
+        """
+        return
+
     def ready(self, batch: ScheduledBatch, *, training: bool) -> Any:
         """Return a scheduled batch as the engine runs it: without parameters, data and memory."""
 

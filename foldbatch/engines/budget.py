@@ -1,0 +1,275 @@
+"""A budget of memory: how a batch is cut so that its arenas and kept buffers never need more bytes.
+
+There are two means. Examples are run in *parts*, one after the other, whose gradients are added: that costs
+little as long as a part has many calls a level. Where it would have few, or is a single example, it runs as
+*segments* (`foldbatch.engines.segments`), whose values are computed twice. Counts of calls decide; that a part
+fits is checked when it is planned, before memory is written to.
+
+Source: Chen et al. 2016 (Training Deep Nets with Sublinear Memory Cost); MXNet's mirror option.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from foldbatch.engines.batch import ScheduledBatch, SubBatch
+from foldbatch.engines.engine import Engine, EngineSettings, load_engine
+from foldbatch.engines.segments import (
+    Planner,
+    Segmented,
+    active_arenas,
+    cut_at,
+    flow_of,
+    segmented,
+    times_of,
+    with_entries,
+)
+from foldbatch.engines.threads import runs_of
+from foldbatch.errors import BackendError, BlockValueError
+from foldbatch.model.decoding import numbers_in
+from foldbatch.model.model import Model
+from foldbatch.scheduler.layout import find_layout
+from foldbatch.scheduler.merge import Merged, merge
+from foldbatch.scheduler.policies import find_policy
+from foldbatch.scheduler.schedule import Index, Schedule
+from foldbatch.scheduler.sharing import find_share
+from foldbatch.scheduler.tables import build
+from foldbatch.scheduler.trace import Trace
+from foldbatch.static.op import CALL
+from foldbatch.types import describe_value
+
+ROWS = 24  # calls a level: with fewer, segments of more examples take less time than smaller parts
+GROWTH = 1.4  # of the number of segments, while they do not fit
+UNITS = {"": 1, "b": 1} | {
+    f"{letter}{kind}": base**power
+    for power, letter in enumerate("kmgt", 1)
+    for kind, base in (("b", 1000), ("ib", 1024))
+}
+SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
+
+
+def bytes_of(size: Any) -> int | None:
+    """Return a size in bytes; None stands for no limit.
+
+    Raises:
+        BlockValueError: when it is no positive whole number, nor text such as ``2 GiB`` or ``500 MB``.
+
+    >>> bytes_of("2 GiB"), bytes_of("500 MB"), bytes_of(1 << 20), bytes_of(None)
+    (2147483648, 500000000, 1048576, None)
+    """
+    if size is None:
+        return None
+    found = SIZE.fullmatch(size) if isinstance(size, str) else None
+    if found is not None and found[2].lower() in UNITS:
+        size = int(float(found[1]) * UNITS[found[2].lower()])
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+        fix = "for example options={'memory': '2 GiB'}, or a number of bytes"
+        raise BlockValueError("options memory", "a positive size", describe_value(size), fix)
+    return int(size)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A part of a batch that fits."""
+
+    part: SubBatch
+    nbytes: int  # that it needs
+    segments: int = 0  # how many it runs as; 0 of a part that runs as a whole
+
+
+class _Request(NamedTuple):
+    """What all parts of a batch have in common."""
+
+    schedule: Callable[[Sequence[Trace]], ScheduledBatch]
+    room: int  # the bytes of each of the parts that run side by side
+    training: bool
+    held: bool
+
+
+@dataclass(slots=True)
+class Budget:
+    """Cuts batches of one runner."""
+
+    limit: int  # bytes for all that runs at once
+    model: Model
+    engine: Engine  # of the model
+    backend: str
+    settings: EngineSettings
+    policy: str
+    layout: str
+    share: str | None
+    threads: int  # how many parts run side by side, at most
+    # by phase, bytes that the last part of about the size of the limit needed for each that counts foresaw
+    ratios: dict[bool, float] = field(default_factory=lambda: {True: 1.0, False: 1.0})
+    _planner: Planner | None = None
+
+    def parts(
+        self,
+        traces: Sequence[Trace],
+        schedule: Callable[[Sequence[Trace]], ScheduledBatch],
+        side_by_side: int,
+        *,
+        training: bool,
+        held: bool = False,
+        first: int = 0,
+    ) -> list[Bounded]:
+        """Return the parts of a batch, in order, each planned and within the limit.
+
+        Args:
+            traces: the batch.
+            schedule: merges and schedules traces, see `foldbatch.engines.runner.Runner.scheduled`.
+            side_by_side: how many parts of the batch are worth to run at the same time.
+            training: whether a backward pass follows.
+            held: whether all parts keep their memory at once, so that examples cannot run in turns.
+            first: the number of the first trace in a larger batch.
+
+        Raises:
+            BackendError: when an example needs more than the limit whichever way it is cut; it says how much.
+        """
+        if not traces:
+            return []
+        costs = [self._cost(trace, training=training) for trace in traces]
+        request = _Request(schedule, self.limit // side_by_side, training, held)
+        count = max(side_by_side, ceil(sum(costs) * self.ratios[training] / request.room))
+        count = min(count, side_by_side if held else max(side_by_side, _most_parts(traces)))
+        return [
+            part
+            for start, stop in runs_of(costs, min(count, len(traces)))
+            for part in self._part(traces[start:stop], first + start, request)
+        ]
+
+    def _part(self, traces: Sequence[Trace], first: int, request: _Request) -> list[Bounded]:
+        """Return parts that fit for consecutive examples: one if it may be, as a whole or as segments."""
+        training, tried = request.training, list[int]()
+        cost = sum(self._cost(trace, training=training) for trace in traces)
+        rooms = {request.room, self.limit} if len(traces) == 1 and not request.held else {request.room}
+        for room in sorted(rooms):
+            if cost * self.ratios[training] <= room:
+                batch = request.schedule(traces)
+                ready = self.engine.ready(batch, training=training)
+                nbytes = self.engine.nbytes(ready)
+                if max(nbytes, cost) > room / 2:  # what small parts need tells little of large ones
+                    self.ratios[training] = nbytes / cost
+                if nbytes <= room:
+                    return [Bounded(SubBatch(first, traces, batch, {training: ready}), nbytes)]
+                tried.append(nbytes)
+            part, least = self._segments(traces, room, cost, training=training)
+            if part is not None:
+                sub_batch = SubBatch(first, traces, None, {training: part})
+                return [Bounded(sub_batch, part.nbytes, len(part.segments))]
+            tried.append(least)
+        if len(traces) == 1 or request.held:
+            last = first + len(traces) - 1
+            which = f"example {first}" if len(traces) == 1 else f"examples {first} to {last}"
+            actual = f"{which}: {min(tried):,} bytes or more"
+            fix = "raise options={'memory': ...} to that, or make the examples smaller"
+            raise BackendError("memory", f"a batch that needs at most {request.room:,} bytes", actual, fix)
+        middle = len(traces) // 2
+        return [
+            *self._part(traces[:middle], first, request),
+            *self._part(traces[middle:], first + middle, request),
+        ]
+
+    def _segments(
+        self, traces: Sequence[Trace], limit: int, cost: float, *, training: bool
+    ) -> tuple[Segmented | None, int]:
+        """Return a part as the fewest segments that fit, None if none do; and the least bytes that were tried."""
+        planner = self.planner
+        arithmetic = self.engine.arithmetic
+        cells = self.model.signatures
+        merged = merge(traces, cells, arithmetic)
+        flow = flow_of(merged.trace, cells)
+        times = times_of(merged.trace, cells, flow, arithmetic)
+        by_cell = self._costs(training=training)
+        costs = np.repeat(by_cell, np.diff(flow.firsts)) * self.ratios[training]
+        results = [trace.result for trace in traces]
+        numbers = np.array(numbers_in(self.model.result, results, merged.offsets.tolist()), np.int64)
+        sizes = self._value_sizes(merged.trace, training=training)
+        levels = int(np.ptp(times)) + 1 if len(times) else 1
+        count = max(2, int(cost * self.ratios[training] // limit))
+        least = 0
+        while True:
+            count = min(count, levels)
+            cut = cut_at(count, flow, times, costs, numbers, sizes)
+            foreseen = cut.largest + cut.stored
+            if foreseen <= limit or count == levels:
+                part = segmented(planner, merged, results, cut, flow, arithmetic, training=training)
+                least = part.nbytes if not least else min(least, part.nbytes)
+                if part.nbytes <= limit:
+                    return part, least
+            if count == levels or (cut.stored > limit and least):
+                return None, least or foreseen
+            count = max(count + 1, int(count * GROWTH))
+
+    @property
+    def planner(self) -> Planner:
+        """What plans segments, made when it is first needed: kernels of the model with entries."""
+        if self._planner is None:
+            model = with_entries(self.model)
+            engine = load_engine(self.backend, model, self.settings)
+            policy, layout, share = find_policy(self.policy), find_layout(self.layout), find_share(self.share)
+
+            def built(merged: Merged) -> Schedule:
+                return build(
+                    merged, model.signatures, policy, layout, len(model.arenas), share, engine.arithmetic
+                )
+
+            self._planner = Planner(model, engine, self.policy, built)
+        return self._planner
+
+    def measured(self, part: SubBatch, *, training: bool) -> Bounded | None:
+        """Return a part that was planned with the bytes that it needs; None if it is not ready or does not fit."""
+        ready = part.ready.get(training)
+        if isinstance(ready, Segmented):
+            nbytes, count = ready.nbytes, len(ready.segments)
+        else:
+            nbytes, count = 0 if ready is None else self.engine.nbytes(ready), 0
+        return Bounded(part, nbytes, count) if ready is not None and nbytes <= self.limit else None
+
+    def waves(self, parts: Sequence[Bounded]) -> Iterator[list[Bounded]]:
+        """Yield the parts that run side by side: of one kind, and together within the limit."""
+        wave: list[Bounded] = []
+        for part in parts:
+            together = sum(x.nbytes for x in wave) + part.nbytes
+            alike = not wave or bool(wave[0].segments) == bool(part.segments)
+            if len(wave) == self.threads or together > self.limit or not alike:
+                yield wave
+                wave = []
+            wave.append(part)
+        if wave:
+            yield wave
+
+    def _costs(self, *, training: bool) -> Index:
+        """Return the bytes of a call of each cell, as far as its values and kept buffers go: ``[cells]``."""
+        active = active_arenas(self.model) if training else frozenset[int]()
+        costs = []
+        for cell, signature in zip(self.model.cells, self.model.signatures, strict=True):
+            values = sum(self.model.arenas[a].nbytes * (1 + (a in active)) for a in signature.outputs)
+            kept = cell.phase(training=training).kept
+            costs.append(values + sum(node.type.nbytes for node in kept if node.axis is CALL))
+        return np.array(costs, np.int64)
+
+    def _cost(self, trace: Trace, *, training: bool) -> int:
+        """Return the bytes of an example's calls."""
+        return int(self._costs(training=training) @ np.array(trace.counts, np.int64)) if trace.size else 0
+
+    def _value_sizes(self, trace: Trace, *, training: bool) -> Index:
+        """Return the bytes that each value takes in the store: ``[values]``."""
+        active = active_arenas(self.model) if training else frozenset[int]()
+        sizes = np.zeros(trace.values, np.int64)
+        for rows, signature in zip(trace.calls, self.model.signatures, strict=True):
+            for output, arena in enumerate(signature.outputs):
+                sizes[rows[:, 0] + output] = self.model.arenas[arena].nbytes * (1 + (arena in active))
+        return sizes
+
+
+def _most_parts(traces: Sequence[Trace]) -> int:
+    """Return into how many parts a batch may be cut that they still have `ROWS` calls a level."""
+    longest = max((int(rows.max(initial=0)) + 1 for trace in traces for rows in trace.levels), default=1)
+    return sum(trace.size for trace in traces) // (longest * ROWS)

@@ -1,0 +1,461 @@
+"""Segments: a part of a batch run as stretches of levels, so that a backward pass needs little memory.
+
+A part that does not fit into memory is cut by the time at which its calls run. The segments run forward one
+after the other in the same memory. Values that a later segment reads, and those of results, are copied to a
+*store*; all others are lost. The backward pass goes from the last segment to the first: each runs forward
+again from the store, then backward from the cotangents that later segments have left there. With about as many
+segments as each has levels, memory grows with the square root of the number of levels, and the time by one
+forward pass.
+
+A segment is a batch like any other: what it reads from the store are calls of *entry* cells, which have one
+datum and yield it. So engines, policies and layouts know nothing of segments. Random numbers, metrics and
+losses are those of the part run as a whole.
+
+Source: Chen et al. 2016 (Training Deep Nets with Sublinear Memory Cost), section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.engines.batch import ScheduledBatch, arenas_of, by_arena, fetched
+from foldbatch.engines.engine import Cotangents, Engine, Run
+from foldbatch.engines.parts import Naming
+from foldbatch.engines.sums import total
+from foldbatch.model.drafts import Feed
+from foldbatch.model.model import Model
+from foldbatch.params.parameters import Array, Gradient, Parameter
+from foldbatch.scheduler.arithmetic import Arithmetic
+from foldbatch.scheduler.merge import Merged
+from foldbatch.scheduler.policies import find_policy, levels
+from foldbatch.scheduler.schedule import CellTable, Schedule, seeded
+from foldbatch.scheduler.trace import CellSignature, Index, Trace
+from foldbatch.static.cell import stage_cell
+from foldbatch.static.cellgraph import CellGraph, Ends
+from foldbatch.static.graph import input_node
+
+DELAYS = 8  # rounds in which calls move towards their first reader; calls that are left run earlier
+
+
+def active_arenas(model: Model) -> frozenset[int]:
+    """Return the arenas whose values have cotangents in a backward pass."""
+    return frozenset(
+        operand.arena
+        for signature in model.signatures
+        for operand in signature.operands
+        if operand.differentiable
+    )
+
+
+def with_entries(model: Model) -> Model:
+    """Return a model with one more cell for each arena: its *entry*, which yields one datum as a value.
+
+    The entry of arena ``a`` is cell ``len(model.cells) + a``. All other cells stay as they are, so engines
+    find their kernels where they were kept.
+    """
+    active, entries, signatures = active_arenas(model), [], []
+    for arena, type_ in enumerate(model.arenas):
+        node = input_node(type_, name="entry")
+        graph = CellGraph(f"entry of arena {arena}", (), (node,), (node,))
+        first = frozenset({0}) if arena in active else frozenset[int]()
+        cell = stage_cell(graph, Ends(active_outputs=first, active_feeds=first))
+        entries.append(cell)
+        signatures.append(CellSignature(graph.name, 0, False, (), (arena,), 0, weights=0))
+    later = [replace(signature, component=signature.component + 1) for signature in model.signatures]
+    none: tuple[tuple[()], ...] = ((),) * len(entries)
+    return replace(
+        model,
+        cells=(*model.cells, *entries),
+        signatures=(*later, *signatures),
+        losses=model.losses + none,
+        metrics=model.metrics + none,
+        labels=model.labels + none,
+        marks=model.marks + none,
+        keys=model.keys + none,
+        feeds=model.feeds + tuple((Feed(type_, "entry", ""),) for type_ in model.arenas),
+    )
+
+
+class Planner(NamedTuple):
+    """How a runner plans segments: an engine of the model with entries, and what schedules its batches."""
+
+    model: Model  # with entries
+    engine: Engine  # of that model
+    policy: str  # as of `foldbatch.compile`
+    # merges and schedules nothing: it builds the schedule of a merged trace of the model with entries
+    build: Callable[[Merged], Schedule]
+
+
+class Flow(NamedTuple):
+    """The calls of a batch as a graph; calls of all cells are numbered one cell after the other."""
+
+    firsts: list[int]  # per cell, and one more: the number of its first call
+    maker: Index  # ``[values]``: the call that yields each value, -1 where there is none
+    readers: Index  # ``[reads]``: the call that reads
+    read: Index  # ``[reads]``: the value that it reads
+
+
+def flow_of(trace: Trace, cells: Sequence[CellSignature]) -> Flow:
+    """Return the graph of a trace's calls."""
+    firsts = np.cumsum([0, *map(len, trace.calls)]).tolist()
+    maker = np.full(trace.values, -1, np.int64)
+    readers, read = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for rows, parts, cell, first in zip(trace.calls, trace.elements, cells, firsts, strict=False):
+        numbers = np.arange(first, first + len(rows))
+        for output in range(len(cell.outputs)):
+            maker[rows[:, 0] + output] = numbers
+        arguments = rows[:, 1 : 1 + cell.arguments]
+        readers.append(np.repeat(numbers, cell.arguments))
+        read.append(arguments.ravel())
+        for sequence, elements in enumerate(parts):
+            lengths = rows[:, 1 + cell.arguments + sequence]
+            readers.append(np.repeat(numbers, lengths * elements.shape[1]))
+            read.append(elements.ravel())
+    return Flow(firsts, maker, np.concatenate(readers), np.concatenate(read).astype(np.int64))
+
+
+def times_of(trace: Trace, cells: tuple[CellSignature, ...], flow: Flow, arithmetic: Arithmetic) -> Index:
+    """Return a time for each call, ``[calls]``: later than those that it reads, and close to its first reader.
+
+    So a word is looked up in the segment that reads it, and not in the first one.
+    """
+    depths = levels(find_policy("by_depth"), cells, trace.calls, trace.elements, trace.values, arithmetic)
+    times: Index = np.concatenate([np.zeros(0, np.int64), *depths]).astype(np.int64)
+    makers = flow.maker[flow.read]
+    for _ in range(DELAYS):
+        latest = np.full(len(times), np.iinfo(np.int64).max)
+        np.minimum.at(latest, makers, times[flow.readers] - 1)
+        moved = np.where(latest < np.iinfo(np.int64).max, latest, times)
+        if np.array_equal(moved, times):
+            break
+        times = moved
+    return times
+
+
+class Cut(NamedTuple):
+    """A batch cut into segments, before any of them is planned."""
+
+    segments: Index  # ``[calls]``: the segment of each call
+    border: NDArray[np.bool_]  # ``[values]``: whether a value is kept in the store
+    largest: int  # bytes of the calls of the largest segment, as far as counts tell
+    stored: int  # bytes of the values in the store
+
+
+def cut_at(
+    count: int, flow: Flow, times: Index, costs: Index, results: Index, sizes: Index
+) -> Cut:
+    """Cut a batch into segments of about as many bytes each.
+
+    Args:
+        count: how many segments, if there are as many times.
+        flow: the batch's calls.
+        times: their times, see `times_of`.
+        costs: the bytes of each call, ``[calls]``.
+        results: the numbers of values that results hold.
+        sizes: the bytes of each value, ``[values]``.
+    """
+    by_time = np.bincount(times, costs) if len(times) else np.zeros(1)
+    ends = by_time.cumsum()
+    bounds = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count)
+    segments = np.searchsorted(np.unique(bounds), times)
+    border = np.zeros(len(flow.maker), bool)
+    border[flow.read[segments[flow.readers] > segments[flow.maker[flow.read]]]] = True
+    border[results] = True
+    largest = np.bincount(segments, costs).max(initial=0)
+    return Cut(segments, border, int(largest), int(sizes[border].sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of levels, planned."""
+
+    calls: tuple[Index, ...]  # per cell of the model ``[n]``: which of the batch's calls it has, ascending
+    batch: ScheduledBatch  # these calls, and those of entries
+    ready: Any  # the batch as the engine runs it
+    reads: tuple[Index, ...]  # per arena: the places in the store that its entries read
+    yields: tuple[tuple[Index, Index], ...]  # per arena: numbers of its values, and their places in the store
+
+
+@dataclass(slots=True)
+class Segmented:
+    """A part of a batch made ready to run as segments; see `segmented`."""
+
+    planner: Planner
+    merged: Merged  # the part's trace
+    batch: ScheduledBatch  # it with ranks in the order of calls, for those who read results and metrics
+    segments: tuple[Segment, ...]
+    arenas: Index  # ``[values]``: the arena of each value
+    places: Index  # ``[values]``: the place of a value in the store of its arena, -1 outside
+    heights: list[int]  # per arena, how many values its store has
+    training: bool
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of the store: values, and in training their cotangents."""
+        active = active_arenas(self.planner.model) if self.training else frozenset[int]()
+        return sum(
+            height * type_.nbytes * (1 + (arena in active))
+            for arena, (height, type_) in enumerate(zip(self.heights, self.planner.model.arenas, strict=True))
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that a run needs: the largest segment, and the store."""
+        engine = self.planner.engine
+        return max((engine.nbytes(s.ready) for s in self.segments), default=0) + self.stored_bytes
+
+    @property
+    def launched(self) -> tuple[int, int]:
+        """How many kernels a run calls, forward (twice, while training) and backward."""
+        counts = [self.planner.engine.launched(segment.ready) for segment in self.segments]
+        return sum(f for f, _ in counts) * (1 + self.training), sum(b for _, b in counts)
+
+    def forward(self, feeds: Sequence[Sequence[Array]], memory: Any, first: int) -> SegmentedRun:
+        """Run all segments forward; arguments are those of `Engine.forward`, and the part's first example."""
+        run = SegmentedRun(self, feeds, memory, first)
+        run.forward()
+        return run
+
+
+def whole_batch(merged: Merged, model: Model, results: Sequence[object]) -> ScheduledBatch:
+    """Return a batch whose ranks are the numbers of its calls: of which only orders and examples are read."""
+    tables = tuple(
+        CellTable(np.arange(len(rows)), (), (), (), np.asarray(counts))
+        for rows, counts in zip(merged.trace.calls, merged.counts, strict=True)
+    )
+    none = np.zeros(0, np.int64)
+    schedule = Schedule(tables, (), (0,) * len(model.arenas), (none,) * len(model.arenas), none)
+    return ScheduledBatch(merged, schedule, merged.trace.feeds, tuple(results), {})
+
+
+def segmented(
+    planner: Planner,
+    merged: Merged,
+    results: Sequence[object],
+    cut: Cut,
+    flow: Flow,
+    arithmetic: Arithmetic,
+    *,
+    training: bool,
+) -> Segmented:
+    """Return a part made ready to run as the segments of a cut; `results` are those of its traces."""
+    model = planner.model
+    count = len(model.cells) - len(model.arenas)
+    cells = model.signatures[:count]
+    arenas = arenas_of(merged.trace, cells)
+    places, heights = np.full(len(arenas), -1, np.int64), []
+    for arena in range(len(model.arenas)):
+        numbers = np.flatnonzero(cut.border & (arenas == arena))
+        places[numbers] = np.arange(len(numbers))
+        heights.append(len(numbers))
+    batch = whole_batch(merged, model, results)
+    of_batch = _Batch(planner, merged, cut, flow, arenas, places, arithmetic, training)
+    segments = tuple([of_batch.segment(number) for number in range(int(cut.segments.max(initial=0)) + 1)])
+    return Segmented(planner, merged, batch, segments, arenas, places, heights, training)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What segments are cut from."""
+
+    planner: Planner
+    merged: Merged
+    cut: Cut
+    flow: Flow
+    arenas: Index
+    places: Index
+    arithmetic: Arithmetic
+    training: bool
+    numbers: Index = field(init=False)  # ``[values]``: the numbers of values in the segment that is made
+
+    def __post_init__(self) -> None:
+        self.numbers = np.full(len(self.arenas), -1, np.int32)
+
+    def segment(self, number: int) -> Segment:
+        """Return a segment, planned."""
+        trace, model, flow = self.merged.trace, self.planner.model, self.flow
+        count = len(trace.calls)
+        cells = model.signatures[:count]
+        own = self.cut.segments == number
+        bounds = zip(flow.firsts[:-1], flow.firsts[1:], strict=True)
+        calls = tuple([np.flatnonzero(own[first:last]) for first, last in bounds])
+        read = np.unique(flow.read[own[flow.readers]])
+        read = read[self.cut.segments[flow.maker[read]] < number]
+        made = [
+            (trace.calls[k][calls[k], :1] + np.arange(len(cell.outputs))).ravel()
+            for k, cell in enumerate(cells)
+        ]
+        values = np.sort(np.concatenate([read, *made]))  # those of one call stay next to each other
+        self.numbers[values] = np.arange(len(values))
+        reads = [read[self.arenas[read] == arena] for arena in range(len(model.arenas))]
+        merged = self._merged(calls, reads, len(values))
+        schedule = self.planner.build(merged)
+        made_here = np.concatenate(made) if made else np.zeros(0, np.int64)
+        kept = made_here[self.places[made_here] >= 0]
+        kept_by_arena = [kept[self.arenas[kept] == arena] for arena in range(len(model.arenas))]
+        active = active_arenas(model)
+        if self.training:
+            given = {a for a, numbers in enumerate(kept_by_arena) if a in active and len(numbers)}
+            schedule = seeded(schedule, given) if given else schedule
+        batch = ScheduledBatch(merged, schedule, schedule.arranged(merged.trace), (), {})
+        ready = self.planner.engine.ready(batch, training=self.training)
+        yields = tuple([(self.numbers[numbers].astype(np.int64), self.places[numbers]) for numbers in kept_by_arena])
+        return Segment(calls, batch, ready, tuple([self.places[numbers] for numbers in reads]), yields)
+
+    def _merged(self, calls: tuple[Index, ...], reads: list[Index], values: int) -> Merged:
+        """Return the trace of a segment: calls of the model's cells, and of entries that read values."""
+        trace, model = self.merged.trace, self.planner.model
+        examples = len(self.merged.offsets)
+        rows, parts, feeds, counts = [], [], [], []
+        for k, chosen in enumerate(calls):
+            cell, table = model.signatures[k], trace.calls[k][calls[k]]
+            table[:, : 1 + cell.arguments] = self.numbers[table[:, : 1 + cell.arguments]]
+            rows.append(table)
+            elements = []
+            for sequence, of_all in enumerate(trace.elements[k]):
+                inside = np.zeros(len(trace.calls[k]), bool)
+                inside[chosen] = True
+                lengths = trace.calls[k][:, 1 + cell.arguments + sequence]
+                elements.append(self.numbers[of_all[np.repeat(inside, lengths)]])
+            parts.append(tuple(elements))
+            feeds.append(tuple([column[chosen] for column in trace.feeds[k]]))
+            counts.append(np.bincount(self.merged.examples(k)[chosen], minlength=examples))
+        for numbers in reads:
+            rows.append(self.numbers[numbers][:, np.newaxis])
+            parts.append(())
+            feeds.append((np.zeros(len(numbers), np.int64),))  # `SegmentedRun` brings the data
+            of_examples = np.searchsorted(self.merged.offsets, numbers, "right") - 1
+            counts.append(np.bincount(of_examples, minlength=examples))
+        none: tuple[tuple[list[Any], ...], ...] = ((),) * len(rows)
+        levels_of_calls = self._levels(rows, parts, values)
+        part = Trace(tuple(rows), tuple(parts), levels_of_calls, tuple(feeds), none, values)
+        return Merged(part, tuple(counts), np.zeros(examples, np.int64))
+
+    def _levels(
+        self, rows: list[Any], parts: list[tuple[Any, ...]], values: int
+    ) -> tuple[NDArray[np.int32], ...]:
+        """Return the levels by which the policy plans calls."""
+        policy = find_policy(self.planner.policy)
+        return levels(policy, self.planner.model.signatures, rows, parts, values, self.arithmetic)
+
+
+class SegmentedRun:
+    """A part under way as segments; see `foldbatch.engines.engine.Run`."""
+
+    def __init__(
+        self, part: Segmented, feeds: Sequence[Sequence[Array]], memory: Any, first: int
+    ) -> None:
+        self.part = part
+        self.feeds = feeds  # per cell and feed, in the order of calls
+        self.memory = memory
+        self.first = first  # the number of the part's first example
+        self.within: Callable[[], AbstractContextManager[Any]] = nullcontext
+        self.launches = 0
+        self.metrics: dict[tuple[int, int], Array] = {}
+        self.inputs: dict[tuple[int, int], Array] = {}
+        self._losses: dict[tuple[int, int], float] = {}
+        arenas = part.planner.model.arenas
+        self._values = [np.empty((n, *t.shape), t.dtype) for n, t in zip(part.heights, arenas, strict=True)]
+        self._latest: Run | None = None  # the last segment, whose memory nothing has been written over
+
+    @property
+    def _cells(self) -> int:
+        """How many cells the model has without entries."""
+        return len(self.part.merged.trace.calls)
+
+    def forward(self) -> None:
+        """Run all segments forward, and keep what others read."""
+        for segment in self.part.segments:
+            run = self._run(segment)
+            for key, loss in run.loss_sums().items():
+                self._losses[key] = self._losses.get(key, 0.0) + loss
+            self._put(self.metrics, run.metrics, segment)
+            for arena, (numbers, places) in enumerate(segment.yields):
+                if len(numbers):
+                    self._values[arena][places] = run.take(arena, numbers)
+            self._latest = run
+
+    def loss_sums(self) -> Mapping[tuple[int, int], float]:
+        return self._losses
+
+    def fetch(self, numbers: Sequence[int]) -> list[Array]:
+        return fetched(numbers, self.part.planner.model.results, lambda: self.part.arenas, self.take)
+
+    def take(self, arena: int, numbers: Index) -> Array:
+        values: Array = self._values[arena][self.part.places[numbers]]
+        return values
+
+    def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
+        """Run segments backward, the last one first, each after it has run forward again."""
+        model, part = self.part.planner.model, self.part
+        active = active_arenas(model)
+        given = [np.zeros_like(x) if a in active else x[:0] for a, x in enumerate(self._values)]
+        for arena, numbers, gradients in by_arena(cotangents, part.arenas) if cotangents else ():
+            if arena in active:
+                np.add.at(given[arena], part.places[numbers], gradients.astype(given[arena].dtype))
+        sums: dict[Parameter, Gradient] = {}
+        inputs: dict[tuple[int, int], Array] = {}
+        latest, self._latest = self._latest, None
+        for segment in reversed(part.segments):
+            run = self._run(segment) if latest is None else latest
+            latest = None
+            with Naming(model, segment.batch, self.first):
+                gradients_of_segment = run.backward([*_pairs(segment, given, active)])
+            self._add(sums, gradients_of_segment)
+            entries = {key: rows for key, rows in run.inputs.items() if key[0] >= self._cells}
+            for (k, _), rows in entries.items():
+                order = segment.batch.schedule.orders[k]
+                given[k - self._cells][segment.reads[k - self._cells][order]] += np.asarray(rows)
+            rest = {key: rows for key, rows in run.inputs.items() if key not in entries}
+            self._put(inputs, rest, segment)
+        self.inputs = inputs
+        return sums
+
+    def _run(self, segment: Segment) -> Run:
+        """Run a segment forward, from the store."""
+        planner, orders = self.part.planner, segment.batch.schedule.orders
+        feeds = [
+            tuple([np.asarray(column)[calls[order]] for column in columns])
+            for columns, calls, order in zip(self.feeds, segment.calls, orders, strict=False)
+        ]
+        for arena, places in enumerate(segment.reads):
+            feeds.append((self._values[arena][places[orders[self._cells + arena]]],))
+        naming = Naming(planner.model, segment.batch, self.first)
+        with naming:
+            run = planner.engine.forward(segment.ready, feeds, self.memory)
+        run.within = naming  # type: ignore[misc] # mypy takes it for a method
+        self.launches += run.launches
+        return run
+
+    def _put(
+        self, whole: dict[tuple[int, int], Array], rows: Mapping[tuple[int, int], Array], segment: Segment
+    ) -> None:
+        """Write rows of a segment's calls, by rank, where they stand in the order of all calls."""
+        for (k, i), values in rows.items():
+            array = np.asarray(values)
+            if (k, i) not in whole:
+                count = len(self.part.merged.trace.calls[k])
+                whole[k, i] = np.zeros((count, *array.shape[1:]), array.dtype)
+            whole[k, i][segment.calls[k][segment.batch.schedule.orders[k]]] = array
+
+    def _add(self, sums: dict[Parameter, Gradient], gradients: Mapping[Parameter, Gradient]) -> None:
+        """Add the gradients of a segment to those of others."""
+        engine = self.part.planner.engine
+        for parameter, gradient in gradients.items():
+            terms = [sums[parameter], gradient] if parameter in sums else [gradient]
+            sums[parameter] = total(terms, engine.sum_copies(parameter.type.dtype)) if len(terms) > 1 else gradient
+
+
+def _pairs(
+    segment: Segment, given: Sequence[Array], active: frozenset[int]
+) -> Iterator[tuple[int, Array]]:
+    """Yield the values of a segment that have cotangents from elsewhere, by number, with these."""
+    for arena, (numbers, places) in enumerate(segment.yields):
+        if arena in active:
+            yield from zip(numbers.tolist(), given[arena][places], strict=True)
