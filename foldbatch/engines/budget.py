@@ -246,18 +246,18 @@ class Budget:
             yield wave
 
     def _costs(self, *, training: bool) -> Index:
-        """Return the bytes of a call of each cell, as far as its values and kept buffers go: ``[cells]``."""
+        """Return the bytes of a call of each cell, as far as its values and kept buffers go, 1 or more: ``[cells]``."""
         active = active_arenas(self.model) if training else frozenset[int]()
         costs = []
         for cell, signature in zip(self.model.cells, self.model.signatures, strict=True):
             values = sum(self.model.arenas[a].nbytes * (1 + (a in active)) for a in signature.outputs)
             kept = cell.phase(training=training).kept
-            costs.append(values + sum(node.type.nbytes for node in kept if node.axis is CALL))
+            costs.append(1 + values + sum(node.type.nbytes for node in kept if node.axis is CALL))
         return np.array(costs, np.int64)
 
     def _cost(self, trace: Trace, *, training: bool) -> int:
         """Return the bytes of an example's calls."""
-        return int(self._costs(training=training) @ np.array(trace.counts, np.int64)) if trace.size else 0
+        return int(self._costs(training=training) @ np.array(trace.counts, np.int64)) if trace.size else 1
 
     def _value_sizes(self, trace: Trace, *, training: bool) -> Index:
         """Return the bytes that each value takes in the store: ``[values]``."""

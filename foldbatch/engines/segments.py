@@ -44,12 +44,14 @@ DELAYS = 8  # rounds in which calls move towards their first reader; calls that 
 
 
 def active_arenas(model: Model) -> frozenset[int]:
-    """Return the arenas whose values have cotangents in a backward pass."""
+    """Return the arenas whose values have cotangents in a backward pass: from readers, or given for results."""
     return frozenset(
-        operand.arena
-        for signature in model.signatures
-        for operand in signature.operands
-        if operand.differentiable
+        arena
+        for cell, signature in zip(model.cells, model.signatures, strict=True)
+        for arena in (
+            *(signature.outputs[output] for output in cell.ends.active_outputs),
+            *(operand.arena for operand in signature.operands if operand.differentiable),
+        )
     )
 
 
@@ -285,7 +287,9 @@ class _Batch:
         own = self.cut.segments == number
         bounds = zip(flow.firsts[:-1], flow.firsts[1:], strict=True)
         calls = tuple([np.flatnonzero(own[first:last]) for first, last in bounds])
-        read = np.unique(flow.read[own[flow.readers]])
+        is_read = np.zeros(len(flow.maker), bool)
+        is_read[flow.read[own[flow.readers]]] = True
+        read = np.flatnonzero(is_read & self.cut.border)
         read = read[self.cut.segments[flow.maker[read]] < number]
         made = [
             (trace.calls[k][calls[k], :1] + np.arange(len(cell.outputs))).ravel()
