@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -83,13 +83,19 @@ class Bounded:
     segments: int = 0  # how many it runs as; 0 of a part that runs as a whole
 
 
-class _Request(NamedTuple):
+@dataclass(slots=True)
+class _Request:
     """What all parts of a batch have in common."""
 
     schedule: Callable[[Sequence[Trace]], ScheduledBatch]
     room: int  # the bytes of each of the parts that run side by side
     training: bool
     held: bool
+    # bytes that the last part that did not fit needed, for each that counts foresaw: of this batch alone, so that
+    # a training that is resumed cuts its batches as before
+    ratio: float = 1.0
+    # what fits in no way: the bytes that it needs at least, and which examples it is
+    refused: list[tuple[int, str]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -105,8 +111,6 @@ class Budget:
     layout: str
     share: str | None
     threads: int  # how many parts run side by side, at most
-    # by phase, bytes that the last part of about the size of the limit needed for each that counts foresaw
-    ratios: dict[bool, float] = field(default_factory=lambda: {True: 1.0, False: 1.0})
     _planner: Planner | None = None
 
     def parts(
@@ -136,13 +140,19 @@ class Budget:
             return []
         costs = [self._cost(trace, training=training) for trace in traces]
         request = _Request(schedule, self.limit // side_by_side, training, held)
-        count = max(side_by_side, ceil(sum(costs) * self.ratios[training] / request.room))
+        count = max(side_by_side, ceil(sum(costs) / request.room))
         count = min(count, side_by_side if held else max(side_by_side, _most_parts(traces)))
-        return [
+        found = [
             part
             for start, stop in runs_of(costs, min(count, len(traces)))
             for part in self._part(traces[start:stop], first + start, request)
         ]
+        if request.refused:
+            least, which = max(request.refused)
+            fix = "raise options={'memory': ...} to that, or make the examples smaller"
+            expected = f"a batch that needs at most {self.limit:,} bytes"
+            raise BackendError("memory", expected, f"{which}: {least:,} bytes or more", fix)
+        return found
 
     def _part(self, traces: Sequence[Trace], first: int, request: _Request) -> list[Bounded]:
         """Return parts that fit for consecutive examples: one if it may be, as a whole or as segments."""
@@ -150,16 +160,15 @@ class Budget:
         cost = sum(self._cost(trace, training=training) for trace in traces)
         rooms = {request.room, self.limit} if len(traces) == 1 and not request.held else {request.room}
         for room in sorted(rooms):
-            if cost * self.ratios[training] <= room:
+            if cost * request.ratio <= room:
                 batch = request.schedule(traces)
                 ready = self.engine.ready(batch, training=training)
                 nbytes = self.engine.nbytes(ready)
-                if max(nbytes, cost) > room / 2:  # what small parts need tells little of large ones
-                    self.ratios[training] = nbytes / cost
                 if nbytes <= room:
                     return [Bounded(SubBatch(first, traces, batch, {training: ready}), nbytes)]
+                request.ratio = nbytes / cost
                 tried.append(nbytes)
-            part, least = self._segments(traces, room, cost, training=training)
+            part, least = self._segments(traces, room, cost * request.ratio, request)
             if part is not None:
                 sub_batch = SubBatch(first, traces, None, {training: part})
                 return [Bounded(sub_batch, part.nbytes, len(part.segments))]
@@ -167,9 +176,8 @@ class Budget:
         if len(traces) == 1 or request.held:
             last = first + len(traces) - 1
             which = f"example {first}" if len(traces) == 1 else f"examples {first} to {last}"
-            actual = f"{which}: {min(tried):,} bytes or more"
-            fix = "raise options={'memory': ...} to that, or make the examples smaller"
-            raise BackendError("memory", f"a batch that needs at most {request.room:,} bytes", actual, fix)
+            request.refused.append((min(tried), which))
+            return []
         middle = len(traces) // 2
         return [
             *self._part(traces[:middle], first, request),
@@ -177,22 +185,22 @@ class Budget:
         ]
 
     def _segments(
-        self, traces: Sequence[Trace], limit: int, cost: float, *, training: bool
+        self, traces: Sequence[Trace], limit: int, needed: float, request: _Request
     ) -> tuple[Segmented | None, int]:
         """Return a part as the fewest segments that fit, None if none do; and the least bytes that were tried."""
-        planner = self.planner
+        planner, training = self.planner, request.training
         arithmetic = self.engine.arithmetic
         cells = self.model.signatures
         merged = merge(traces, cells, arithmetic)
         flow = flow_of(merged.trace, cells)
         times = times_of(merged.trace, cells, flow, arithmetic)
         by_cell = self._costs(training=training)
-        costs = np.repeat(by_cell, np.diff(flow.firsts)) * self.ratios[training]
+        costs = np.repeat(by_cell, np.diff(flow.firsts)) * request.ratio
         results = [trace.result for trace in traces]
         numbers = np.array(numbers_in(self.model.result, results, merged.offsets.tolist()), np.int64)
         sizes = self._value_sizes(merged.trace, training=training)
         levels = int(np.ptp(times)) + 1 if len(times) else 1
-        count = max(2, int(cost * self.ratios[training] // limit))
+        count = max(2, int(needed // limit))
         least = 0
         while True:
             count = min(count, levels)

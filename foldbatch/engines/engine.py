@@ -243,6 +243,20 @@ def choose_launch(launch: str, name: str) -> str:
     return launch
 
 
+def choose_straight(launch: str, name: str) -> str:
+    """Return the way to launch where memory is bounded: kernel by kernel, as a graph has room for a whole class.
+
+    Raises:
+        UnknownNameError: when there is no such way.
+        BackendError: when graphs are asked for, or the backend does not have the way.
+    """
+    choose_launch(launch, name)
+    if launch == "captured":
+        expected, fix = "straight or auto where the option memory is set", "leave one of them out"
+        raise BackendError("launch", expected, "'captured'", fix)
+    return "straight" if "straight" in _backend(name).launches else launch
+
+
 def _refuse_missing(option: str, asked: str, has: Sequence[str], name: str) -> None:
     """Raise an error if a backend does not have the value of an option that was asked for."""
     if asked not in has:

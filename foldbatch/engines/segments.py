@@ -376,13 +376,14 @@ class SegmentedRun:
     def forward(self) -> None:
         """Run all segments forward, and keep what others read."""
         for segment in self.part.segments:
-            run = self._run(segment)
-            for key, loss in run.loss_sums().items():
-                self._losses[key] = self._losses.get(key, 0.0) + loss
-            self._put(self.metrics, run.metrics, segment)
-            for arena, (numbers, places) in enumerate(segment.yields):
-                if len(numbers):
-                    self._values[arena][places] = run.take(arena, numbers)
+            with self._naming(segment):
+                run = self._run(segment)
+                for key, loss in run.loss_sums().items():
+                    self._losses[key] = self._losses.get(key, 0.0) + loss
+                self._put(self.metrics, run.metrics, segment)
+                for arena, (numbers, places) in enumerate(segment.yields):
+                    if len(numbers):
+                        self._values[arena][places] = run.take(arena, numbers)
             self._latest = run
 
     def loss_sums(self) -> Mapping[tuple[int, int], float]:
@@ -407,9 +408,9 @@ class SegmentedRun:
         inputs: dict[tuple[int, int], Array] = {}
         latest, self._latest = self._latest, None
         for segment in reversed(part.segments):
-            run = self._run(segment) if latest is None else latest
-            latest = None
-            with Naming(model, segment.batch, self.first):
+            with self._naming(segment):
+                run = self._run(segment) if latest is None else latest
+                latest = None
                 gradients_of_segment = run.backward([*_pairs(segment, given, active)])
             self._add(sums, gradients_of_segment)
             entries = {key: rows for key, rows in run.inputs.items() if key[0] >= self._cells}
@@ -430,12 +431,14 @@ class SegmentedRun:
         ]
         for arena, places in enumerate(segment.reads):
             feeds.append((self._values[arena][places[orders[self._cells + arena]]],))
-        naming = Naming(planner.model, segment.batch, self.first)
-        with naming:
-            run = planner.engine.forward(segment.ready, feeds, self.memory)
-        run.within = naming  # type: ignore[misc] # mypy takes it for a method
+        run = planner.engine.forward(segment.ready, feeds, self.memory)
+        run.within = self._naming(segment)  # type: ignore[misc] # mypy takes it for a method
         self.launches += run.launches
         return run
+
+    def _naming(self, segment: Segment) -> Naming:
+        """Return the context in which an id out of range names an example of the batch."""
+        return Naming(self.part.planner.model, segment.batch, self.first)
 
     def _put(
         self, whole: dict[tuple[int, int], Array], rows: Mapping[tuple[int, int], Array], segment: Segment

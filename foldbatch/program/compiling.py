@@ -18,6 +18,7 @@ from foldbatch.engines.engine import (
     check_precision,
     choose_engine,
     choose_launch,
+    choose_straight,
     planning_arithmetic,
 )
 from foldbatch.engines.runner import Options
@@ -218,10 +219,8 @@ def _prepare(
     engine = choose_engine(backend)
     cores = available_cores() if threads is None else threads
     check_precision(chosen["precision"], engine)
-    launch = choose_launch(launch, engine)
     memory = bytes_of(chosen["memory"])
-    if memory is not None and engine == "cuda":
-        launch = "straight"  # a graph has room for the batches of its class
+    launch = choose_launch(launch, engine) if memory is None else choose_straight(launch, engine)
     options = Options(
         engine, policy, layout, batched, cores, debug, share, chosen["precision"], launch, memory
     )
