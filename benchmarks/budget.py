@@ -1,7 +1,8 @@
-"""Memory under a budget: ``python -m benchmarks.budget`` trains long recursions whole, and within a share of that.
+"""Memory under a budget: ``python -m benchmarks.budget`` trains long recursions whole, and within a share.
 
-Each measurement is a process of its own, and those of one model take turns. Memory is the most that the process
-held while it trained, less what it held before; seconds are of CPU time, which a busy neighbour changes least.
+Each measurement is a process of its own, and those of one model take turns. Memory is the most that the
+process held while it trained, less what it held before; seconds are of CPU time, which a busy neighbour
+changes least.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def sequence_model(kind: str, hidden: int) -> Any:
     word = fb.Scalar("int32") >> fb.Embedding(WORDS, hidden)
     last = fb.GetItem(0) >> fb.Map(word) >> fb.RNN(cell) >> fb.GetItem(1)
     logits = (last >> fb.GetItem(0) if kind == "lstm" else last) >> fb.Linear(CLASSES)
-    return fb.AllOf(logits, fb.GetItem(1) >> fb.Scalar("int32")) >> fb.Function(ops.cross_entropy) >> fb.Loss()
+    return (
+        fb.AllOf(logits, fb.GetItem(1) >> fb.Scalar("int32")) >> fb.Function(ops.cross_entropy) >> fb.Loss()
+    )
 
 
 def chain_model(hidden: int) -> Any:
@@ -129,7 +132,9 @@ def apart(kind: str, memory: int | None, arguments: argparse.Namespace) -> Measu
 
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the options of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.budget", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.budget", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--models", nargs="+", choices=LOADS, default=list(LOADS))
     parser.add_argument("--share", type=float, default=0.4, help="of what the batch takes as a whole")
     parser.add_argument("--backend", choices=("llvm", "numpy"), default="llvm")
@@ -150,7 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = measure(options.one, options.memory, options.backend, options.repeats, load)
         sys.stdout.write(json.dumps(found))
         return
-    table = Table("model", "batch", "as a whole", "under the budget", "memory", "time", title="One training step")
+    table = Table(
+        "model", "batch", "as a whole", "under the budget", "memory", "time", title="One training step"
+    )
     for kind in options.models:
         load = LOADS[kind]
         pairs = []

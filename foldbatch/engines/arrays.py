@@ -46,7 +46,9 @@ class BatchMemory:
         self._types = types
         self._poisoned = poisoned
         self.helped = False  # whether another core may help with a batch
-        self.limit: int | None = None  # bytes of all buffers, where it may not grow ahead of what a batch needs
+        self.limit: int | None = (
+            None  # bytes of all buffers, where it may not grow ahead of what a batch needs
+        )
         self._owned = np.array([type_ is not None for type_ in types], bool)
         # ``[buffers] int64``: how many rows each has
         self.capacity = np.where(self._owned, 0, np.iinfo(np.int64).max)

@@ -1,9 +1,9 @@
 """A budget of memory: how a batch is cut so that its arenas and kept buffers never need more bytes.
 
-There are two means. Examples are run in *parts*, one after the other, whose gradients are added: that costs
+There are two means. Examples run in *parts*, one after the other, whose gradients are added: that costs
 little as long as a part has many calls a level. Where it would have few, or is a single example, it runs as
-*segments* (`foldbatch.engines.segments`), whose values are computed twice. Counts of calls decide; that a part
-fits is checked when it is planned, before memory is written to.
+*segments* (`foldbatch.engines.segments`), whose values are computed twice. Counts of calls decide; that a
+part fits is checked when it is planned, before memory is written to.
 
 Source: Chen et al. 2016 (Training Deep Nets with Sublinear Memory Cost); MXNet's mirror option.
 """
@@ -91,8 +91,8 @@ class _Request:
     room: int  # the bytes of each of the parts that run side by side
     training: bool
     held: bool
-    # bytes that the last part that did not fit needed, for each that counts foresaw: of this batch alone, so that
-    # a training that is resumed cuts its batches as before
+    # bytes that the last part that did not fit needed, for each that counts foresaw: of this batch alone, so
+    # that a training that is resumed cuts its batches as before
     ratio: float = 1.0
     # what fits in no way: the bytes that it needs at least, and which examples it is
     refused: list[tuple[int, str]] = field(default_factory=list)
@@ -187,7 +187,7 @@ class Budget:
     def _segments(
         self, traces: Sequence[Trace], limit: int, needed: float, request: _Request
     ) -> tuple[Segmented | None, int]:
-        """Return a part as the fewest segments that fit, None if none do; and the least bytes that were tried."""
+        """Return a part as the fewest segments that fit, or None; and the least bytes that were tried."""
         planner, training = self.planner, request.training
         arithmetic = self.engine.arithmetic
         cells = self.model.signatures
@@ -195,7 +195,7 @@ class Budget:
         flow = flow_of(merged.trace, cells)
         times = times_of(merged.trace, cells, flow, arithmetic)
         by_cell = self._costs(training=training)
-        costs = np.repeat(by_cell, np.diff(flow.firsts)) * request.ratio
+        costs = (np.repeat(by_cell, np.diff(flow.firsts)) * request.ratio).astype(np.int64)
         results = [trace.result for trace in traces]
         numbers = np.array(numbers_in(self.model.result, results, merged.offsets.tolist()), np.int64)
         sizes = self._value_sizes(merged.trace, training=training)
@@ -232,7 +232,7 @@ class Budget:
         return self._planner
 
     def measured(self, part: SubBatch, *, training: bool) -> Bounded | None:
-        """Return a part that was planned with the bytes that it needs; None if it is not ready or does not fit."""
+        """Return a planned part with the bytes that it needs; None if it is not ready or does not fit."""
         ready = part.ready.get(training)
         if isinstance(ready, Segmented):
             nbytes, count = ready.nbytes, len(ready.segments)
@@ -254,7 +254,7 @@ class Budget:
             yield wave
 
     def _costs(self, *, training: bool) -> Index:
-        """Return the bytes of a call of each cell, as far as its values and kept buffers go, 1 or more: ``[cells]``."""
+        """Return the bytes of a call of each cell, of values and kept buffers, 1 or more: ``[cells]``."""
         active = active_arenas(self.model) if training else frozenset[int]()
         costs = []
         for cell, signature in zip(self.model.cells, self.model.signatures, strict=True):

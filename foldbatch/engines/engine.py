@@ -244,7 +244,9 @@ def choose_launch(launch: str, name: str) -> str:
 
 
 def choose_straight(launch: str, name: str) -> str:
-    """Return the way to launch where memory is bounded: kernel by kernel, as a graph has room for a whole class.
+    """Return the way to launch where memory is bounded: kernel by kernel.
+
+    A graph has room for the largest batch of its class.
 
     Raises:
         UnknownNameError: when there is no such way.

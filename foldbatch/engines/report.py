@@ -270,7 +270,8 @@ def _bounded(bound: MemoryBound) -> str:
     way = "as a whole" if bound.parts == 1 else f"in {counted(bound.parts, 'part')}"
     if bound.segments:
         way += f" cut into {counted(bound.segments, 'segment')}, whose values are computed twice"
-    return f"with at most {bound.limit / 1e6:,.3g} MB (the option memory) it runs {way}: {bound.nbytes / 1e6:,.3g} MB"
+    limit, needed = f"{bound.limit / 1e6:,.3g} MB", f"{bound.nbytes / 1e6:,.3g} MB"
+    return f"with at most {limit} (the option memory) it runs {way}: {needed}"
 
 
 def _captures(captures: Captures) -> Iterator[str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
 from statistics import median
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from warnings import warn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,15 @@ from numpy.typing import NDArray
 from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
 from foldbatch.engines.budget import Bounded, Budget
-from foldbatch.engines.engine import Cotangents, EngineSettings, Run, choose_engine, load_engine
+from foldbatch.engines.engine import (
+    Cotangents,
+    Engine,
+    EngineSettings,
+    Run,
+    choose_engine,
+    choose_straight,
+    load_engine,
+)
 from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, empty_results, sum_losses
 from foldbatch.engines.report import MemoryBound, Report, Shared, may_share, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, join
@@ -30,7 +39,13 @@ from foldbatch.engines.segments import Segmented
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, split
 from foldbatch.engines.visits import DataGradients
-from foldbatch.errors import BackendError, ParameterError
+from foldbatch.errors import (
+    BackendError,
+    DeviceMemoryError,
+    DeviceMemoryWarning,
+    ParameterError,
+    frames_inside,
+)
 from foldbatch.model.decoding import decode
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.keys import example_numbers, keyed
@@ -111,19 +126,21 @@ class Runner:
         settings = EngineSettings(options.debug, options.precision, options.launch)
         backend = choose_engine(options.backend)
         self.engine = load_engine(backend, model, settings)
-        self._budget: Budget | None = None
-        if options.memory is not None:
-            planning = options.policy, options.layout, options.share
-            threads = options.threads if self.engine.splits else 1
-            self._budget = Budget(
-                options.memory, model, self.engine, backend, settings, *planning, threads
-            )
+        limit = options.memory
+        self._budget = None if limit is None else self._budget_of(limit, backend, settings)
         if isinstance(self.engine.updates, Updates):
             self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]
         self._sparse = {parameter for cell in model.cells for parameter in cell.sparse}
         self._frozen = {parameter for parameter in model.parameters if not parameter.trainable}
         start_in_each_process(self, Runner._start)
+
+    def _budget_of(self, limit: int, backend: str, settings: EngineSettings) -> Budget:
+        """Return what cuts batches so that they need so many bytes at most."""
+        options = self.options
+        planning = options.policy, options.layout, options.share
+        threads = options.threads if self.engine.splits else 1
+        return Budget(limit, self.model, self.engine, backend, settings, *planning, threads)
 
     def _start(self) -> None:
         """Make what threads use: in a forked process another thread may have been writing to the memory."""
@@ -296,7 +313,7 @@ class Runner:
         )
 
     def _bounded_report(self, traces: list[Trace], phases: Phases) -> Report:
-        """Return a report on a batch as it runs under a budget of memory, which planning it whole does not take.
+        """Return a report on a batch as it runs under a budget of memory.
 
         Forward and backward passes take turns, so both are counted as backward.
         """
@@ -385,15 +402,56 @@ class Runner:
     ) -> list[R]:
         """Return the results of `work` for each part of a batch, given the part, its `_ready` and memory.
 
-        `memories`, if given, become those of the parts, one for each: so what is in them can stay. `fold` makes
-        the results of parts that have run smaller, where a budget of memory lets parts run in turns.
+        `memories`, if given, become those of the parts, one for each: so what is in them can stay. `fold`
+        makes the results of parts that have run smaller, where a budget of memory lets parts run in turns.
         """
         if self._budget is not None:
             return self._mapped_in_waves(work, batch, fold, memories, training=training)
         parts = [SubBatch(*part) for part in self._cut(batch)] if isinstance(batch, list) else batch
         if not parts:
             return []
-        return self._worked(work, parts, memories, training=training)
+        try:
+            return self._worked(work, parts, memories, training=training)
+        except DeviceMemoryError as error:
+            if memories is not None:  # of batches that are held others may be let go
+                raise
+            shortage = error
+        traces = batch if isinstance(batch, list) else [trace for part in batch for trace in part.traces]
+        return self._mapped_by_halves(work, traces, fold, shortage, training=training)
+
+    def _mapped_by_halves(
+        self,
+        work: Callable[[SubBatch, Any, Any], R],
+        traces: list[Trace],
+        fold: Callable[[list[R]], list[R]] | None,
+        shortage: DeviceMemoryError,
+        *,
+        training: bool,
+    ) -> list[R]:
+        """Return what `_map_parts` does, under the largest budget that a device without enough memory allows.
+
+        The budget stays, so that later batches are cut at once; a warning says so.
+        """
+        engine, options = self.engine, self.options
+        with self._lock:
+            self._memories = [engine.memory()]
+        settings = EngineSettings(options.debug, options.precision, choose_straight("auto", options.backend))
+        limit = engine.nbytes(engine.ready(self.scheduled(traces), training=training)) // 2
+        self.engine = load_engine(options.backend, self.model, settings)
+        while True:
+            self._memories = [self.engine.memory()]
+            self._budget = self._budget_of(limit, options.backend, settings)
+            try:
+                results = self._mapped_in_waves(work, traces, fold, None, training=training)
+            except DeviceMemoryError:
+                limit //= 2
+                continue
+            except BackendError as error:
+                raise (shortage if error.where == "memory" else error) from None
+            fix = f"set options={{'memory': {limit}}}, or make smaller batches"
+            warning = DeviceMemoryWarning("backend", "batches that fit into the device", shortage.found, fix)
+            warn(warning, stacklevel=frames_inside())
+            return results
 
     @alone
     def _worked(
@@ -415,9 +473,7 @@ class Runner:
         ready = [self._ready(part, training=training) for part in parts]
         return self._side_by_side(list(map(partial, [work] * len(parts), parts, ready, memories)))
 
-    def _bounded(
-        self, batch: Work, *, training: bool, held: bool = False
-    ) -> list[Bounded]:
+    def _bounded(self, batch: Work, *, training: bool, held: bool = False) -> list[Bounded]:
         """Return the parts of a batch that fit into the budget of memory; parts that were planned stay."""
         assert self._budget is not None
         if isinstance(batch, list):

@@ -3,9 +3,9 @@
 A part that does not fit into memory is cut by the time at which its calls run. The segments run forward one
 after the other in the same memory. Values that a later segment reads, and those of results, are copied to a
 *store*; all others are lost. The backward pass goes from the last segment to the first: each runs forward
-again from the store, then backward from the cotangents that later segments have left there. With about as many
-segments as each has levels, memory grows with the square root of the number of levels, and the time by one
-forward pass.
+again from the store, then backward from the cotangents that later segments have left there. With about as
+many segments as each has levels, memory grows with the square root of the number of levels, and the time by
+one forward pass.
 
 A segment is a batch like any other: what it reads from the store are calls of *entry* cells, which have one
 datum and yield it. So engines, policies and layouts know nothing of segments. Random numbers, metrics and
@@ -44,7 +44,7 @@ DELAYS = 8  # rounds in which calls move towards their first reader; calls that 
 
 
 def active_arenas(model: Model) -> frozenset[int]:
-    """Return the arenas whose values have cotangents in a backward pass: from readers, or given for results."""
+    """Return the arenas whose values have cotangents: from readers, or given for results."""
     return frozenset(
         arena
         for cell, signature in zip(model.cells, model.signatures, strict=True)
@@ -68,7 +68,11 @@ def with_entries(model: Model) -> Model:
         first = frozenset({0}) if arena in active else frozenset[int]()
         cell = stage_cell(graph, Ends(active_outputs=first, active_feeds=first))
         entries.append(cell)
-        signatures.append(CellSignature(graph.name, 0, False, (), (arena,), 0, weights=0))
+        signatures.append(
+            CellSignature(
+                name=graph.name, component=0, recursive=False, operands=(), outputs=(arena,), arguments=0
+            )
+        )
     later = [replace(signature, component=signature.component + 1) for signature in model.signatures]
     none: tuple[tuple[()], ...] = ((),) * len(entries)
     return replace(
@@ -114,16 +118,16 @@ def flow_of(trace: Trace, cells: Sequence[CellSignature]) -> Flow:
             maker[rows[:, 0] + output] = numbers
         arguments = rows[:, 1 : 1 + cell.arguments]
         readers.append(np.repeat(numbers, cell.arguments))
-        read.append(arguments.ravel())
+        read.append(arguments.ravel().astype(np.int64))
         for sequence, elements in enumerate(parts):
             lengths = rows[:, 1 + cell.arguments + sequence]
             readers.append(np.repeat(numbers, lengths * elements.shape[1]))
-            read.append(elements.ravel())
-    return Flow(firsts, maker, np.concatenate(readers), np.concatenate(read).astype(np.int64))
+            read.append(elements.ravel().astype(np.int64))
+    return Flow(firsts, maker, np.concatenate(readers), np.concatenate(read))
 
 
 def times_of(trace: Trace, cells: tuple[CellSignature, ...], flow: Flow, arithmetic: Arithmetic) -> Index:
-    """Return a time for each call, ``[calls]``: later than those that it reads, and close to its first reader.
+    """Return a time for each call, ``[calls]``: after those that it reads, close to its first reader.
 
     So a word is looked up in the segment that reads it, and not in the first one.
     """
@@ -149,9 +153,7 @@ class Cut(NamedTuple):
     stored: int  # bytes of the values in the store
 
 
-def cut_at(
-    count: int, flow: Flow, times: Index, costs: Index, results: Index, sizes: Index
-) -> Cut:
+def cut_at(count: int, flow: Flow, times: Index, costs: Index, results: Index, sizes: Index) -> Cut:
     """Cut a batch into segments of about as many bytes each.
 
     Args:
@@ -309,16 +311,19 @@ class _Batch:
             schedule = seeded(schedule, given) if given else schedule
         batch = ScheduledBatch(merged, schedule, schedule.arranged(merged.trace), (), {})
         ready = self.planner.engine.ready(batch, training=self.training)
-        yields = tuple([(self.numbers[numbers].astype(np.int64), self.places[numbers]) for numbers in kept_by_arena])
+        yields = tuple(
+            [(self.numbers[numbers].astype(np.int64), self.places[numbers]) for numbers in kept_by_arena]
+        )
         return Segment(calls, batch, ready, tuple([self.places[numbers] for numbers in reads]), yields)
 
     def _merged(self, calls: tuple[Index, ...], reads: list[Index], values: int) -> Merged:
         """Return the trace of a segment: calls of the model's cells, and of entries that read values."""
         trace, model = self.merged.trace, self.planner.model
         examples = len(self.merged.offsets)
-        rows, parts, feeds, counts = [], [], [], []
+        rows, feeds, counts = list[Any](), list[tuple[Any, ...]](), list[Index]()
+        parts: list[tuple[Any, ...]] = []
         for k, chosen in enumerate(calls):
-            cell, table = model.signatures[k], trace.calls[k][calls[k]]
+            cell, table = model.signatures[k], trace.calls[k][chosen]
             table[:, : 1 + cell.arguments] = self.numbers[table[:, : 1 + cell.arguments]]
             rows.append(table)
             elements = []
@@ -352,9 +357,7 @@ class _Batch:
 class SegmentedRun:
     """A part under way as segments; see `foldbatch.engines.engine.Run`."""
 
-    def __init__(
-        self, part: Segmented, feeds: Sequence[Sequence[Array]], memory: Any, first: int
-    ) -> None:
+    def __init__(self, part: Segmented, feeds: Sequence[Sequence[Array]], memory: Any, first: int) -> None:
         self.part = part
         self.feeds = feeds  # per cell and feed, in the order of calls
         self.memory = memory
@@ -456,12 +459,12 @@ class SegmentedRun:
         engine = self.part.planner.engine
         for parameter, gradient in gradients.items():
             terms = [sums[parameter], gradient] if parameter in sums else [gradient]
-            sums[parameter] = total(terms, engine.sum_copies(parameter.type.dtype)) if len(terms) > 1 else gradient
+            sums[parameter] = (
+                total(terms, engine.sum_copies(parameter.type.dtype)) if len(terms) > 1 else gradient
+            )
 
 
-def _pairs(
-    segment: Segment, given: Sequence[Array], active: frozenset[int]
-) -> Iterator[tuple[int, Array]]:
+def _pairs(segment: Segment, given: Sequence[Array], active: frozenset[int]) -> Iterator[tuple[int, Array]]:
     """Yield the values of a segment that have cotangents from elsewhere, by number, with these."""
     for arena, (numbers, places) in enumerate(segment.yields):
         if arena in active:

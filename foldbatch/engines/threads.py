@@ -143,7 +143,7 @@ def split(
 
 
 def runs_of(sizes: Sequence[float], parts: int) -> list[tuple[int, int]]:
-    """Cut a row of things into at most `parts` runs of about as large sums of sizes: where each begins and ends.
+    """Return where runs begin and end, at most `parts`, whose sums of sizes are about alike.
 
     >>> runs_of([1, 1, 1, 3], 2)
     [(0, 3), (3, 4)]

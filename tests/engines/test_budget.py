@@ -12,10 +12,17 @@ from foldbatch.engines import budget
 from foldbatch.engines.budget import bytes_of
 from foldbatch.engines.runner import Runner
 from foldbatch.engines.segments import Segmented
-from foldbatch.errors import BackendError, BlockValueError, ExampleError
+from foldbatch.errors import (
+    BackendError,
+    BlockValueError,
+    DeviceMemoryError,
+    DeviceMemoryWarning,
+    ExampleError,
+)
 from foldbatch.params.parameters import dense
 from foldbatch.program.program import Program
-from tests.backends import TESTED
+from tests.backends import TESTED, lacking
+from tests.engines.cuda.emulator import Emulator
 
 WIDTH = 8
 LENGTHS = (20, 15, 25, 6, 1, 30)
@@ -45,7 +52,7 @@ def tagger() -> Any:
         return scores
 
     @fb.cell
-    def total(states: list[f"float32[{WIDTH}]"], x: f"float32[{WIDTH}]") -> Any:  # type: ignore[valid-type, name-defined] # noqa: F722
+    def total(states: list[f"float32[{WIDTH}]"], x: f"float32[{WIDTH}]") -> Any:  # type: ignore[valid-type, name-defined]
         return ops.segment_sum(states) * x
 
     def walk(example: Any) -> Any:
@@ -64,7 +71,10 @@ def tagger() -> Any:
 def sentences() -> list[Any]:
     rng = np.random.default_rng(0)
     return [
-        ([(int(rng.integers(50)), int(rng.integers(3))) for _ in range(n)], rng.normal(size=WIDTH).astype("f4"))
+        (
+            [(int(rng.integers(50)), int(rng.integers(3))) for _ in range(n)],
+            rng.normal(size=WIDTH).astype("f4"),
+        )
         for n in LENGTHS
     ]
 
@@ -92,7 +102,9 @@ def held(runner: Runner) -> int:
 
 def need(program: Program, examples: list[Any], *, training: bool = True) -> int:
     runner = program._runner
-    return runner.engine.nbytes(runner.engine.ready(runner.scheduled(program._trace_all(examples)), training=training))
+    return runner.engine.nbytes(
+        runner.engine.ready(runner.scheduled(program._trace_all(examples)), training=training)
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,12 +191,16 @@ def test_a_long_recursion_needs_the_root_of_its_levels() -> None:
     assert len(ready.segments) > 3
     states = 2 * 2 * 4 * WIDTH * (len(ready.segments) - 1)  # of two chains, with cotangents
     results = 2 * 4
-    assert ready.stored_bytes <= 2 * states + results  # a word that is looked up one level ahead counts as a state
+    assert (
+        ready.stored_bytes <= 2 * states + results
+    )  # a word that is looked up one level ahead counts as a state
 
 
 def test_an_example_that_fits_in_no_way_is_refused_with_what_it_needs() -> None:
     walk, examples = tagger(), sentences()
-    with pytest.raises(BackendError, match=r"^memory: expected a batch that needs at most 2,000 bytes") as refused:
+    with pytest.raises(
+        BackendError, match=r"^memory: expected a batch that needs at most 2,000 bytes"
+    ) as refused:
         compiled(walk, 2000).value_and_grad(examples)
     least = int(refused.value.found.split(": ")[1].split(" ")[0].replace(",", ""))
     loss, _ = compiled(walk, least).value_and_grad(examples, step=7)
@@ -283,3 +299,34 @@ def test_a_size_that_is_none_is_refused(size: Any) -> None:
 @pytest.mark.parametrize(("size", "nbytes"), [("1kb", 1000), (" 1.5 KiB ", 1536), ("7", 7), (np.int64(5), 5)])
 def test_sizes_are_numbers_or_text(size: Any, nbytes: int) -> None:
     assert bytes_of(size) == nbytes
+
+
+@pytest.mark.skipif(bool(lacking("cuda-on-cpu")), reason=lacking("cuda-on-cpu"))
+def test_a_batch_that_does_not_fit_into_a_device_is_cut_and_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The budget is halved until it fits, said in a warning, and kept for the batches that follow."""
+    walk = chain()
+    right, gradients = fb.compile(walk, "numpy", seed=1, fresh=True).value_and_grad(CHAIN)
+    program = fb.compile(walk, "cuda-on-cpu", seed=1, fresh=True)  # type: ignore[arg-type]
+    program.value_and_grad([CHAIN[0][:2]])
+    refused = []
+    allocate = Emulator.allocate
+
+    def scarce(self: Emulator, nbytes: int) -> Any:
+        if nbytes > 8_000:
+            refused.append(nbytes)
+            raise DeviceMemoryError("backend cuda", "more memory", "8,000 bytes free", "take smaller batches")
+        return allocate(self, nbytes)
+
+    monkeypatch.setattr(Emulator, "allocate", scarce)
+    with pytest.warns(DeviceMemoryWarning, match=r"set options={'memory': \d+}"):
+        loss, found = program.value_and_grad(CHAIN)
+    np.testing.assert_allclose(loss, right, rtol=1e-6)
+    for name, gradient in gradients.items():
+        np.testing.assert_allclose(np.array(dense(found[name])), dense(gradient), rtol=1e-4, atol=1e-6)
+    assert refused
+    refused.clear()
+    np.testing.assert_allclose(program.value_and_grad(CHAIN)[0], right, rtol=1e-6)
+    assert not refused
+    monkeypatch.setattr(Emulator, "allocate", lambda self, nbytes: scarce(self, 10**9))
+    with pytest.raises(DeviceMemoryError, match="8,000 bytes free"):
+        fb.compile(walk, "cuda-on-cpu").value_and_grad(CHAIN)  # type: ignore[arg-type]

@@ -44,7 +44,9 @@ class DeviceMemory:
         self._poisoned = poisoned  # whether buffers of floats are filled with NaN before each batch
         self._owned = np.array([type_ is not None for type_ in types], bool)
         self._capacity = np.zeros(len(types), np.int64)
-        self.limit: int | None = None  # bytes of all buffers, where it may not grow ahead of what a batch needs
+        self.limit: int | None = (
+            None  # bytes of all buffers, where it may not grow ahead of what a batch needs
+        )
         self.sources: list[DeviceBuffer | Any] = [None] * len(types)  # what holds the memory of each
         self.addresses = np.zeros(len(types), np.int64)  # ``[buffers]``: where each begins
 
