@@ -2,7 +2,7 @@
 
 There are two means. Examples run in *parts*, one after the other, whose gradients are added: that costs
 little as long as a part has many calls a level. Where it would have few, or is a single example, it runs as
-*segments* (`foldbatch.engines.segments`), whose values are computed twice. Counts of calls decide; that a
+*windows* (`foldbatch.engines.windows`), whose values are computed twice. Counts of calls decide; that a
 part fits is checked when it is planned, before memory is written to.
 
 Source: Chen et al. 2016 (Training Deep Nets with Sublinear Memory Cost); MXNet's mirror option.
@@ -20,17 +20,17 @@ import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch, SubBatch
 from foldbatch.engines.engine import Engine, EngineSettings, load_engine
-from foldbatch.engines.segments import (
+from foldbatch.engines.threads import runs_of
+from foldbatch.engines.windows import (
     Planner,
-    Segmented,
+    Windowed,
     active_arenas,
     cut_at,
     flow_of,
-    segmented,
     times_of,
+    windowed,
     with_entries,
 )
-from foldbatch.engines.threads import runs_of
 from foldbatch.errors import BackendError, BlockValueError
 from foldbatch.model.decoding import numbers_in
 from foldbatch.model.model import Model
@@ -44,8 +44,8 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.static.op import CALL
 from foldbatch.types import describe_value
 
-ROWS = 24  # calls a level: with fewer, segments of more examples take less time than smaller parts
-GROWTH = 1.4  # of the number of segments, while they do not fit
+ROWS = 24  # calls a level: with fewer, windows of more examples take less time than smaller parts
+GROWTH = 1.4  # of the number of windows, while they do not fit
 UNITS = {"": 1, "b": 1} | {
     f"{letter}{kind}": base**power
     for power, letter in enumerate("kmgt", 1)
@@ -80,7 +80,7 @@ class Bounded:
 
     part: SubBatch
     nbytes: int  # that it needs
-    segments: int = 0  # how many it runs as; 0 of a part that runs as a whole
+    windows: int = 0  # how many it runs as; 0 of a part that runs as a whole
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ class Budget:
         return found
 
     def _part(self, traces: Sequence[Trace], first: int, request: _Request) -> list[Bounded]:
-        """Return parts that fit for consecutive examples: one if it may be, as a whole or as segments."""
+        """Return parts that fit for consecutive examples: one if it may be, as a whole or as windows."""
         training, tried = request.training, list[int]()
         cost = sum(self._cost(trace, training=training) for trace in traces)
         rooms = {request.room, self.limit} if len(traces) == 1 and not request.held else {request.room}
@@ -168,10 +168,10 @@ class Budget:
                     return [Bounded(SubBatch(first, traces, batch, {training: ready}), nbytes)]
                 request.ratio = nbytes / cost
                 tried.append(nbytes)
-            part, least = self._segments(traces, room, cost * request.ratio, request)
+            part, least = self._windows(traces, room, cost * request.ratio, request)
             if part is not None:
                 sub_batch = SubBatch(first, traces, None, {training: part})
-                return [Bounded(sub_batch, part.nbytes, len(part.segments))]
+                return [Bounded(sub_batch, part.nbytes, len(part.windows))]
             tried.append(least)
         if len(traces) == 1 or request.held:
             last = first + len(traces) - 1
@@ -184,10 +184,10 @@ class Budget:
             *self._part(traces[middle:], first + middle, request),
         ]
 
-    def _segments(
+    def _windows(
         self, traces: Sequence[Trace], limit: int, needed: float, request: _Request
-    ) -> tuple[Segmented | None, int]:
-        """Return a part as the fewest segments that fit, or None; and the least bytes that were tried."""
+    ) -> tuple[Windowed | None, int]:
+        """Return a part as the fewest windows that fit, or None; and the least bytes that were tried."""
         planner, training = self.planner, request.training
         arithmetic = self.engine.arithmetic
         cells = self.model.signatures
@@ -207,7 +207,7 @@ class Budget:
             cut = cut_at(count, flow, times, costs, numbers, sizes)
             foreseen = cut.largest + cut.stored
             if foreseen <= limit or count == levels:
-                part = segmented(planner, merged, results, cut, flow, arithmetic, training=training)
+                part = windowed(planner, merged, results, cut, flow, arithmetic, training=training)
                 least = part.nbytes if not least else min(least, part.nbytes)
                 if part.nbytes <= limit:
                     return part, least
@@ -217,7 +217,7 @@ class Budget:
 
     @property
     def planner(self) -> Planner:
-        """What plans segments, made when it is first needed: kernels of the model with entries."""
+        """What plans windows, made when it is first needed: kernels of the model with entries."""
         if self._planner is None:
             model = with_entries(self.model)
             engine = load_engine(self.backend, model, self.settings)
@@ -234,8 +234,8 @@ class Budget:
     def measured(self, part: SubBatch, *, training: bool) -> Bounded | None:
         """Return a planned part with the bytes that it needs; None if it is not ready or does not fit."""
         ready = part.ready.get(training)
-        if isinstance(ready, Segmented):
-            nbytes, count = ready.nbytes, len(ready.segments)
+        if isinstance(ready, Windowed):
+            nbytes, count = ready.nbytes, len(ready.windows)
         else:
             nbytes, count = 0 if ready is None else self.engine.nbytes(ready), 0
         return Bounded(part, nbytes, count) if ready is not None and nbytes <= self.limit else None
@@ -245,7 +245,7 @@ class Budget:
         wave: list[Bounded] = []
         for part in parts:
             together = sum(x.nbytes for x in wave) + part.nbytes
-            alike = not wave or bool(wave[0].segments) == bool(part.segments)
+            alike = not wave or bool(wave[0].windows) == bool(part.windows)
             if len(wave) == self.threads or together > self.limit or not alike:
                 yield wave
                 wave = []
@@ -268,7 +268,7 @@ class Budget:
         return int(self._costs(training=training) @ np.array(trace.counts, np.int64)) if trace.size else 1
 
     def _value_sizes(self, trace: Trace, *, training: bool) -> Index:
-        """Return the bytes that each value takes in the store: ``[values]``."""
+        """Return the bytes that each value takes in the border: ``[values]``."""
         active = active_arenas(self.model) if training else frozenset[int]()
         sizes = np.zeros(trace.values, np.int64)
         for rows, signature in zip(trace.calls, self.model.signatures, strict=True):

@@ -76,7 +76,7 @@ class MemoryBound(NamedTuple):
     limit: int  # the option, in bytes
     nbytes: int  # bytes that it needs at most at any time
     parts: int  # how many parts its examples run in; 1 where it runs as a whole
-    segments: int  # of all parts that are computed twice, into how many segments they are cut; else 0
+    windows: int  # of all parts that are computed twice, into how many windows they are cut; else 0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -268,8 +268,8 @@ def _costs(report: Report) -> Iterator[str]:
 def _bounded(bound: MemoryBound) -> str:
     """Return the line on a bound of memory."""
     way = "as a whole" if bound.parts == 1 else f"in {counted(bound.parts, 'part')}"
-    if bound.segments:
-        way += f" cut into {counted(bound.segments, 'segment')}, whose values are computed twice"
+    if bound.windows:
+        way += f" cut into {counted(bound.windows, 'window')}, whose values are computed twice"
     limit, needed = f"{bound.limit / 1e6:,.3g} MB", f"{bound.nbytes / 1e6:,.3g} MB"
     return f"with at most {limit} (the option memory) it runs {way}: {needed}"
 

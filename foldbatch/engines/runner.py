@@ -35,10 +35,10 @@ from foldbatch.engines.engine import (
 from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, empty_results, sum_losses
 from foldbatch.engines.report import MemoryBound, Report, Shared, may_share, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, join
-from foldbatch.engines.segments import Segmented
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, split
 from foldbatch.engines.visits import DataGradients
+from foldbatch.engines.windows import Windowed
 from foldbatch.errors import (
     BackendError,
     DeviceMemoryError,
@@ -331,8 +331,8 @@ class Runner:
         self._mapped_in_waves(work, tuple([part.part for part in parts]), self._folded, None, training=True)
         timed["backward"] = time.perf_counter() - start
         report = report_on(batch, self.model, kernels, needed, phases | timed)
-        segments = sum(part.segments for part in parts)
-        return replace(report, bound=MemoryBound(self._budget.limit, most, len(parts), segments))
+        windows = sum(part.windows for part in parts)
+        return replace(report, bound=MemoryBound(self._budget.limit, most, len(parts), windows))
 
     def _timed(self, traces: list[Trace], options: Options) -> tuple[ScheduledBatch, Any, Phases]:
         """Run a batch forward and backward, whole; return how it was planned, readied, and its seconds."""
@@ -523,9 +523,9 @@ class Runner:
         return results
 
     def _engine_of(self, part: Bounded) -> Engine:
-        """Return the engine that runs a part: of segments, that of the model with entries."""
+        """Return the engine that runs a part: of windows, that of the model with entries."""
         assert self._budget is not None
-        return self._budget.planner.engine if part.segments else self.engine
+        return self._budget.planner.engine if part.windows else self.engine
 
     def _memories_of(self, wave: Sequence[Bounded], *, training: bool) -> list[Any]:
         """Return a memory for each part of a wave, kept from others where these were of the same engine."""
@@ -537,7 +537,7 @@ class Runner:
         self._memories += [engine.memory() for _ in wave[len(self._memories) :]]
         room = self._budget.limit // len(wave)
         for part, memory in zip(wave, self._memories, strict=True):
-            stored = part.part.ready[training].stored_bytes if part.segments else 0
+            stored = part.part.ready[training].border_bytes if part.windows else 0
             engine.limit_memory(memory, max(room, part.nbytes) - stored, training=training)
         return self._memories
 
@@ -570,7 +570,7 @@ class Runner:
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[ScheduledBatch, Any]:
         """Return a part scheduled and ready for the engine; a planned part keeps what was made."""
         ready = part.ready.get(training)
-        if isinstance(ready, Segmented):
+        if isinstance(ready, Windowed):
             return ready.batch, ready
         if part.batch is None:
             batch = self.scheduled(part.traces)
@@ -595,7 +595,7 @@ class Runner:
             if numbers is not None:
                 examples = [numbers[places] for places in examples]
             feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
-        if isinstance(engine_batch, Segmented):
+        if isinstance(engine_batch, Windowed):
             return engine_batch.forward(feeds, memory, part.first)
         run = self.engine.forward(engine_batch, feeds, memory)
         run.within = Naming(self.model, batch, part.first)  # type: ignore[misc] # mypy takes it for a method
@@ -654,7 +654,7 @@ class Runner:
     ) -> ForwardPart:
         """Run a part forward, for training; `seeded_results` says that results will have cotangents."""
         batch, _ = ready
-        if seeded_results and not isinstance(ready[1], Segmented):
+        if seeded_results and not isinstance(ready[1], Windowed):
             arenas = {arena for arena in self.model.results if self.model.arenas[arena].is_float}
             batch = batch._replace(schedule=seeded(batch.schedule, arenas))
             ready = batch, self.engine.ready(batch, training=True)

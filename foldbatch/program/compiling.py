@@ -132,11 +132,11 @@ def compile(
               fills the memory. Examples that share their parts do, where the parts are visited at each place
               (`ForwardDeclaration`).
             - ``memory``: how many bytes a batch may need for its values and what its backward pass reads:
-              a number, or text such as ``"2 GiB"``. A batch that needs more runs in parts whose gradients
-              are added, and a part of few examples as segments whose values are computed twice. Results,
-              metrics and random numbers are those of the whole batch, gradients differ by rounding. Its
-              parameters, their gradients and the examples are not counted. `Program.describe` says what a
-              batch takes. A GPU runs such batches kernel by kernel.
+              a number, or text such as ``"2 GiB"``. A batch that needs more runs in parts, whose gradients
+              are added, and a part of few examples in windows of levels, whose values are computed twice.
+              Results, metrics and random numbers are those of the whole batch, gradients differ by
+              rounding. Parameters, their gradients and the examples are not counted. `Program.describe`
+              says what a batch takes. A GPU runs such batches kernel by kernel.
             - ``precision``: how matrices of float32 are multiplied: ``fp32``, of the factors as they are;
               ``bf16``, of factors rounded to 7 bits behind the point (results differ by about 5e-3 of the
               largest), by ``llvm`` on a processor with AVX-512 BF16, by ``cuda``, and slowly by ``numpy``;

@@ -11,7 +11,7 @@ from foldbatch import ops
 from foldbatch.engines import budget
 from foldbatch.engines.budget import bytes_of
 from foldbatch.engines.runner import Runner
-from foldbatch.engines.segments import Segmented
+from foldbatch.engines.windows import Windowed
 from foldbatch.errors import (
     BackendError,
     BlockValueError,
@@ -115,7 +115,7 @@ def test_a_batch_that_is_cut_gives_what_the_whole_gives(
     monkeypatch: pytest.MonkeyPatch, threads: int, share: float, rows: int
 ) -> None:
     """Dropout, metrics, results, and gradients of data and of parameters are those of the whole batch."""
-    monkeypatch.setattr(budget, "ROWS", rows)  # parts of few rows, or segments
+    monkeypatch.setattr(budget, "ROWS", rows)  # parts of few rows, or windows
     walk, examples = tagger(), sentences()
     whole = compiled(walk, None)
     loss, gradients = whole.value_and_grad(examples, step=7)
@@ -142,7 +142,7 @@ def test_a_batch_that_is_cut_gives_what_the_whole_gives(
     assert sum(len(part.part.traces) for part in parts) == len(examples)
     assert all(part.nbytes <= limit for part in parts)
     if share < 1:
-        assert len(parts) > 1 or parts[0].segments > 1
+        assert len(parts) > 1 or parts[0].windows > 1
 
 
 def chain() -> Any:
@@ -175,7 +175,7 @@ CHAIN = [[number % 20 for number in range(start, start + 300)] for start in rang
 
 
 def test_a_long_recursion_needs_the_root_of_its_levels() -> None:
-    """Values between segments and those of one segment are a seventh of all; words are read where they are used."""
+    """Values between windows and those of one window are a seventh of all; words are read where they are used."""
     walk = chain()
     whole = fb.compile(walk, TESTED, threads=1, options={"share": None})
     whole.warm(CHAIN)
@@ -187,12 +187,12 @@ def test_a_long_recursion_needs_the_root_of_its_levels() -> None:
         np.testing.assert_allclose(dense(cut[name]), dense(gradient), rtol=1e-4, atol=1e-6)
     (part,) = parts_of(bounded, CHAIN)
     ready = part.part.ready[True]
-    assert isinstance(ready, Segmented)
-    assert len(ready.segments) > 3
-    states = 2 * 2 * 4 * WIDTH * (len(ready.segments) - 1)  # of two chains, with cotangents
+    assert isinstance(ready, Windowed)
+    assert len(ready.windows) > 3
+    states = 2 * 2 * 4 * WIDTH * (len(ready.windows) - 1)  # of two chains, with cotangents
     results = 2 * 4
     assert (
-        ready.stored_bytes <= 2 * states + results
+        ready.border_bytes <= 2 * states + results
     )  # a word that is looked up one level ahead counts as a state
 
 
@@ -221,7 +221,7 @@ def test_plans_keep_to_the_budget_also_in_another_process_and_phase() -> None:
 
 
 def test_held_batches_keep_to_the_budget() -> None:
-    """A batch that waits for cotangents holds the store and one segment of each part."""
+    """A batch that waits for cotangents holds the border and one window of each part."""
     examples = CHAIN
     walk = chain()
     found = []
@@ -251,12 +251,12 @@ def test_describe_says_what_a_batch_takes_with_and_without() -> None:
     assert report.bound is not None
     assert report.bound.limit == 15_000
     assert 0 < report.bound.nbytes <= 15_000
-    assert report.bound.segments > report.bound.parts > 1
+    assert report.bound.windows > report.bound.parts > 1
     (line,) = [line for line in str(report).splitlines() if "option memory" in line]
     assert line.startswith("with at most 0.015 MB (the option memory) it runs in ")
 
 
-def test_an_id_out_of_range_in_a_segment_names_the_example() -> None:
+def test_an_id_out_of_range_in_a_window_names_the_example() -> None:
     @fb.cell
     def step(state: Any) -> Any:
         return state + 1
@@ -276,7 +276,7 @@ def test_an_id_out_of_range_in_a_segment_names_the_example() -> None:
 
     program = fb.compile(walk, TESTED, threads=1, options={"memory": 900})
     program.value_and_grad([10, 20])
-    assert parts_of(program, [10, 20])[0].segments
+    assert parts_of(program, [10, 20])[0].windows
     with pytest.raises(ExampleError, match="example 1"):
         program.value_and_grad([10, 40])
 

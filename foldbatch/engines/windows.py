@@ -1,14 +1,14 @@
-"""Segments: a part of a batch run as stretches of levels, so that a backward pass needs little memory.
+"""Windows: a part of a batch run as stretches of levels, so that a backward pass needs little memory.
 
-A part that does not fit into memory is cut by the time at which its calls run. The segments run forward one
-after the other in the same memory. Values that a later segment reads, and those of results, are copied to a
-*store*; all others are lost. The backward pass goes from the last segment to the first: each runs forward
-again from the store, then backward from the cotangents that later segments have left there. With about as
-many segments as each has levels, memory grows with the square root of the number of levels, and the time by
+A part that does not fit into memory is cut by the time at which its calls run. The windows run forward one
+after the other in the same memory. Values that a later window reads, and those of results, are copied to a
+*border*; all others are lost. The backward pass goes from the last window to the first: each runs forward
+again from the border, then backward from the cotangents that later windows have left there. With about as
+many windows as each has levels, memory grows with the square root of the number of levels, and the time by
 one forward pass.
 
-A segment is a batch like any other: what it reads from the store are calls of *entry* cells, which have one
-datum and yield it. So engines, policies and layouts know nothing of segments. Random numbers, metrics and
+A window is a batch like any other: what it reads from the border are calls of *entry* cells, which have one
+datum and yield it. So engines, policies and layouts know nothing of windows. Random numbers, metrics and
 losses are those of the part run as a whole.
 
 Source: Chen et al. 2016 (Training Deep Nets with Sublinear Memory Cost), section 4.
@@ -89,7 +89,7 @@ def with_entries(model: Model) -> Model:
 
 
 class Planner(NamedTuple):
-    """How a runner plans segments: an engine of the model with entries, and what schedules its batches."""
+    """How a runner plans windows: an engine of the model with entries, and what schedules its batches."""
 
     model: Model  # with entries
     engine: Engine  # of that model
@@ -129,7 +129,7 @@ def flow_of(trace: Trace, cells: Sequence[CellSignature]) -> Flow:
 def times_of(trace: Trace, cells: tuple[CellSignature, ...], flow: Flow, arithmetic: Arithmetic) -> Index:
     """Return a time for each call, ``[calls]``: after those that it reads, close to its first reader.
 
-    So a word is looked up in the segment that reads it, and not in the first one.
+    So a word is looked up in the window that reads it, and not in the first one.
     """
     depths = levels(find_policy("by_depth"), cells, trace.calls, trace.elements, trace.values, arithmetic)
     times: Index = np.concatenate([np.zeros(0, np.int64), *depths]).astype(np.int64)
@@ -145,19 +145,19 @@ def times_of(trace: Trace, cells: tuple[CellSignature, ...], flow: Flow, arithme
 
 
 class Cut(NamedTuple):
-    """A batch cut into segments, before any of them is planned."""
+    """A batch cut into windows, before any of them is planned."""
 
-    segments: Index  # ``[calls]``: the segment of each call
-    border: NDArray[np.bool_]  # ``[values]``: whether a value is kept in the store
-    largest: int  # bytes of the calls of the largest segment, as far as counts tell
-    stored: int  # bytes of the values in the store
+    windows: Index  # ``[calls]``: the window of each call
+    border: NDArray[np.bool_]  # ``[values]``: whether a value is kept in the border
+    largest: int  # bytes of the calls of the largest window, as far as counts tell
+    stored: int  # bytes of the values in the border
 
 
 def cut_at(count: int, flow: Flow, times: Index, costs: Index, results: Index, sizes: Index) -> Cut:
-    """Cut a batch into segments of about as many bytes each.
+    """Cut a batch into windows of about as many bytes each.
 
     Args:
-        count: how many segments, if there are as many times.
+        count: how many windows, if there are as many times.
         flow: the batch's calls.
         times: their times, see `times_of`.
         costs: the bytes of each call, ``[calls]``.
@@ -167,41 +167,43 @@ def cut_at(count: int, flow: Flow, times: Index, costs: Index, results: Index, s
     by_time = np.bincount(times, costs) if len(times) else np.zeros(1)
     ends = by_time.cumsum()
     bounds = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count)
-    segments = np.searchsorted(np.unique(bounds), times)
+    windows = np.searchsorted(np.unique(bounds), times)
     border = np.zeros(len(flow.maker), bool)
-    border[flow.read[segments[flow.readers] > segments[flow.maker[flow.read]]]] = True
+    border[flow.read[windows[flow.readers] > windows[flow.maker[flow.read]]]] = True
     border[results] = True
-    largest = np.bincount(segments, costs).max(initial=0)
-    return Cut(segments, border, int(largest), int(sizes[border].sum()))
+    largest = np.bincount(windows, costs).max(initial=0)
+    return Cut(windows, border, int(largest), int(sizes[border].sum()))
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class Window:
     """A stretch of levels, planned."""
 
     calls: tuple[Index, ...]  # per cell of the model ``[n]``: which of the batch's calls it has, ascending
     batch: ScheduledBatch  # these calls, and those of entries
     ready: Any  # the batch as the engine runs it
-    reads: tuple[Index, ...]  # per arena: the places in the store that its entries read
-    yields: tuple[tuple[Index, Index], ...]  # per arena: numbers of its values, and their places in the store
+    reads: tuple[Index, ...]  # per arena: the places in the border that its entries read
+    yields: tuple[
+        tuple[Index, Index], ...
+    ]  # per arena: numbers of its values, and their places in the border
 
 
 @dataclass(slots=True)
-class Segmented:
-    """A part of a batch made ready to run as segments; see `segmented`."""
+class Windowed:
+    """A part of a batch made ready to run as windows; see `windowed`."""
 
     planner: Planner
     merged: Merged  # the part's trace
     batch: ScheduledBatch  # it with ranks in the order of calls, for those who read results and metrics
-    segments: tuple[Segment, ...]
+    windows: tuple[Window, ...]
     arenas: Index  # ``[values]``: the arena of each value
-    places: Index  # ``[values]``: the place of a value in the store of its arena, -1 outside
-    heights: list[int]  # per arena, how many values its store has
+    places: Index  # ``[values]``: the place of a value in the border of its arena, -1 outside
+    heights: list[int]  # per arena, how many values its border has
     training: bool
 
     @property
-    def stored_bytes(self) -> int:
-        """The bytes of the store: values, and in training their cotangents."""
+    def border_bytes(self) -> int:
+        """The bytes of the border: values, and in training their cotangents."""
         active = active_arenas(self.planner.model) if self.training else frozenset[int]()
         return sum(
             height * type_.nbytes * (1 + (arena in active))
@@ -210,19 +212,19 @@ class Segmented:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that a run needs: the largest segment, and the store."""
+        """The bytes that a run needs: the largest window, and the border."""
         engine = self.planner.engine
-        return max((engine.nbytes(s.ready) for s in self.segments), default=0) + self.stored_bytes
+        return max((engine.nbytes(s.ready) for s in self.windows), default=0) + self.border_bytes
 
     @property
     def launched(self) -> tuple[int, int]:
         """How many kernels a run calls, forward (twice, while training) and backward."""
-        counts = [self.planner.engine.launched(segment.ready) for segment in self.segments]
+        counts = [self.planner.engine.launched(window.ready) for window in self.windows]
         return sum(f for f, _ in counts) * (1 + self.training), sum(b for _, b in counts)
 
-    def forward(self, feeds: Sequence[Sequence[Array]], memory: Any, first: int) -> SegmentedRun:
-        """Run all segments forward; arguments are those of `Engine.forward`, and the part's first example."""
-        run = SegmentedRun(self, feeds, memory, first)
+    def forward(self, feeds: Sequence[Sequence[Array]], memory: Any, first: int) -> WindowedRun:
+        """Run all windows forward; arguments are those of `Engine.forward`, and the part's first example."""
+        run = WindowedRun(self, feeds, memory, first)
         run.forward()
         return run
 
@@ -238,7 +240,7 @@ def whole_batch(merged: Merged, model: Model, results: Sequence[object]) -> Sche
     return ScheduledBatch(merged, schedule, merged.trace.feeds, tuple(results), {})
 
 
-def segmented(
+def windowed(
     planner: Planner,
     merged: Merged,
     results: Sequence[object],
@@ -247,8 +249,8 @@ def segmented(
     arithmetic: Arithmetic,
     *,
     training: bool,
-) -> Segmented:
-    """Return a part made ready to run as the segments of a cut; `results` are those of its traces."""
+) -> Windowed:
+    """Return a part made ready to run as the windows of a cut; `results` are those of its traces."""
     model = planner.model
     count = len(model.cells) - len(model.arenas)
     cells = model.signatures[:count]
@@ -260,13 +262,13 @@ def segmented(
         heights.append(len(numbers))
     batch = whole_batch(merged, model, results)
     of_batch = _Batch(planner, merged, cut, flow, arenas, places, arithmetic, training)
-    segments = tuple([of_batch.segment(number) for number in range(int(cut.segments.max(initial=0)) + 1)])
-    return Segmented(planner, merged, batch, segments, arenas, places, heights, training)
+    windows = tuple([of_batch.window(number) for number in range(int(cut.windows.max(initial=0)) + 1)])
+    return Windowed(planner, merged, batch, windows, arenas, places, heights, training)
 
 
 @dataclass(slots=True)
 class _Batch:
-    """What segments are cut from."""
+    """What windows are cut from."""
 
     planner: Planner
     merged: Merged
@@ -276,23 +278,23 @@ class _Batch:
     places: Index
     arithmetic: Arithmetic
     training: bool
-    numbers: Index = field(init=False)  # ``[values]``: the numbers of values in the segment that is made
+    numbers: Index = field(init=False)  # ``[values]``: the numbers of values in the window that is made
 
     def __post_init__(self) -> None:
         self.numbers = np.full(len(self.arenas), -1, np.int32)
 
-    def segment(self, number: int) -> Segment:
-        """Return a segment, planned."""
+    def window(self, number: int) -> Window:
+        """Return a window, planned."""
         trace, model, flow = self.merged.trace, self.planner.model, self.flow
         count = len(trace.calls)
         cells = model.signatures[:count]
-        own = self.cut.segments == number
+        own = self.cut.windows == number
         bounds = zip(flow.firsts[:-1], flow.firsts[1:], strict=True)
         calls = tuple([np.flatnonzero(own[first:last]) for first, last in bounds])
         is_read = np.zeros(len(flow.maker), bool)
         is_read[flow.read[own[flow.readers]]] = True
         read = np.flatnonzero(is_read & self.cut.border)
-        read = read[self.cut.segments[flow.maker[read]] < number]
+        read = read[self.cut.windows[flow.maker[read]] < number]
         made = [
             (trace.calls[k][calls[k], :1] + np.arange(len(cell.outputs))).ravel()
             for k, cell in enumerate(cells)
@@ -314,10 +316,10 @@ class _Batch:
         yields = tuple(
             [(self.numbers[numbers].astype(np.int64), self.places[numbers]) for numbers in kept_by_arena]
         )
-        return Segment(calls, batch, ready, tuple([self.places[numbers] for numbers in reads]), yields)
+        return Window(calls, batch, ready, tuple([self.places[numbers] for numbers in reads]), yields)
 
     def _merged(self, calls: tuple[Index, ...], reads: list[Index], values: int) -> Merged:
-        """Return the trace of a segment: calls of the model's cells, and of entries that read values."""
+        """Return the trace of a window: calls of the model's cells, and of entries that read values."""
         trace, model = self.merged.trace, self.planner.model
         examples = len(self.merged.offsets)
         rows, feeds, counts = list[Any](), list[tuple[Any, ...]](), list[Index]()
@@ -338,7 +340,7 @@ class _Batch:
         for numbers in reads:
             rows.append(self.numbers[numbers][:, np.newaxis])
             parts.append(())
-            feeds.append((np.zeros(len(numbers), np.int64),))  # `SegmentedRun` brings the data
+            feeds.append((np.zeros(len(numbers), np.int64),))  # `WindowedRun` brings the data
             of_examples = np.searchsorted(self.merged.offsets, numbers, "right") - 1
             counts.append(np.bincount(of_examples, minlength=examples))
         none: tuple[tuple[list[Any], ...], ...] = ((),) * len(rows)
@@ -354,10 +356,10 @@ class _Batch:
         return levels(policy, self.planner.model.signatures, rows, parts, values, self.arithmetic)
 
 
-class SegmentedRun:
-    """A part under way as segments; see `foldbatch.engines.engine.Run`."""
+class WindowedRun:
+    """A part under way as windows; see `foldbatch.engines.engine.Run`."""
 
-    def __init__(self, part: Segmented, feeds: Sequence[Sequence[Array]], memory: Any, first: int) -> None:
+    def __init__(self, part: Windowed, feeds: Sequence[Sequence[Array]], memory: Any, first: int) -> None:
         self.part = part
         self.feeds = feeds  # per cell and feed, in the order of calls
         self.memory = memory
@@ -369,7 +371,7 @@ class SegmentedRun:
         self._losses: dict[tuple[int, int], float] = {}
         arenas = part.planner.model.arenas
         self._values = [np.empty((n, *t.shape), t.dtype) for n, t in zip(part.heights, arenas, strict=True)]
-        self._latest: Run | None = None  # the last segment, whose memory nothing has been written over
+        self._latest: Run | None = None  # the last window, whose memory nothing has been written over
 
     @property
     def _cells(self) -> int:
@@ -377,14 +379,14 @@ class SegmentedRun:
         return len(self.part.merged.trace.calls)
 
     def forward(self) -> None:
-        """Run all segments forward, and keep what others read."""
-        for segment in self.part.segments:
-            with self._naming(segment):
-                run = self._run(segment)
+        """Run all windows forward, and keep what others read."""
+        for window in self.part.windows:
+            with self._naming(window):
+                run = self._run(window)
                 for key, loss in run.loss_sums().items():
                     self._losses[key] = self._losses.get(key, 0.0) + loss
-                self._put(self.metrics, run.metrics, segment)
-                for arena, (numbers, places) in enumerate(segment.yields):
+                self._put(self.metrics, run.metrics, window)
+                for arena, (numbers, places) in enumerate(window.yields):
                     if len(numbers):
                         self._values[arena][places] = run.take(arena, numbers)
             self._latest = run
@@ -400,7 +402,7 @@ class SegmentedRun:
         return values
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
-        """Run segments backward, the last one first, each after it has run forward again."""
+        """Run windows backward, the last one first, each after it has run forward again."""
         model, part = self.part.planner.model, self.part
         active = active_arenas(model)
         given = [np.zeros_like(x) if a in active else x[:0] for a, x in enumerate(self._values)]
@@ -410,52 +412,52 @@ class SegmentedRun:
         sums: dict[Parameter, Gradient] = {}
         inputs: dict[tuple[int, int], Array] = {}
         latest, self._latest = self._latest, None
-        for segment in reversed(part.segments):
-            with self._naming(segment):
-                run = self._run(segment) if latest is None else latest
+        for window in reversed(part.windows):
+            with self._naming(window):
+                run = self._run(window) if latest is None else latest
                 latest = None
-                gradients_of_segment = run.backward([*_pairs(segment, given, active)])
-            self._add(sums, gradients_of_segment)
+                gradients_of_window = run.backward([*_pairs(window, given, active)])
+            self._add(sums, gradients_of_window)
             entries = {key: rows for key, rows in run.inputs.items() if key[0] >= self._cells}
             for (k, _), rows in entries.items():
-                order = segment.batch.schedule.orders[k]
-                given[k - self._cells][segment.reads[k - self._cells][order]] += np.asarray(rows)
+                order = window.batch.schedule.orders[k]
+                given[k - self._cells][window.reads[k - self._cells][order]] += np.asarray(rows)
             rest = {key: rows for key, rows in run.inputs.items() if key not in entries}
-            self._put(inputs, rest, segment)
+            self._put(inputs, rest, window)
         self.inputs = inputs
         return sums
 
-    def _run(self, segment: Segment) -> Run:
-        """Run a segment forward, from the store."""
-        planner, orders = self.part.planner, segment.batch.schedule.orders
+    def _run(self, window: Window) -> Run:
+        """Run a window forward, from the border."""
+        planner, orders = self.part.planner, window.batch.schedule.orders
         feeds = [
             tuple([np.asarray(column)[calls[order]] for column in columns])
-            for columns, calls, order in zip(self.feeds, segment.calls, orders, strict=False)
+            for columns, calls, order in zip(self.feeds, window.calls, orders, strict=False)
         ]
-        for arena, places in enumerate(segment.reads):
+        for arena, places in enumerate(window.reads):
             feeds.append((self._values[arena][places[orders[self._cells + arena]]],))
-        run = planner.engine.forward(segment.ready, feeds, self.memory)
-        run.within = self._naming(segment)  # type: ignore[misc] # mypy takes it for a method
+        run = planner.engine.forward(window.ready, feeds, self.memory)
+        run.within = self._naming(window)  # type: ignore[misc] # mypy takes it for a method
         self.launches += run.launches
         return run
 
-    def _naming(self, segment: Segment) -> Naming:
+    def _naming(self, window: Window) -> Naming:
         """Return the context in which an id out of range names an example of the batch."""
-        return Naming(self.part.planner.model, segment.batch, self.first)
+        return Naming(self.part.planner.model, window.batch, self.first)
 
     def _put(
-        self, whole: dict[tuple[int, int], Array], rows: Mapping[tuple[int, int], Array], segment: Segment
+        self, whole: dict[tuple[int, int], Array], rows: Mapping[tuple[int, int], Array], window: Window
     ) -> None:
-        """Write rows of a segment's calls, by rank, where they stand in the order of all calls."""
+        """Write rows of a window's calls, by rank, where they stand in the order of all calls."""
         for (k, i), values in rows.items():
             array = np.asarray(values)
             if (k, i) not in whole:
                 count = len(self.part.merged.trace.calls[k])
                 whole[k, i] = np.zeros((count, *array.shape[1:]), array.dtype)
-            whole[k, i][segment.calls[k][segment.batch.schedule.orders[k]]] = array
+            whole[k, i][window.calls[k][window.batch.schedule.orders[k]]] = array
 
     def _add(self, sums: dict[Parameter, Gradient], gradients: Mapping[Parameter, Gradient]) -> None:
-        """Add the gradients of a segment to those of others."""
+        """Add the gradients of a window to those of others."""
         engine = self.part.planner.engine
         for parameter, gradient in gradients.items():
             terms = [sums[parameter], gradient] if parameter in sums else [gradient]
@@ -464,8 +466,8 @@ class SegmentedRun:
             )
 
 
-def _pairs(segment: Segment, given: Sequence[Array], active: frozenset[int]) -> Iterator[tuple[int, Array]]:
-    """Yield the values of a segment that have cotangents from elsewhere, by number, with these."""
-    for arena, (numbers, places) in enumerate(segment.yields):
+def _pairs(window: Window, given: Sequence[Array], active: frozenset[int]) -> Iterator[tuple[int, Array]]:
+    """Yield the values of a window that have cotangents from elsewhere, by number, with these."""
+    for arena, (numbers, places) in enumerate(window.yields):
         if arena in active:
             yield from zip(numbers.tolist(), given[arena][places], strict=True)
