@@ -29,7 +29,7 @@ LENGTHS = (20, 15, 25, 6, 1, 30)
 
 
 def tagger() -> Any:
-    """A walk over words with labels: an LSTM with dropout, a loss and a metric at each, and a sum over some states."""
+    """A walk over words with labels: an LSTM with dropout, a loss and a metric at each, and a loss of the sum of some."""
     embed, classify = fb.Embedding(50, WIDTH, name="embed"), fb.Linear(3, name="classify")
     gates, drop = fb.Linear(4 * WIDTH, name="gates"), fb.Dropout(0.3)
 
@@ -53,7 +53,9 @@ def tagger() -> Any:
 
     @fb.cell
     def total(states: list[f"float32[{WIDTH}]"], x: f"float32[{WIDTH}]") -> Any:  # type: ignore[valid-type, name-defined]
-        return ops.segment_sum(states) * x
+        result = ops.segment_sum(states) * x
+        fb.loss(ops.sum(result * result))
+        return result
 
     def walk(example: Any) -> Any:
         words, x = example
@@ -63,7 +65,7 @@ def tagger() -> Any:
             state = lstm(state, word(number))
             scores.append(score(state[0], label))
             states.append(state[0])
-        return scores, total(states[::3], x)
+        return scores, total(states, x)
 
     return walk
 
