@@ -20,6 +20,7 @@ from foldbatch.recipes.configuration import (
     ScheduleOptions,
     TaskOptions,
     WordOptions,
+    plain,
 )
 from foldbatch.recipes.data import Dataset, Kind
 from foldbatch.schema import Schema, infer
@@ -159,6 +160,7 @@ METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "confusion": training.Confusion,
     "top3": lambda of, name: training.TopK(of, 3, name),
     "perplexity": training.Perplexity,
+    "calibration_error": training.CalibrationError,
 }
 NUMBER_METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "mse": training.MeanSquaredError,
@@ -215,8 +217,20 @@ def build_callbacks(
     if train.patience and dev:
         callbacks.append(training.EarlyStopping(figure, patience=train.patience))
     callbacks += [training.CSVLog(folder / LOG), training.Progress()]
+    callbacks += build_trackers(configuration, folder)
     every, monitor = train.checkpoint or None, figure if best else None
     return [*callbacks, training.Checkpoints(folder / CHECKPOINTS, every=every, monitor=monitor)]
+
+
+def build_trackers(configuration: Configuration, folder: Path) -> list[training.Callback]:
+    """Return the trackers of a run: files of TensorBoard and of Weights & Biases are in its folder."""
+    options = plain(configuration)
+    makers: dict[str, Callable[[], training.Callback]] = {
+        "tensorboard": lambda: training.TensorBoard(folder / "tensorboard", configuration=options),
+        "wandb": lambda: training.WandB(options={"dir": str(folder)}, configuration=options),
+        "mlflow": lambda: training.MLflow(name=folder.name, configuration=options),
+    }
+    return [makers[name]() for name in dict.fromkeys(configuration.train.log_to)]
 
 
 def has_best(configuration: Configuration, dev: Sequence[Any]) -> bool:
