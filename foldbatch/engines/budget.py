@@ -44,8 +44,8 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.static.op import CALL
 from foldbatch.types import describe_value
 
-ROWS = 24  # calls a level: with fewer, windows of more examples take less time than smaller parts
-GROWTH = 1.4  # of the number of windows, while they do not fit
+CALLS_PER_LEVEL = 24  # calls a level: with fewer, windows of more examples take less time than smaller parts
+WINDOWS_GROWTH = 1.4  # of the number of windows, until they fit
 UNITS = {"": 1, "b": 1} | {
     f"{letter}{kind}": base**power
     for power, letter in enumerate("kmgt", 1)
@@ -65,9 +65,9 @@ def bytes_of(size: Any) -> int | None:
     """
     if size is None:
         return None
-    found = SIZE.fullmatch(size) if isinstance(size, str) else None
-    if found is not None and found[2].lower() in UNITS:
-        size = int(float(found[1]) * UNITS[found[2].lower()])
+    match = SIZE.fullmatch(size) if isinstance(size, str) else None
+    if match is not None and match[2].lower() in UNITS:
+        size = int(float(match[1]) * UNITS[match[2].lower()])
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
         fix = "for example options={'memory': '2 GiB'}, or a number of bytes"
         raise BlockValueError("options memory", "a positive size", describe_value(size), fix)
@@ -85,12 +85,12 @@ class Bounded:
 
 @dataclass(slots=True)
 class _Request:
-    """What all parts of a batch have in common."""
+    """The settings that all parts of a batch have in common."""
 
     schedule: Callable[[Sequence[Trace]], ScheduledBatch]
     room: int  # the bytes of each of the parts that run side by side
     training: bool
-    held: bool
+    waiting: bool
     # bytes that the last part that did not fit needed, for each that counts foresaw: of this batch alone, so
     # that a training that is resumed cuts its batches as before
     ratio: float = 1.0
@@ -120,7 +120,7 @@ class Budget:
         side_by_side: int,
         *,
         training: bool,
-        held: bool = False,
+        waiting: bool = False,
         first: int = 0,
     ) -> list[Bounded]:
         """Return the parts of a batch, in order, each planned and within the limit.
@@ -130,7 +130,7 @@ class Budget:
             schedule: merges and schedules traces, see `foldbatch.engines.runner.Runner.scheduled`.
             side_by_side: how many parts of the batch are worth to run at the same time.
             training: whether a backward pass follows.
-            held: whether all parts keep their memory at once, so that examples cannot run in turns.
+            waiting: whether all parts keep their memory at once, so that examples cannot run in turns.
             first: the number of the first trace in a larger batch.
 
         Raises:
@@ -139,26 +139,26 @@ class Budget:
         if not traces:
             return []
         costs = [self._cost(trace, training=training) for trace in traces]
-        request = _Request(schedule, self.limit // side_by_side, training, held)
+        request = _Request(schedule, self.limit // side_by_side, training, waiting)
         count = max(side_by_side, ceil(sum(costs) / request.room))
-        count = min(count, side_by_side if held else max(side_by_side, _most_parts(traces)))
-        found = [
+        count = min(count, side_by_side if waiting else max(side_by_side, _most_parts(traces)))
+        bounded = [
             part
             for start, stop in runs_of(costs, min(count, len(traces)))
             for part in self._part(traces[start:stop], first + start, request)
         ]
         if request.refused:
-            least, which = max(request.refused)
+            least, examples = max(request.refused)
             fix = "raise options={'memory': ...} to that, or make the examples smaller"
             expected = f"a batch that needs at most {self.limit:,} bytes"
-            raise BackendError("memory", expected, f"{which}: {least:,} bytes or more", fix)
-        return found
+            raise BackendError("memory", expected, f"{examples}: {least:,} bytes or more", fix)
+        return bounded
 
     def _part(self, traces: Sequence[Trace], first: int, request: _Request) -> list[Bounded]:
         """Return parts that fit for consecutive examples: one if it may be, as a whole or as windows."""
         training, tried = request.training, list[int]()
         cost = sum(self._cost(trace, training=training) for trace in traces)
-        rooms = {request.room, self.limit} if len(traces) == 1 and not request.held else {request.room}
+        rooms = {request.room, self.limit} if len(traces) == 1 and not request.waiting else {request.room}
         for room in sorted(rooms):
             if cost * request.ratio <= room:
                 batch = request.schedule(traces)
@@ -173,10 +173,10 @@ class Budget:
                 sub_batch = SubBatch(first, traces, None, {training: part})
                 return [Bounded(sub_batch, part.nbytes, len(part.windows))]
             tried.append(least)
-        if len(traces) == 1 or request.held:
+        if len(traces) == 1 or request.waiting:
             last = first + len(traces) - 1
-            which = f"example {first}" if len(traces) == 1 else f"examples {first} to {last}"
-            request.refused.append((min(tried), which))
+            examples = f"example {first}" if len(traces) == 1 else f"examples {first} to {last}"
+            request.refused.append((min(tried), examples))
             return []
         middle = len(traces) // 2
         return [
@@ -213,11 +213,11 @@ class Budget:
                     return part, least
             if count == levels or (cut.stored > limit and least):
                 return None, least or foreseen
-            count = max(count + 1, int(count * GROWTH))
+            count = max(count + 1, int(count * WINDOWS_GROWTH))
 
     @property
     def planner(self) -> Planner:
-        """What plans windows, made when it is first needed: kernels of the model with entries."""
+        """The planner of windows, made when it is first needed: it has kernels of the model with entries."""
         if self._planner is None:
             model = with_entries(self.model)
             engine = load_engine(self.backend, model, self.settings)
@@ -278,6 +278,6 @@ class Budget:
 
 
 def _most_parts(traces: Sequence[Trace]) -> int:
-    """Return into how many parts a batch may be cut that they still have `ROWS` calls a level."""
+    """Return into how many parts a batch may be cut that they still have `CALLS_PER_LEVEL` calls a level."""
     longest = max((int(rows.max(initial=0)) + 1 for trace in traces for rows in trace.levels), default=1)
-    return sum(trace.size for trace in traces) // (longest * ROWS)
+    return sum(trace.size for trace in traces) // (longest * CALLS_PER_LEVEL)

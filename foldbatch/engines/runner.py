@@ -136,7 +136,7 @@ class Runner:
         start_in_each_process(self, Runner._start)
 
     def _budget_of(self, limit: int, backend: str, settings: EngineSettings) -> Budget:
-        """Return what cuts batches so that they need so many bytes at most."""
+        """Return the budget that cuts batches so that they need so many bytes at most."""
         options = self.options
         planning = options.policy, options.layout, options.share
         threads = options.threads if self.engine.splits else 1
@@ -325,14 +325,14 @@ class Runner:
         timed["ready"] = time.perf_counter() - start
         kernels, needed = self.engine.launched(ready), self.engine.nbytes(ready)
         parts = self._bounded(traces, training=True)
-        most = max((sum(part.nbytes for part in wave) for wave in self._budget.waves(parts)), default=0)
+        largest = max((sum(part.nbytes for part in wave) for wave in self._budget.waves(parts)), default=0)
         start = time.perf_counter()
         work = partial(self._differentiate, 0, None)
         self._mapped_in_waves(work, tuple([part.part for part in parts]), self._folded, None, training=True)
         timed["backward"] = time.perf_counter() - start
         report = report_on(batch, self.model, kernels, needed, phases | timed)
         windows = sum(part.windows for part in parts)
-        return replace(report, bound=MemoryBound(self._budget.limit, most, len(parts), windows))
+        return replace(report, bound=MemoryBound(self._budget.limit, largest, len(parts), windows))
 
     def _timed(self, traces: list[Trace], options: Options) -> tuple[ScheduledBatch, Any, Phases]:
         """Run a batch forward and backward, whole; return how it was planned, readied, and its seconds."""
@@ -375,14 +375,19 @@ class Runner:
                     actual = "one that was frozen then"
                     expected = "a parameter that was compiled to be trained"
                     raise ParameterError(parameter.path, expected, actual, fix)
-                terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
-                sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
-                gradients[parameter] = total(terms, sums) if terms else self._no_gradient(parameter)
+                gradient = self._sum_over(parts, parameter)
+                gradients[parameter] = self._no_gradient(parameter) if gradient is None else gradient
         if len(called) == len(self.model.cells):  # as in most batches
             return BatchGradients(gradients)
         return BatchGradients(
             gradients, [p for p in gradients if called.isdisjoint(self._readers.get(p, ()))]
         )
+
+    def _sum_over(self, parts: Sequence[Derived], parameter: Parameter) -> Gradient | None:
+        """Return the gradient of a parameter, summed over parts; None where no part has one."""
+        terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
+        sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
+        return total(terms, sums) if terms else None
 
     def _no_gradient(self, parameter: Parameter) -> Gradient:
         """Return a gradient of zeros, sparse where other batches yield sparse gradients."""
@@ -428,7 +433,7 @@ class Runner:
         *,
         training: bool,
     ) -> list[R]:
-        """Return what `_map_parts` does, under the largest budget that a device without enough memory allows.
+        """Return the results of `_map_parts`, under the largest budget that a short device allows.
 
         The budget stays, so that later batches are cut at once; a warning says so.
         """
@@ -473,13 +478,13 @@ class Runner:
         ready = [self._ready(part, training=training) for part in parts]
         return self._side_by_side(list(map(partial, [work] * len(parts), parts, ready, memories)))
 
-    def _bounded(self, batch: Work, *, training: bool, held: bool = False) -> list[Bounded]:
+    def _bounded(self, batch: Work, *, training: bool, waiting: bool = False) -> list[Bounded]:
         """Return the parts of a batch that fit into the budget of memory; parts that were planned stay."""
         assert self._budget is not None
         if isinstance(batch, list):
             side_by_side = 1 if self._one_by_one else max(1, len(self._cut(batch)))
             budget, scheduled = self._budget, self.scheduled
-            return budget.parts(batch, scheduled, side_by_side, training=training, held=held)
+            return budget.parts(batch, scheduled, side_by_side, training=training, waiting=waiting)
         bounded = list[Bounded]()
         for part in batch:
             if part.batch is not None:
@@ -490,7 +495,7 @@ class Runner:
             else:  # planned for another phase, or under another budget
                 traces, first = part.traces, part.first
                 bounded += self._budget.parts(
-                    traces, self.scheduled, 1, training=training, held=held, first=first
+                    traces, self.scheduled, 1, training=training, waiting=waiting, first=first
                 )
         return bounded
 
@@ -504,9 +509,9 @@ class Runner:
         *,
         training: bool,
     ) -> list[R]:
-        """Return what `_map_parts` does, with the memory of as many parts at once as the budget allows."""
+        """Return the results of `_map_parts`, with memory of as many parts as the budget allows."""
         assert self._budget is not None
-        parts = self._bounded(batch, training=training, held=memories is not None)
+        parts = self._bounded(batch, training=training, waiting=memories is not None)
         results = list[R]()
         if memories is not None:
             memories.clear()
@@ -547,11 +552,11 @@ class Runner:
             return parts
         gradients: dict[Parameter, Gradient] = {}
         for parameter in dict.fromkeys(p for part in parts for p in part.gradients):
-            terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
-            sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
-            gradients[parameter] = total(terms, sums)
-        first, *others = parts
-        return [replace(first, gradients=gradients), *[replace(part, gradients={}) for part in others]]
+            gradient = self._sum_over(parts, parameter)
+            assert gradient is not None, "a part has it"
+            gradients[parameter] = gradient
+        first, *following = parts
+        return [replace(first, gradients=gradients), *[replace(part, gradients={}) for part in following]]
 
     def _side_by_side(self, tasks: Sequence[Callable[[], R]]) -> list[R]:
         return [task() for task in tasks] if self._one_by_one else in_threads(self._pool, tasks)

@@ -268,7 +268,7 @@ def windowed(
 
 @dataclass(slots=True)
 class _Batch:
-    """What windows are cut from."""
+    """The batch that windows are cut from."""
 
     planner: Planner
     merged: Merged
@@ -288,29 +288,29 @@ class _Batch:
         trace, model, flow = self.merged.trace, self.planner.model, self.flow
         count = len(trace.calls)
         cells = model.signatures[:count]
-        own = self.cut.windows == number
+        is_inside = self.cut.windows == number
         bounds = zip(flow.firsts[:-1], flow.firsts[1:], strict=True)
-        calls = tuple([np.flatnonzero(own[first:last]) for first, last in bounds])
+        calls = tuple([np.flatnonzero(is_inside[first:last]) for first, last in bounds])
         is_read = np.zeros(len(flow.maker), bool)
-        is_read[flow.read[own[flow.readers]]] = True
+        is_read[flow.read[is_inside[flow.readers]]] = True
         read = np.flatnonzero(is_read & self.cut.border)
         read = read[self.cut.windows[flow.maker[read]] < number]
-        made = [
+        results = [
             (trace.calls[k][calls[k], :1] + np.arange(len(cell.outputs))).ravel()
             for k, cell in enumerate(cells)
         ]
-        values = np.sort(np.concatenate([read, *made]))  # those of one call stay next to each other
+        values = np.sort(np.concatenate([read, *results]))  # those of one call stay next to each other
         self.numbers[values] = np.arange(len(values))
         reads = [read[self.arenas[read] == arena] for arena in range(len(model.arenas))]
         merged = self._merged(calls, reads, len(values))
         schedule = self.planner.build(merged)
-        made_here = np.concatenate(made) if made else np.zeros(0, np.int64)
+        made_here = np.concatenate(results) if results else np.zeros(0, np.int64)
         kept = made_here[self.places[made_here] >= 0]
         kept_by_arena = [kept[self.arenas[kept] == arena] for arena in range(len(model.arenas))]
         active = active_arenas(model)
         if self.training:
-            given = {a for a, numbers in enumerate(kept_by_arena) if a in active and len(numbers)}
-            schedule = seeded(schedule, given) if given else schedule
+            seeds = {a for a, numbers in enumerate(kept_by_arena) if a in active and len(numbers)}
+            schedule = seeded(schedule, seeds) if seeds else schedule
         batch = ScheduledBatch(merged, schedule, schedule.arranged(merged.trace), (), {})
         ready = self.planner.engine.ready(batch, training=self.training)
         yields = tuple(
@@ -405,10 +405,12 @@ class WindowedRun:
         """Run windows backward, the last one first, each after it has run forward again."""
         model, part = self.part.planner.model, self.part
         active = active_arenas(model)
-        given = [np.zeros_like(x) if a in active else x[:0] for a, x in enumerate(self._values)]
+        cotangents_of = [np.zeros_like(x) if a in active else x[:0] for a, x in enumerate(self._values)]
         for arena, numbers, gradients in by_arena(cotangents, part.arenas) if cotangents else ():
             if arena in active:
-                np.add.at(given[arena], part.places[numbers], gradients.astype(given[arena].dtype))
+                np.add.at(
+                    cotangents_of[arena], part.places[numbers], gradients.astype(cotangents_of[arena].dtype)
+                )
         sums: dict[Parameter, Gradient] = {}
         inputs: dict[tuple[int, int], Array] = {}
         latest, self._latest = self._latest, None
@@ -416,14 +418,14 @@ class WindowedRun:
             with self._naming(window):
                 run = self._run(window) if latest is None else latest
                 latest = None
-                gradients_of_window = run.backward([*_pairs(window, given, active)])
+                gradients_of_window = run.backward([*_pairs(window, cotangents_of, active)])
             self._add(sums, gradients_of_window)
             entries = {key: rows for key, rows in run.inputs.items() if key[0] >= self._cells}
             for (k, _), rows in entries.items():
                 order = window.batch.schedule.orders[k]
-                given[k - self._cells][window.reads[k - self._cells][order]] += np.asarray(rows)
-            rest = {key: rows for key, rows in run.inputs.items() if key not in entries}
-            self._put(inputs, rest, window)
+                cotangents_of[k - self._cells][window.reads[k - self._cells][order]] += np.asarray(rows)
+            data = {key: rows for key, rows in run.inputs.items() if key not in entries}
+            self._put(inputs, data, window)
         self.inputs = inputs
         return sums
 
@@ -446,15 +448,15 @@ class WindowedRun:
         return Naming(self.part.planner.model, window.batch, self.first)
 
     def _put(
-        self, whole: dict[tuple[int, int], Array], rows: Mapping[tuple[int, int], Array], window: Window
+        self, rows_of: dict[tuple[int, int], Array], rows: Mapping[tuple[int, int], Array], window: Window
     ) -> None:
         """Write rows of a window's calls, by rank, where they stand in the order of all calls."""
         for (k, i), values in rows.items():
             array = np.asarray(values)
-            if (k, i) not in whole:
+            if (k, i) not in rows_of:
                 count = len(self.part.merged.trace.calls[k])
-                whole[k, i] = np.zeros((count, *array.shape[1:]), array.dtype)
-            whole[k, i][window.calls[k][window.batch.schedule.orders[k]]] = array
+                rows_of[k, i] = np.zeros((count, *array.shape[1:]), array.dtype)
+            rows_of[k, i][window.calls[k][window.batch.schedule.orders[k]]] = array
 
     def _add(self, sums: dict[Parameter, Gradient], gradients: Mapping[Parameter, Gradient]) -> None:
         """Add the gradients of a window to those of others."""
@@ -466,8 +468,10 @@ class WindowedRun:
             )
 
 
-def _pairs(window: Window, given: Sequence[Array], active: frozenset[int]) -> Iterator[tuple[int, Array]]:
+def _pairs(
+    window: Window, cotangents_of: Sequence[Array], active: frozenset[int]
+) -> Iterator[tuple[int, Array]]:
     """Yield the values of a window that have cotangents from elsewhere, by number, with these."""
     for arena, (numbers, places) in enumerate(window.yields):
         if arena in active:
-            yield from zip(numbers.tolist(), given[arena][places], strict=True)
+            yield from zip(numbers.tolist(), cotangents_of[arena][places], strict=True)

@@ -111,13 +111,19 @@ def need(program: Program, examples: list[Any], *, training: bool = True) -> int
 
 @pytest.mark.parametrize(
     ("threads", "share", "rows"),
-    [(1, 2.0, budget.ROWS), (1, 0.5, 1), (1, 0.4, budget.ROWS), (2, 0.6, budget.ROWS), (2, 0.3, 1)],
+    [
+        (1, 2.0, budget.CALLS_PER_LEVEL),
+        (1, 0.5, 1),
+        (1, 0.4, budget.CALLS_PER_LEVEL),
+        (2, 0.6, budget.CALLS_PER_LEVEL),
+        (2, 0.3, 1),
+    ],
 )
 def test_a_batch_that_is_cut_gives_what_the_whole_gives(
     monkeypatch: pytest.MonkeyPatch, threads: int, share: float, rows: int
 ) -> None:
     """Dropout, metrics, results, and gradients of data and of parameters are those of the whole batch."""
-    monkeypatch.setattr(budget, "ROWS", rows)  # parts of few rows, or windows
+    monkeypatch.setattr(budget, "CALLS_PER_LEVEL", rows)  # parts of few rows, or windows
     walk, examples = tagger(), sentences()
     whole = compiled(walk, None)
     loss, gradients = whole.value_and_grad(examples, step=7)

@@ -105,9 +105,9 @@ def change(compiled: Program, rng: Random) -> None:
 def ways(compiled: Program, program: AnyProgram, rng: Random, many: bool) -> Iterator[Program]:
     """Yield programs of one model that run it in several ways, the one that was compiled first, the oracle last."""
     yield compiled
-    rows, share = rng.choice([1, budget.ROWS]), rng.choice([0.2, 0.4, 0.7])
+    rows, share = rng.choice([1, budget.CALLS_PER_LEVEL]), rng.choice([0.2, 0.4, 0.7])
     if rng.randrange(2 if compiled.engine.name == "numpy" else 8) == 0:  # it compiles cells once more
-        with mock.patch.object(budget, "ROWS", rows):
+        with mock.patch.object(budget, "CALLS_PER_LEVEL", rows):
             yield bounded(compiled, program.examples, share)
     for _ in range(3 if many else rng.randrange(2)):
         other = planned_by(compiled, rng.choice(list(POLICIES)))
