@@ -103,7 +103,7 @@ class Attribution(Printed):
         rows = [
             (
                 node.path or "(all)",
-                describe_value(node.datum) if not isinstance(node.datum, str) else node.datum,
+                _words(node),
                 ("+" if node.amount > 0 else "-") * round(10 * abs(node.amount) / largest),
                 f"{node.amount:+.4g}",
             )
@@ -113,6 +113,14 @@ class Attribution(Printed):
         text = table(("path", "datum", "", "amount"), rows, title=title, left_columns=3)
         remaining = len(self.nodes) - len(shown)
         return text + (f"\nand {remaining} with smaller amounts" if remaining else "")
+
+
+def _words(node: NodeAttribution) -> str:
+    """Return a datum as text, with the word of the leaf at which a function read it."""
+    if isinstance(node.datum, str):
+        return node.datum
+    word = node.node.token if node.node is not None and node.node.is_leaf else None
+    return describe_value(node.datum) + (f" at {word}" if word else "")
 
 
 def _plain(datum: Any) -> Any:
