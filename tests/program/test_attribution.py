@@ -207,3 +207,14 @@ def test_an_attribution_prints_itself_and_is_data():
     assert sum(node["amount"] for node in data["nodes"]) == pytest.approx(
         data["number"] - data["baseline"], abs=1e-5
     )
+
+
+def test_a_function_is_at_the_innermost_part_that_it_holds():
+    def visit(node: Any, root: Any) -> Any:
+        if node.is_leaf:
+            return fb.tensor(float(len(node.token)))
+        return visit(node[0], root) + visit(node[1], root)
+
+    nodes = fb.compile(lambda tree: visit(tree, tree), "numpy").attribute(TREE).nodes
+    assert [entry.path for entry in nodes] == ["[0]", "[1][0]", "[1][1]"]
+    assert [entry.amount for entry in nodes] == pytest.approx([4, 4, 4])
