@@ -74,7 +74,7 @@ from foldbatch.model.labels import tell_apart
 from foldbatch.model.link import link, numbered_sites
 from foldbatch.model.model import Model, asides_of
 from foldbatch.model.replacing import Replacements
-from foldbatch.model.tracer import MAX_CALLS, AtOnce, Decide, Look, Written
+from foldbatch.model.tracer import MAX_CALLS, Decide, Look, RunSmall, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
@@ -177,17 +177,16 @@ class Lowered:
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-        at_once: AtOnce | None = None,
+        run_small: RunSmall | None = None,
     ) -> list[Trace] | Any:
         """Trace examples by the tracing program, in as few records as possible."""
         traces: list[Trace] = []
         with no_garbage():  # long traces make very many numbers, and many of them are many objects
             while len(traces) < len(examples):
                 count = len(traces)
-                at_first = None if count else at_once
-                record = self.record(examples[count:], numbers[count:], look, at_first)
+                record = self.record(examples[count:], numbers[count:], look, None if count else run_small)
                 if not isinstance(record, BatchRecord):
-                    return record  # the results that `at_once` returns
+                    return record  # the results that `run_small` returns
                 traces += record.traces()
         return traces
 
@@ -233,7 +232,7 @@ class Lowered:
         examples: Sequence[Any],
         numbers: Sequence[int],
         look: Look | None = None,
-        at_once: AtOnce | None = None,
+        run_small: RunSmall | None = None,
     ) -> BatchRecord | Any:
         """Return the record of examples, or of the first ones where there are very many calls.
 
@@ -257,9 +256,10 @@ class Lowered:
                     break
             if look is not None:
                 look(self.model, recorder.data)
-            record = (at_once and not recorder.full and at_once(recorder.small_batch)) or recorder.record(
-                self.levels
-            )
+            results = None
+            if run_small is not None and recorder.ended == len(examples):
+                results = run_small(recorder.small_batch, numbers)
+            record = recorder.record(self.levels) if results is None else results
         except Exception as error:
             bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
             if bad is None or bad[0] == len(examples):  # it is no example's fault

@@ -20,7 +20,8 @@ from foldbatch.blocks.tracing import Call
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.scheduler.record import BatchRecord, SmallBatch, shift
+from foldbatch.model.small_batches import SmallBatch
+from foldbatch.scheduler.record import BatchRecord, shift
 from foldbatch.scheduler.trace import Ints, Levels, batch_trace
 
 # of a cell: calls, elements and feeds, as of `Trace`

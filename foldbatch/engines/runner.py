@@ -19,7 +19,6 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
 from foldbatch.engines.engine import Cotangents, EngineSettings, Run, choose_engine, load_engine
 from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, empty_results, sum_losses
@@ -33,11 +32,11 @@ from foldbatch.model.decoding import decode
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.keys import example_numbers, keyed
 from foldbatch.model.model import Model
+from foldbatch.model.small_batches import SmallBatch
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
-from foldbatch.scheduler.record import SmallBatch
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
@@ -67,6 +66,12 @@ class Options:
     share: str | None = "leaves"
     precision: str = "fp32"
     launch: str = "auto"
+
+    @property
+    def engine_settings(self) -> EngineSettings:
+        """The settings of the engine of a program's model."""
+        planned = self.policy, self.layout, self.batched, self.threads > 1
+        return EngineSettings(self.debug, self.precision, self.launch, *planned)
 
 
 class Locked(Protocol):
@@ -105,8 +110,7 @@ class Runner:
         self.model = model
         self.options = options
         self.seed = seed
-        settings = EngineSettings(options.debug, options.precision, options.launch)
-        self.engine = load_engine(choose_engine(options.backend), model, settings)
+        self.engine = load_engine(choose_engine(options.backend), model, options.engine_settings)
         if isinstance(self.engine.updates, Updates):
             self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]
@@ -117,7 +121,7 @@ class Runner:
     def _start(self) -> None:
         """Make what threads use: in a forked process another thread may have been writing to the memory."""
         self._memories = [self.engine.memory()]
-        self._small_batches: Any = None  # the engine's runner of small batches; False where it has none
+        self._small_memory = self.engine.memory()  # of small batches
         self._pool = ThreadPoolExecutor(max(1, self.options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.RLock()
         self._busy = False
@@ -154,26 +158,12 @@ class Runner:
 
     @alone
     @np.errstate(all="ignore")
-    def small_batch(self, noted: SmallBatch) -> Results | None:
-        """Return the results of a small batch in inference, as it was noted; None where that cannot be."""
-        if self._small_batches is None:
-            self._small_batches = self._ready_for_small_batches()
-        if not self._small_batches or not self._small_batches.run_small_batch(noted):
+    def run_small(self, asides: Collection[str], notes: SmallBatch) -> Results | None:
+        """Return the results of a small batch of inference; None where a schedule must run it."""
+        ran = self.engine.run_small(notes, self._small_memory, asides)
+        if ran is None:
             return None
-        return Results(
-            decode(self.model.result, noted.results, noted.offsets[:-1], self._small_batches.fetch)
-        )
-
-    def _ready_for_small_batches(self) -> Any:
-        """Return the engine's runner of small batches, with memory of its own; False if there is none."""
-        engine, model, options = self.engine, self.model, self.options
-        if not isinstance(engine, ArrayEngine) or not model.cells or any(model.keys):
-            return False
-        kernels = engine.inference
-        memory = engine.phase_memory(kernels.bound, engine.memory())  # of their own
-        memory.helped = options.threads > 1
-        arguments = find_policy(options.policy), find_layout(options.layout), memory, model.form.integers
-        return (kernels.rounds and kernels.rounds.ready(*arguments)) or False
+        return Results(decode(self.model.result, notes.results, notes.offsets[:-1], ran.fetch))
 
     def value_and_grad(
         self, batch: Work, step: int, numbers: Sequence[int] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from functools import partial
@@ -50,7 +50,6 @@ from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value, by_hand, refuse_made
-from foldbatch.model.rounds import SMALL_BATCH_VALUES
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
 from foldbatch.types import Type
@@ -181,24 +180,27 @@ def results(
 
 
 def small_batch_results(
-    rounds: Rounds, computing: Computing, tracer: FunctionTracer, notes: Notes, numbers: Sequence[int]
+    rounds: Rounds,
+    computing: Computing,
+    tracer: FunctionTracer,
+    asides: Collection[str],
+    notes: Notes,
+    numbers: Sequence[int],
 ) -> list[Any] | None:
     """Return the results of a small batch whose walks have ended without reading a number.
 
-    All calls in the notes are computed as a single round, and new cells and wires among them are learnt. None
-    where the notes have too many values for that.
+    All calls in the notes are computed as a single round; None where they must run as any batch, see
+    `Rounds.run_small`, and before anything is learnt.
     """
-    if COUNTERS[0] - notes.start > SMALL_BATCH_VALUES:
+    type_ = tracer.learnt.result
+    if type_ is None:
         return None
     rounds.read(tracer.learnt.replacements)
     rounds.store.clear()
-    linked_before = rounds.linked
     places = [*range(len(numbers))]
-    if COUNTERS[0] > notes.start:
-        rounds.compute(RoundNotes(computing, notes, places, notes.ends, [], numbers))
-    if rounds.linked is not linked_before:
-        tracer.learn(notes, numbers)
-    type_ = tracer.learnt.result
+    round_notes = RoundNotes(computing, notes, places, notes.ends, [], numbers)
+    if not rounds.run_small(round_notes, tracer.learnt, asides):
+        return None
     results: list[Any] = []
     for place, result, number in zip(places, notes.results, numbers, strict=True):
         type_, shown = _shown(rounds.store, notes.start, type_, result, place, number)

@@ -48,7 +48,7 @@ from foldbatch.model.drafts import ASIDES, Flow, PrunedDraft, needed
 from foldbatch.model.labels import tell_apart
 from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
-from foldbatch.model.tracer import AtOnce, Decide, Look, Written
+from foldbatch.model.tracer import Decide, Look, RunSmall, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.noting import Integers, Noting
@@ -211,7 +211,7 @@ class FunctionTracer:
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-        at_once: AtOnce | None = None,
+        run_small: RunSmall | None = None,
     ) -> list[Trace] | Any:
         """Return traces of examples, whose numbers in the batch name them in errors.
 
@@ -219,7 +219,7 @@ class FunctionTracer:
         """
 
         def work(reading: Reading, careful: bool) -> list[Trace] | Any:  # noqa: FBT001 - see `Readings.read`
-            return self._traced(reading, look, decide, at_once, careful=careful)
+            return self._traced(reading, look, decide, run_small, careful=careful)
 
         with LOCK:
             try:
@@ -232,11 +232,11 @@ class FunctionTracer:
         reading: Reading,
         look: Look | None,
         decide: Decide | None,
-        at_once: AtOnce | None,
+        run_small: RunSmall | None,
         *,
         careful: bool,
     ) -> list[Trace] | Any:
-        """Return the traces of the examples of a reading, or the results if `at_once` computes them directly.
+        """Return the traces of the examples of a reading, or their results if `run_small` computes them.
 
         Examples are noted in one run, or in several where a run ends early. If they bring new cells or wires,
         these are learnt, and the model is linked again; an error leaves everything as it was. With `careful`,
@@ -252,10 +252,10 @@ class FunctionTracer:
                 with no_garbage():
                     runs.append(self._note(reading.tail(traced), decide, careful=careful))
                 traced += len(runs[-1].ends)
-            if at_once is not None and len(runs) == 1 and not self.decides and runs[0].noted is None:
-                direct_results = at_once(runs[0], numbers)
-                if direct_results is not None:
-                    return direct_results
+            if run_small is not None and len(runs) == 1 and runs[0].noted is None:  # all, and not of rounds
+                results_of_small = run_small(runs[0], numbers)
+                if results_of_small is not None:
+                    return results_of_small
             ends = accumulate([len(notes.ends) for notes in runs], initial=0)
             remaining = [numbers[end:] for end, _ in zip(ends, runs, strict=False)]
             linked = self.linked()
@@ -283,15 +283,6 @@ class FunctionTracer:
         for notes in runs:
             give_back(notes)
         return [trace for record in records for trace in record.traces()]
-
-    def learn(self, notes: Notes, numbers: Sequence[int]) -> None:
-        """Learn the new cells and wires in notes of examples that ran as a round, without traces."""
-        before = self.learnt.copy()
-        try:
-            self._learn(notes, notes.noted or noted_of(notes.lists, notes.start), numbers)
-        except BaseException:
-            self._forget(before)
-            raise
 
     def _forget(self, before: Learnt) -> None:
         """Restore the knowledge of the walk from a copy."""

@@ -6,7 +6,7 @@ compiled as a walk, as only a run of the function tells which cells there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +36,7 @@ from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.evaluation import CallError, Evaluation
 from foldbatch.model.keys import call_keys
 from foldbatch.model.model import Model
+from foldbatch.model.small_batches import Round
 from foldbatch.model.tracer import MAX_CALLS
 from foldbatch.params.parameters import Parameter, ParameterStore
 from foldbatch.scheduler.policies import find_policy
@@ -151,8 +152,8 @@ class RoundInterpreter:
         """Return the context in which rounds are computed: any will do."""
         return nullcontext()
 
-    def runner(self, model: Model) -> None:
-        """Return no runner: there are no kernels."""
+    def run_small(self, model: Model, notes: Round, asides: Collection[str] = ()) -> None:
+        """Run nothing from its notes: there are no kernels."""
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int

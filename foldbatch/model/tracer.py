@@ -23,8 +23,8 @@ TraceAll: TypeAlias = Callable[[Sequence[Any], Sequence[int]], list[Trace]]
 # where examples ask for numbers, the calls noted of all are computed whenever all wait.
 Decide: TypeAlias = Callable[..., Any]
 
-# Takes what few examples noted, before it becomes traces, and returns what it makes of them, or None.
-AtOnce: TypeAlias = Callable[..., Any]
+# Takes the notes of all examples, and their numbers; returns their results, or None where they become traces.
+RunSmall: TypeAlias = Callable[[Any, Sequence[int]], Any]
 
 MAX_CALLS = 10_000_000  # calls of one example, by default
 
@@ -114,9 +114,9 @@ class Tracer(Protocol):
         numbers: Sequence[int],  # their numbers in the batch, for errors
         look: Look | None = None,  # sees the data that were read; it may be called several times
         decide: Decide | None = None,  # computes for examples that ask for numbers; None refuses them
-        at_once: AtOnce | None = None,  # takes what all of them noted, at once; it may leave it
+        run_small: RunSmall | None = None,  # may run a small batch from its notes
     ) -> list[Trace] | Any:
-        """Return the traces of examples; or what `at_once` makes of them, unless that is None.
+        """Return the traces of examples; or their results, where `run_small` returns them.
 
         Raises:
             ExampleError: when an example does not fit the model; it tells of the first one that does not.

@@ -377,10 +377,8 @@ class Program(Closed, Printed):
         if decided is not None:
             return Results(decided)
         variant = self._variants.for_run(batch, asides)
-        at_once = self._deciding.small_batch_runner(
-            variant.tracer, variant.ready.runner.small_batch, batch, asides, step
-        )
-        ready, work = variant.work(batch, self._deciding.decide(step, training=False), at_once)
+        run_small = self._deciding.run_small(variant, asides, step)
+        ready, work = variant.work(batch, self._deciding.decide(step, training=False), run_small)
         results = work if isinstance(work, Results) else ready.runner.run(work, step, asides)
         if losses:
             self._warned.look_at(self.model, results.loss)

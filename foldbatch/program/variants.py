@@ -26,7 +26,7 @@ from foldbatch.engines.runner import Options, Runner, alone
 from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
 from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
-from foldbatch.model.tracer import AtOnce, Decide, TraceAll, Tracer
+from foldbatch.model.tracer import Decide, RunSmall, TraceAll, Tracer
 from foldbatch.params.gradients import BatchGradients, by_name
 from foldbatch.params.parameters import Array, Parameter, SparseRows, dense
 from foldbatch.program.traced import Prepared, Traces, listed
@@ -248,19 +248,27 @@ class Variant:
         self._warned = False
 
     def work(
-        self, examples: Iterable[Any] | Planned, decide: Decide | None = None, at_once: AtOnce | None = None
+        self,
+        examples: Iterable[Any] | Planned,
+        decide: Decide | None = None,
+        run_small: RunSmall | None = None,
     ) -> tuple[ReadyModel, Any]:
         """Return traces of examples, or a kept plan of the batch, and the model that runs them.
 
-        Results of a small batch, which `at_once` returns, take the place of the traces.
+        Results of a small batch, which `run_small` returns, take the place of the traces.
         """
         if not isinstance(examples, Planned):
             batch = listed(examples)
             if (former := self._former(batch)) is not None:
                 return former, former.traces.work(batch, former)
             trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
+            run = (
+                None
+                if run_small is None
+                else partial(self.tracer.trace_all, decide=decide, run_small=run_small)
+            )
             return self._fitting(
-                lambda ready, new: ready.traces.work(batch, ready, trace_all, new, at_once), batch
+                lambda ready, new: ready.traces.work(batch, ready, trace_all, new, run), batch
             )
         owner = examples.owner
         if isinstance(owner, ReadyModel) and owner.tracer is self.tracer:  # planned before the model grew
