@@ -221,11 +221,8 @@ class ArrayEngine(Engine):
         training: bool = False,
     ) -> SmallRun | None:
         """Run a small batch or a round at once, if it is small enough and asks for values alone."""
-        if (
-            self.debug
-            or asides
-            or not (self._is_small(notes) or (isinstance(notes, Round) and not notes.is_batch))
-        ):
+        is_round = isinstance(notes, Round) and not notes.is_batch
+        if self.debug or not (is_round or self._is_small(notes, asides)):
             return None
         kernels = self.training if training else self.inference
         if kernels.small is None:
@@ -234,11 +231,11 @@ class ArrayEngine(Engine):
         batch_memory.helped = self.settings.helped
         return kernels.small.run(notes, batch_memory)
 
-    def _is_small(self, notes: SmallBatch | Round) -> bool:
+    def _is_small(self, notes: SmallBatch | Round, asides: Collection[str]) -> bool:
         """Whether a batch is so small that it should run from its notes; blocks draw no numbers there."""
         fits = 0 < notes.examples <= SMALL_BATCH_EXAMPLES and notes.values <= SMALL_BATCH_VALUES
         draws = isinstance(notes, SmallBatch) and any(self.model.keys)
-        return fits and self.settings.batched and bool(self.model.cells) and not draws
+        return fits and self.settings.batched and bool(self.model.cells) and not draws and not asides
 
     def phase_memory(self, bound: Bound, memory: dict[bool, BatchMemory]) -> BatchMemory:
         """Return the memory of a phase, made when it is first needed."""
