@@ -152,7 +152,7 @@ class ArrayEngine(Engine):
         self.updates = updates
         self._sum_copies = sum_copies
         self.settings = settings
-        self.debug = settings.debug
+        self.debug, self.helped_small = settings.debug, settings.helped
         self._make = make
 
     def sum_copies(self, dtype: str, /) -> Callable[..., None] | None:
@@ -214,8 +214,8 @@ class ArrayEngine(Engine):
 
     def run_small(
         self,
-        notes: SmallBatch | Round,
         memory: dict[bool, BatchMemory],
+        notes: SmallBatch | Round,
         asides: Collection[str] = (),
         *,
         training: bool = False,
@@ -225,11 +225,13 @@ class ArrayEngine(Engine):
         if self.debug or not (is_round or self._is_small(notes, asides)):
             return None
         kernels = self.training if training else self.inference
-        if kernels.small is None:
+        runner, batch_memory = kernels.small, memory.get(training)
+        if runner is None:
             return None
-        batch_memory = self.phase_memory(kernels.bound, memory)
-        batch_memory.helped = self.settings.helped
-        return kernels.small.run(notes, batch_memory)
+        if batch_memory is None:
+            batch_memory = self.phase_memory(kernels.bound, memory)
+        batch_memory.helped = self.helped_small
+        return runner.run(notes, batch_memory)
 
     def _is_small(self, notes: SmallBatch | Round, asides: Collection[str]) -> bool:
         """Whether a batch is so small that it should run from its notes; blocks draw no numbers there."""

@@ -110,7 +110,7 @@ class Engine(Protocol):
         """
 
     def run_small(
-        self, notes: SmallBatch | Round, memory: Any, asides: Collection[str] = (), *, training: bool = False
+        self, memory: Any, notes: SmallBatch | Round, asides: Collection[str] = (), *, training: bool = False
     ) -> SmallRun | None:
         """Run a small batch of inference, or a round, from its notes; None where a schedule must run it.
 
@@ -118,8 +118,8 @@ class Engine(Protocol):
         notes hold has changed where it returns None.
 
         Args:
-            notes: the notes of all examples of the batch.
             memory: made by `memory`.
+            notes: the notes of all examples of the batch.
             asides: which of ``losses`` and ``metrics`` are asked for.
             training: whether a round computes as in training.
         """

@@ -160,7 +160,7 @@ class Runner:
     @np.errstate(all="ignore")
     def run_small(self, asides: Collection[str], notes: SmallBatch) -> Results | None:
         """Return the results of a small batch of inference; None where a schedule must run it."""
-        ran = self.engine.run_small(notes, self._small_memory, asides)
+        ran = self.engine.run_small(self._small_memory, notes, asides)
         if ran is None:
             return None
         return Results(decode(self.model.result, notes.results, notes.offsets[:-1], ran.fetch))

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,10 @@ KEPT = 256  # the most schedules of rounds that are kept
 KEPT_BYTES = 16_000_000  # the most bytes of their keys, the notes; a schedule takes some ten times as much
 
 
+# Runs a round or a small batch from its notes, given the asides that are asked for.
+RunRound: TypeAlias = "Callable[[Round, Collection[str]], SmallRun | None]"
+
+
 class RoundSchedule(Protocol):
     """A round made ready."""
 
@@ -67,8 +71,8 @@ class Computing(Protocol):
     def alone(self) -> AbstractContextManager[None]:
         """Return the context in which rounds are computed."""
 
-    def run_small(self, model: Model, notes: Round, asides: Collection[str] = ()) -> SmallRun | None:
-        """Run a round or a small batch of the model from its notes; see `Engine.run_small`."""
+    def run_small(self, model: Model) -> RunRound:
+        """Return `Engine.run_small` of the model's engine, with its memory, for this phase."""
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
@@ -143,6 +147,7 @@ class _Bound(NamedTuple):
     linked: Linked | None
     lists: list[Lists]  # of all cells there
     round: Round
+    run: RunRound | None  # None where there is no model
     fresh: list[Lists]  # those of cells that the model does not have yet
     # per cell, the rows of its calls, how long one is, and how many numbers a call takes
     taken: Sequence[tuple[Sequence[int], int, int]]
@@ -268,14 +273,14 @@ class Rounds:
         last = COUNTERS[0] - notes.start
         taken = State.drawn + sum([len(rows) // width * numbers for rows, width, numbers in bound.taken])
         has_fresh = any([lists.rows for lists in bound.fresh])  # noqa: C419 - in half the time
-        if bound.linked is None or taken != last - round_notes.first or has_fresh:
+        if bound.run is None or taken != last - round_notes.first or has_fresh:
             return None
         round_ = bound.round
         if store.reach(last) or round_.store.table is not store.table:
             round_.store = store.arrays
         store.total = last  # the engine sets their owners, and may ask for keys of their calls
         round_.first, round_.values, round_.is_batch = round_notes.first, last - round_notes.first, is_batch
-        ran = round_notes.computing.run_small(bound.linked.model, round_, asides)
+        ran = bound.run(round_, asides)
         return None if ran is None else ran.requested
 
     def _bind(self, round_notes: RoundNotes) -> _Bound:
@@ -283,6 +288,7 @@ class Rounds:
         linked, notes, store, bound = self._linked, round_notes.notes, self.store, self._bound
         for kind in (*self._imports, *(kind for _, kind in self._value_arenas)):
             store.number(kind)  # now, as it may bring another table
+        run = None if linked is None else round_notes.computing.run_small(linked.model)
         lists, column = [*notes.lists.values()], partial(self._column, round_notes)
         turns = Turns(round_notes.owners, round_notes.ends, round_notes.asked, notes.start)
         if bound is None or bound.linked is not linked or [*map(id, bound.lists)] != [*map(id, lists)]:
@@ -297,9 +303,9 @@ class Rounds:
             ]
             form = partial(self._form, notes)
             round_ = Round(form, column, store.reserve, turns, store.arrays)
-            return _Bound(notes, linked, lists, round_, fresh, taken)
+            return _Bound(notes, linked, lists, round_, run, fresh, taken)
         bound.round.column, bound.round.turns, bound.round.store = column, turns, store.arrays
-        return bound._replace(notes=notes)
+        return bound._replace(notes=notes, run=run)
 
     def _form(self, notes: Notes) -> RoundForm:
         """Return the cells of the model that were called in a batch, with its lists, and the wires so far."""

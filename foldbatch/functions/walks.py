@@ -6,7 +6,7 @@ compiled as a walk, as only a run of the function tells which cells there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foldbatch.errors import BlockTypeError
 from foldbatch.functions.deciding import decide
 from foldbatch.functions.mixed import Called, repeats
-from foldbatch.functions.rounds import Rounds
+from foldbatch.functions.rounds import Rounds, RunRound
 from foldbatch.functions.seam import (
     Block,
     Builder,
@@ -36,7 +36,6 @@ from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.evaluation import CallError, Evaluation
 from foldbatch.model.keys import call_keys
 from foldbatch.model.model import Model
-from foldbatch.model.small_batches import Round
 from foldbatch.model.tracer import MAX_CALLS
 from foldbatch.params.parameters import Parameter, ParameterStore
 from foldbatch.scheduler.policies import find_policy
@@ -152,8 +151,9 @@ class RoundInterpreter:
         """Return the context in which rounds are computed: any will do."""
         return nullcontext()
 
-    def run_small(self, model: Model, notes: Round, asides: Collection[str] = ()) -> None:
-        """Run nothing from its notes: there are no kernels."""
+    def run_small(self, model: Model) -> RunRound:
+        """Return a function that runs nothing from its notes: there are no kernels."""
+        return lambda _notes, _asides: None
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int

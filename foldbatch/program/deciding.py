@@ -19,11 +19,11 @@ from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.errors import BlockTypeError, ExamplePlace
 from foldbatch.functions.deciding import UnderWay, decide, results, small_batch_results
 from foldbatch.functions.readings import Reading
-from foldbatch.functions.rounds import Rounds
+from foldbatch.functions.rounds import Rounds, RunRound
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.keys import call_keys, example_numbers
 from foldbatch.model.model import Model
-from foldbatch.model.small_batches import Round, SmallBatch, SmallRun
+from foldbatch.model.small_batches import SmallBatch
 from foldbatch.model.tracer import Decide, RunSmall, Tracer
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.program.traced import Prepared
@@ -146,11 +146,12 @@ class RoundEngine:
         """Return the context in which rounds are computed: with one thread of BLAS."""
         return single_threaded_blas()
 
-    def run_small(self, model: Model, notes: Round, asides: Collection[str] = ()) -> SmallRun | None:
-        """Run a round or a small batch; see `foldbatch.functions.rounds.Computing.run_small`."""
+    def run_small(self, model: Model) -> RunRound:
+        """Return the runner of rounds; see `foldbatch.functions.rounds.Computing.run_small`."""
         deciding = self._deciding
+        engine = deciding.engine(model)
         training = self.training and deciding.phased
-        return deciding.engine(model).run_small(notes, deciding.memory, asides, training=training)
+        return partial(engine.run_small, deciding.memory, training=training)
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int

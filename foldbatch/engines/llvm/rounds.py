@@ -36,9 +36,8 @@ from foldbatch.system.lines import address_of
 MAX_NUMBERS = 16384  # limit of noted integers and of values; a larger round is planned as any batch
 PLAIN = {"int64": calls.I8, "int32": calls.I4, "float64": calls.F8, "float32": calls.F4}
 NO_REQUESTS: list[int] = []  # of a small batch of blocks: no walk waits for its values
-# what comes of a round: its kernels do not fit, and it runs by a schedule; or the number of the class of all
-# values that are requested, if that is one
-FAILED, MIXED = -1, -2
+FAILED = -1  # what `round_loops.compute` returns of a round that must run by a schedule
+MIXED = -2  # stands for the class of requested values that are of several classes
 # of CPython's integers: by how many bits the number of digits is shifted, and the mask of the sign
 SHIFT, SIGNS = (0, 0) if sys.version_info < (3, 12) else (3, 3)
 
@@ -97,8 +96,9 @@ class RoundRunner:
         self._turns: Turns | None = None  # those of the batch that the table points to
         self._store: StoreArrays | None = None  # and the arrays of the store
         self._arenas: Sequence[tuple[int, int]] = ()  # those whose values go there: `RoundForm.arenas`
-        self._scalars: Mapping[int, str] = {}  # `RoundForm.scalars`
-        self._kind = FAILED  # what the last batch or round came to: the result of `_run`
+        self._scalars: Mapping[int, Array] = {}  # by class of `RoundForm.scalars`, `_read` as its numbers
+        # the class of the values that the last round was asked for; `MIXED` if they are of several classes
+        self._kind = MIXED
 
     def run(self, notes: SmallBatch | RoundNotes, memory: BatchMemory) -> RoundRunner | None:
         """Run a small batch or a round; return this runner, or None if a schedule must run it.
@@ -116,25 +116,39 @@ class RoundRunner:
             else:
                 self._bind_round(notes)
             self._notes = notes
+        header, table = self._header, self._table
         if isinstance(notes, SmallBatch):
             self._begin(notes.ends, notes.offsets, NO_REQUESTS, 0)
+            header[Round.first] = 0
         else:
             if notes.turns is not self._turns:
                 self._begin(*notes.turns)
                 self._turns = notes.turns
             if notes.store is not self._store:
-                self._table[Runner.example : Runner.notes] = [address_of(array) for array in notes.store]
+                table[Runner.example : Runner.notes] = [address_of(array) for array in notes.store]
                 self._store = notes.store
-        self._kind = self._run(notes)
-        return None if self._kind == FAILED else self
+            header[Round.first] = notes.first
+        small = self._plan(table)
+        if small < 0:
+            return None
+        if small:
+            self._fit(notes, memory)
+        for place in self._array_feeds:
+            self._bring(place, notes)
+        while (place := self._launch()) > 0:
+            header[place + FeedRecord.kind] = calls.BROUGHT
+            self._array_feeds.append(place)
+            self._bring(place, notes)
+        self._kind = MIXED - place
+        return None if place == FAILED else self
 
     @property
     def requested(self) -> list[Any]:
         """The values that walks wait for, if all are plain numbers of one class; else an empty list."""
-        dtype = self._scalars.get(self._kind)
-        if dtype is None or self._turns is None:
+        read = self._scalars.get(self._kind)
+        if read is None or self._turns is None:
             return []
-        values: list[Any] = self._read.view(dtype)[: len(self._turns.requested)].tolist()
+        values: list[Any] = read[: len(self._turns.requested)].tolist()
         return values
 
     def _feed(
@@ -205,7 +219,8 @@ class RoundRunner:
                 header += self._feed(items, feed, model.bounds[k][i], k, i, is_list=is_list)
         learnt = np.array(patterns, np.int64), form.wires.ravel(), form.kinds, form.arena_of
         self._bind(header, [cell for cell, _ in form.imports], *learnt)
-        self._arenas, self._scalars = form.arenas, form.scalars
+        self._arenas = form.arenas
+        self._scalars = {class_: self._read.view(dtype) for class_, dtype in form.scalars.items()}
 
     def _bind(self, header: Sequence[int], imports: Collection[int], *learnt: Index) -> None:
         """Fill the runner's table for a model that has learnt no more since.
@@ -301,33 +316,14 @@ class RoundRunner:
         self._bind(header, (), np.array(sections, np.int64), *[self._flat] * 3)
         self._table[Runner.small_batch] = True
 
-    def _run(self, notes: SmallBatch | RoundNotes) -> int:
-        """Run a bound batch or round; return the class of the requested values, which are in `_read` then.
-
-        It is `MIXED` if they are of several classes, and `FAILED` if a schedule must run it.
-        """
-        header = self._header
-        table = self._table
-        memory = self._memory
-        assert memory is not None, "the runner is prepared"
-        header[Round.first] = 0 if isinstance(notes, SmallBatch) else notes.first
-        small = self._plan(table)
-        if small < 0:
-            return FAILED
-        if small:
-            numbers = self._arrays[-2]
-            heights = numbers[numbers[table_loops.Launches.heights] : numbers[table_loops.Launches.levels]]
-            memory.fit(heights)
-            if isinstance(notes, RoundNotes):
-                for arena, class_ in self._arenas:
-                    notes.reserve(class_, int(heights[self.buffers["values", arena]]))
-        for place in self._array_feeds:
-            self._bring(place, notes)
-        while (place := self._launch()) > 0:
-            header[place + FeedRecord.kind] = calls.BROUGHT
-            self._array_feeds.append(place)
-            self._bring(place, notes)
-        return place if place == FAILED else MIXED - place
+    def _fit(self, notes: SmallBatch | RoundNotes, memory: BatchMemory) -> None:
+        """Make buffers, and the arrays of the store, as high as the planned round needs them."""
+        numbers = self._arrays[-2]
+        heights = numbers[numbers[table_loops.Launches.heights] : numbers[table_loops.Launches.levels]]
+        memory.fit(heights)
+        if isinstance(notes, RoundNotes):
+            for arena, class_ in self._arenas:
+                notes.reserve(class_, int(heights[self.buffers["values", arena]]))
 
     def _launch(self) -> int:
         """Call `round_loops.compute`, with the helper if the batch before had work for it."""
