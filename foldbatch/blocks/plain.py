@@ -43,11 +43,10 @@ class PlainObject(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     state: dict[str, Any] = {}  # for `load_state`, by name, as data
 
 
-class Plain(msgspec.Struct, forbid_unknown_fields=True):
+class Plain(msgspec.Struct, forbid_unknown_fields=True, tag_field="form", tag="block"):
     """A block as plain data."""
 
-    # all objects that it is made of, sources first, which refer to each other by number; `things` in files
-    objects: list[PlainObject] = msgspec.field(name="things")
+    objects: list[PlainObject]  # that it is made of, sources first; they refer to each other by number
     definitions: list[tuple[int, int]]  # pairs of a declaration and the block that it stands for, by number
     block: int  # the number of the block itself
 

@@ -12,6 +12,7 @@ import linecache
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import CoroutineType
 from typing import Any
 
@@ -51,6 +52,13 @@ from foldbatch.types import (
 )
 
 _files = itertools.count()
+
+
+def __getattr__(name: str) -> Any:
+    """Return `Walk`, which stood in this module once: pickles of before look for it here."""
+    if name != "Walk":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("foldbatch.functions.walks").Walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,8 +60,7 @@ _NESTS |= {f"collections:{kind.__name__}": kind for kind in (OrderedDict, defaul
 class WrittenCell(msgspec.Struct, forbid_unknown_fields=True):
     """A cell for one structure of arguments."""
 
-    # where its function is, as data; `found` in files
-    place: Any = msgspec.field(name="found")
+    place: Any  # where its function is, as data
     arguments: list[tuple[str, Any]]  # name and structure of each
     # of each that it reads, in order, its name in its layer, and its name in the program
     parameters: list[tuple[str, str]]
@@ -85,7 +84,9 @@ class WrittenDependency(msgspec.Struct, forbid_unknown_fields=True):
     shown: str  # for people
 
 
-class WrittenWalk(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+class WrittenWalk(
+    msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, tag_field="form", tag="walk"
+):
     """A walk as plain data."""
 
     walk: Any  # where the function is, as data
