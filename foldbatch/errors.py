@@ -234,6 +234,10 @@ class NumberedNamesWarning(FoldbatchWarning):
     """Parameters are loaded into layers that only a number tells apart, counted in the order of building."""
 
 
+class SlowPathWarning(FoldbatchWarning, RuntimeWarning):
+    """Python does what compiled code would do: results are the same, and take several times as long."""
+
+
 def shortened(names: Iterable[str]) -> str:
     """Return names as one line, the first few of a long list.
 

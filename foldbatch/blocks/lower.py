@@ -68,6 +68,7 @@ from foldbatch.blocks.tracing import (
     statements_of,
 )
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExamplePlace
+from foldbatch.loops.closures import can_close
 from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
 from foldbatch.model.labels import tell_apart
@@ -124,6 +125,7 @@ class Lowered:
     text: ProgramText = field(init=False, repr=False)  # the tracing program as text
     calls: Sequence[Call] = field(init=False, repr=False)  # for each cell, a statement that calls it
     code: CodeType = field(init=False, repr=False)  # the same, compiled, in its fast spelling
+    compiled: bool = field(init=False, repr=False)  # whether compiled functions note its calls
     # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, init=False, repr=False)
     grows: ClassVar[bool] = False
@@ -135,8 +137,9 @@ class Lowered:
         put("text", program_text(self.functions))
         put("calls", calls_of(self.functions))
         put("code", code_of(program_text(self.functions, fast=True).source, FILENAME))
-        if self.arithmetic.walks is not None:
-            hasten(self.arithmetic.walks)
+        put("compiled", can_close())
+        if self.compiled:
+            hasten()
 
     @property
     def name(self) -> str:
@@ -327,7 +330,7 @@ class Lowered:
     def _fresh(self, *, careful: bool = False) -> Run:
         """Return globals for runs of the tracing program, and the lists that its functions append to."""
         arguments = self.model, self.collections, self.memos, self.max_calls, self.model.bounds
-        recorder = Recorder(*arguments, careful=careful, walks=None if careful else self.arithmetic.walks)
+        recorder = Recorder(*arguments, careful=careful, compiled=self.compiled and not careful)
         namespace = self.globals | TOOLS | NO_TREE | recorder.bindings
         if not careful:
             namespace.update({name: direct(function) for name, function in self.globals.items()})

@@ -55,8 +55,7 @@ class Recorder:
         bounds: Sequence[Sequence[int | None]],
         *,
         careful: bool = False,  # whether each datum is checked as soon as it is read
-        # makes compiled functions that note calls, see `foldbatch.engines.llvm.walks`; None where none can be
-        walks: Any = None,
+        compiled: bool = False,  # whether compiled functions note calls, see `loops.closures.can_close`
     ) -> None:
         self.model, self._form = model, model.form
         self._collections, self._memos = collections, memos
@@ -67,10 +66,10 @@ class Recorder:
         # those of an example's calls, `width` values each, and one number more
         self._numbers = range(0, min(max_calls * width + 1, 2**31 - width), width)
         self._row_widths = [1 + cell.arguments + len(cell.sequences) for cell in model.signatures]
-        self._walks = walks
+        self._compiled = compiled
         # the next number and the last one that the present example may take, for compiled functions
         self._counters = array("q", (0, self._numbers[-1] - width))
-        integers: Callable[[], Any] = list if walks is None else partial(array, "q")
+        integers: Callable[[], Any] = partial(array, "q") if compiled else list
         self._rows: list[Any] = [integers() for _ in model.cells]
         self._elements: list[list[Any]] = [[integers() for _ in s.sequences] for s in model.signatures]
         self._feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in model.feeds]
@@ -100,8 +99,10 @@ class Recorder:
             for i, items in enumerate(self._feeds[k]):
                 check = _checking(feeds[i], bounds[k][i], items)
                 self.bindings[f"feed{k}_{i}"] = check if careful else items.append
-        if walks is not None:
-            self.bindings[DRAW] = walks.drawer(self._counters, width, _refuse)
+        if compiled:
+            from foldbatch.blocks.note_loops import drawer  # noqa: PLC0415 - it needs llvmlite
+
+            self.bindings[DRAW] = drawer(self._counters, width, _refuse)
 
     def use_compiled(self, namespace: dict[str, Any], calls: Sequence[Call]) -> None:
         """Put compiled functions that note calls in the places of printed ones, where there can be any.
@@ -110,13 +111,17 @@ class Recorder:
             namespace: the globals of the tracing program, changed in place.
             calls: for each cell, a statement of the tracing program that calls it.
         """
-        for call in calls if self._walks is not None else ():
+        if not self._compiled:
+            return
+        from foldbatch.blocks.note_loops import noter  # noqa: PLC0415 - it needs llvmlite
+
+        for call in calls:
             assert call.draft is not None, "it calls a cell"
             k, name = call.draft.number, f"{CALL}{call.draft.number}"
             pairs = zip((*self._feeds[k], *self._labels[k]), (*call.feeds, *call.labels), strict=True)
             data = [(items, datum.value == call.target) for items, datum in pairs]
             arguments = self._rows[k], len(call.arguments), self._elements[k], data
-            namespace[name] = self._walks.noter(self._counters, self._width, namespace[name], *arguments)
+            namespace[name] = noter(self._counters, self._width, namespace[name], *arguments)
 
     def begin(self, namespace: dict[str, Any]) -> None:
         """Begin an example: put a new counter of value numbers, collections and memos into the globals.
@@ -124,7 +129,7 @@ class Recorder:
         Args:
             namespace: the globals of the tracing program, changed in place.
         """
-        if self._walks is None:
+        if not self._compiled:
             self._counter = counter = chain(self._numbers, _too_many())
             namespace[DRAW] = counter.__next__
         self._counters[0] = 0
@@ -135,7 +140,7 @@ class Recorder:
 
     def end(self, result: Any) -> None:
         """End an example: note its result and how many calls and values it has made."""
-        taken = next(self._counter) if self._walks is None else self._counters[0]
+        taken = next(self._counter) if not self._compiled else self._counters[0]
         self._offsets.append(self._offsets[-1] + taken)
         self._results.append(result)
         self._ends.append([*map(len, self._counted)])

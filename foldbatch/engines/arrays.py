@@ -17,6 +17,7 @@ from foldbatch.engines.engine import DEFAULTS, Cotangents, Engine, EngineSetting
 from foldbatch.engines.launch import HEAD, Ints, LaunchTable, OutOfRangeError
 from foldbatch.engines.sums import sum_rows, total
 from foldbatch.engines.watching import Watch, named
+from foldbatch.loops.cpython import address_of
 from foldbatch.model.model import Model
 from foldbatch.model.small_batches import Round, SmallBatch, SmallRun
 from foldbatch.params.parameters import Array, Gradient, Parameter, Updates
@@ -25,7 +26,7 @@ from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.static.op import CALL
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Binding
-from foldbatch.system.lines import address_of, aligned
+from foldbatch.system.lines import aligned
 from foldbatch.system.processes import no_garbage
 from foldbatch.timelines import Span
 from foldbatch.types import TensorType

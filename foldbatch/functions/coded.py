@@ -23,11 +23,13 @@ from foldbatch.types import TensorType
 NOWHERE: Final = [0] * calls.PLACE
 
 
-def hasten(walks: Any) -> None:
-    """Let calls of cells be done by compiled functions from now on, where these can be made."""
+def hasten() -> None:
+    """Let calls of cells be done by compiled functions from now on; see `loops.closures.can_close`."""
+    from foldbatch.functions.call_loops import caller  # noqa: PLC0415 - it needs llvmlite
+
     if Slow.fast is not None:
         return
-    make = walks.calls(COUNTERS, value_class(TensorType((), "float32"))(1 << 40), refuse_made)
+    make = caller(COUNTERS, value_class(TensorType((), "float32"))(1 << 40), refuse_made)
     if make is None:
         return
 

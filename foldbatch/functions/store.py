@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.functions.values import Value, by_hand
+from foldbatch.loops.cpython import address_of
 from foldbatch.model.rounds import ValueClass
 from foldbatch.model.small_batches import StoreArrays
 from foldbatch.scheduler.trace import Index
-from foldbatch.system.lines import address_of, aligned
+from foldbatch.system.lines import aligned
 
 
 class Store:

@@ -43,6 +43,7 @@ from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, give_back, lin
 from foldbatch.functions.readings import Reading
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, by_hand, released
+from foldbatch.loops.closures import can_close
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Flow, PrunedDraft, needed
 from foldbatch.model.labels import tell_apart
@@ -118,10 +119,10 @@ class FunctionTracer:
                 self.learnt.before = snapshot([(self.name, walk)])
         self.learnt.readings.walk = walk
         self._staged = StagedBefore()
-        if arithmetic.walks is not None:
+        if can_close():
             with LOCK:  # no walk runs meanwhile
-                coded.hasten(arithmetic.walks)
-            tree.hasten(arithmetic.walks)
+                coded.hasten()
+            tree.hasten()
         self._linked = self._link()
 
     # -- the attributes of a tracer

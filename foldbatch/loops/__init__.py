@@ -1,1 +1,1 @@
-"""The loop language: functions over single integers, and the records that they read and write."""
+"""The loop language: functions of single numbers and records, and what compiles them and calls them."""

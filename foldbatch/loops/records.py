@@ -20,7 +20,7 @@ outside of loops adds to an offset:
 >>> Span.size, Span.last
 (2, 1)
 
-Loops run as plain Python with these classes; `foldbatch.engines.llvm.translation` compiles ``span.last`` to
+Loops run as plain Python with these classes; `foldbatch.loops.translation` compiles ``span.last`` to
 the instructions of ``memory[offset + 1]``.
 """
 

@@ -97,7 +97,7 @@ def compile(
         block: a block (or what stands for one) whose input is one example.
         backend: ``numpy``; ``llvm``, which compiles elementwise ops, products, whole recursions and
             schedules (in ten seconds or so the first time, half a second once they are on disk; see
-            `foldbatch.engines.llvm.compiling`); ``cuda``, on a GPU of NVIDIA (see ``docs/gpu.md``);
+            `foldbatch.loops.compiling`); ``cuda``, on a GPU of NVIDIA (see ``docs/gpu.md``);
             ``auto``, the first of ``llvm`` and ``numpy`` that works here, or what the variable
             ``FOLDBATCH_BACKEND`` names; or, for tests, ``reference`` (one call at a time in float64: slow,
             right).

@@ -276,8 +276,6 @@ class Arithmetic:
     built: Callable[..., Any] | None = None
     # checks what walks have noted and makes columns of it, where that is not done in NumPy
     noted: Callable[..., Any] | None = None
-    # what makes compiled functions for walks, see `engines.llvm.walks`
-    walks: Any = None
 
 
 NUMPY = Arithmetic(join, group, drain, levels_in, Costs(step=30.0, weight=0.001, plan=100.0, number=0.6))

@@ -12,10 +12,10 @@ from math import prod
 
 import numpy as np
 
+from foldbatch.loops.cpython import address_of
 from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node, is_view
 from foldbatch.static.op import Axis
-from foldbatch.system.lines import address_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -373,23 +373,18 @@ def node_of(tree: Tree, index: int) -> TreeNode:
     return Node(tree, index, tree.labels[index], tree.tokens[index], not kids_of(tree)[index])
 
 
-class CompiledNodes(Protocol):
-    """The compiler of functions for trees, which an engine passes down."""
-
-    def nodes(self, example: Any, /) -> Callable[..., Any] | None:
-        """Return a function that makes all nodes of a tree, given a node of known content, or None."""
-
-
 class NodeFactory:
-    """The compiled function that makes all nodes of a tree in one call, once an engine has one."""
+    """The compiled function that makes all nodes of a tree in one call, once there is one."""
 
     nodes: Callable[..., Any] | None = None
 
 
-def hasten(walks: CompiledNodes) -> None:
-    """Let nodes of trees be made by a compiled function from now on, where there can be one."""
+def hasten() -> None:
+    """Let nodes of trees be made by a compiled function from now on; see `loops.closures.can_close`."""
+    from foldbatch.trees.node_loops import compiled_nodes  # noqa: PLC0415 - it needs llvmlite
+
     if NodeFactory.nodes is None:
-        NodeFactory.nodes = walks.nodes(Node(node_of, 1 << 40, "label", "token", "is_leaf", []))  # type: ignore[arg-type]
+        NodeFactory.nodes = compiled_nodes(Node(node_of, 1 << 40, "label", "token", "is_leaf", []))  # type: ignore[arg-type]
 
 
 def linked(tree: Tree) -> list[list[TreeNode]]:

@@ -29,6 +29,7 @@ def lowered(block: fb.Block, way: str = WAYS[0]) -> Lowered:
 
         arithmetic = compiled()
     made = lower(block, find_policy("auto"), arithmetic=arithmetic)
+    object.__setattr__(made, "compiled", way == "compiled")
     if way == "seen":
         object.__setattr__(made, "code", code_of(made.source, FILENAME))
     return made

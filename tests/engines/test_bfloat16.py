@@ -120,7 +120,7 @@ def test_a_processor_without_the_instruction_refuses_it() -> None:
         "leave precision out, or take the backend numpy$"
     )
     with (
-        mock.patch("foldbatch.engines.llvm.machine.processor", lambda: ("znver3", "+avx2,-avx512bf16")),
+        mock.patch("foldbatch.loops.machine.processor", lambda: ("znver3", "+avx2,-avx512bf16")),
         pytest.raises(BackendError, match=told),
     ):
         fb.compile(fb.Vector(2), "llvm", options={"precision": "bf16"})

@@ -29,8 +29,8 @@ from foldbatch.engines.engine import (
     choose_launch,
     load_engine,
 )
-from foldbatch.engines.llvm import compiling
 from foldbatch.errors import BackendError, UnknownNameError
+from foldbatch.loops import compiling
 from foldbatch.scheduler.arithmetic import Arithmetic
 from tests.backends import needs_llvm
 from tests.engines.cuda.emulated import gpu_answers

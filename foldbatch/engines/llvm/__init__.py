@@ -13,11 +13,11 @@ from foldbatch.engines.arrays import ArrayEngine, BatchMemory, Kernels
 from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
-from foldbatch.engines.llvm.compiling import llvm
 from foldbatch.engines.llvm.integers import compiled as arithmetic
 from foldbatch.engines.llvm.loop_texts import TARGET, listing
 from foldbatch.engines.llvm.tables import compiled, launch_writer
 from foldbatch.errors import BackendError
+from foldbatch.loops.compiling import llvm
 from foldbatch.model.labels import title
 from foldbatch.model.model import Model
 from foldbatch.scheduler.schedule import Schedule
@@ -65,7 +65,7 @@ def _make_kernels(settings: EngineSettings, bound: Bound) -> Kernels:
 
 def check_precision(precision: str) -> None:
     """Refuse a precision that this processor has no instruction for."""
-    from foldbatch.engines.llvm.machine import processor  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.loops.machine import processor  # noqa: PLC0415 - it needs llvmlite
 
     name, features = processor()
     if precision == "bf16" and "+avx512bf16" not in features.split(","):

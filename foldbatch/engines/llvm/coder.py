@@ -35,7 +35,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.llvm.compiling import Native
+from foldbatch.loops.compiling import Native
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.places import Place, contiguous
 from foldbatch.static.statements import Routine, Statement

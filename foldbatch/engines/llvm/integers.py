@@ -7,7 +7,6 @@ NumPy here, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.llvm import integer_loops, table_loops, tables
-from foldbatch.engines.llvm.compiling import compiled_late
+from foldbatch.loops.compiling import compiled_late
 from foldbatch.scheduler import arithmetic, noting, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
 from foldbatch.scheduler.trace import Form, Index, Ints
@@ -35,9 +34,7 @@ def compiled() -> Arithmetic:
     loops = {**vars(turns), **vars(integer_loops)}
     modules = turns, noting, integer_loops
     functions = {name: compiled_late(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
-    from foldbatch.engines.llvm import walks  # noqa: PLC0415 - it needs llvmlite
-
-    return replace(arithmetic_of({**functions, **tables.compiled()}), walks=walks)
+    return arithmetic_of({**functions, **tables.compiled()})
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:

@@ -47,10 +47,10 @@ from foldbatch.engines.launch import (
 )
 from foldbatch.engines.llvm import known_code
 from foldbatch.engines.llvm.coder import KernelCode
-from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.known_code import ProductForm, own_bindings
 from foldbatch.engines.llvm.op_code import encode
 from foldbatch.engines.llvm.table_loops import moved
+from foldbatch.loops.compiling import compiled_function
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.cell import Phase

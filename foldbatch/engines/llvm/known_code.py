@@ -39,9 +39,9 @@ from foldbatch.engines.llvm.coder import (
     KernelCode,
     by_columns,
 )
-from foldbatch.engines.llvm.compiling import Native, native
 from foldbatch.engines.llvm.loop_texts import KINDS
 from foldbatch.engines.llvm.op_code import encode
+from foldbatch.loops.compiling import Native, native
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.static.statements import Binding, Routine
 

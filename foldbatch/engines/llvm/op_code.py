@@ -35,9 +35,9 @@ from foldbatch.engines.llvm.coder import (
     by_columns,
     by_sweeps,
 )
-from foldbatch.engines.llvm.compiling import Native, native
 from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY, computed, spell
 from foldbatch.engines.nests import Product, Stretch, by_rows, parts, products_of
+from foldbatch.loops.compiling import Native, native
 from foldbatch.static.bodies import line_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op
 from foldbatch.static.ops.lists import OF_LISTS

@@ -29,9 +29,9 @@ from typing import Any
 
 from foldbatch.engines.launch import FIRST, STORES
 from foldbatch.engines.llvm import tiles
-from foldbatch.engines.llvm.compiling import Native, link, native
 from foldbatch.engines.llvm.tiles import AHEAD, BITS, NARROW, PAIRS, WIDE, Blocks
-from foldbatch.engines.llvm.vector_functions import stack
+from foldbatch.loops.compiling import Native, link, native
+from foldbatch.loops.vector_functions import stack
 
 Text = Callable[[str, Any], str]  # of a product, for element types and `Blocks`, or None
 Stacks = tuple[tuple[str, int], ...]  # names and sizes

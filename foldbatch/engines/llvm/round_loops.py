@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldbatch.engines.llvm import objects
 from foldbatch.engines.llvm.coder import ERROR_WORDS
 from foldbatch.engines.llvm.table_loops import Cell, Launches, Routines, Tables, write_launches, write_tables
-from foldbatch.engines.llvm.vector_functions import moved
 from foldbatch.engines.llvm.walker import walk
-from foldbatch.engines.llvm.words import address, at, at_f4, at_f8, at_i4, copy, i8, u8
+from foldbatch.loops.cpython import COUNT, DIGITS, ITEMS, REAL, TAG, TYPE
 from foldbatch.loops.records import Header, Record
+from foldbatch.loops.vector_functions import moved
+from foldbatch.loops.words import address, at, at_f4, at_f8, at_i4, copy, i8, u8
 from foldbatch.model.rounds import CALL_NUMBER, LEFT_OUT, LENGTH, ValueClass
 from foldbatch.scheduler.trace import Index, Ints
 
@@ -155,11 +155,6 @@ class Runner(Header):
 # types of data: an array that Python brings, four types of numbers, or integers that the packed trace has
 BROUGHT, I8, I4, F8, F4, IN_TRACE = range(6)
 HIGHEST = 3.4e38  # no smaller float64 is infinite as float32
-# Offsets in an object of CPython, in words: its type; a list's size, and the address of its items; an
-# integer's number of digits, and its first two digits of 30 bits; and a float's number.
-TYPE = objects.TYPE // 8
-SIZE = TAG = REAL = objects.DATA // 8
-ITEMS = DIGITS = SIZE + 1
 
 
 def number_for_model(runner: Runner, header: Round, memory: Any, read_count: int) -> int:
@@ -247,7 +242,7 @@ def pack_sections(
 
 def size_of(obj: int) -> int:
     """Return the number of items of a list or an array of CPython, given its address."""
-    return i8(at(obj)[SIZE])
+    return i8(at(obj)[COUNT])
 
 
 def items_of(obj: int) -> Any:

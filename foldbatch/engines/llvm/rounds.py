@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from ctypes import c_uint64, string_at
 from functools import cache
 from itertools import accumulate
 from typing import Any
@@ -18,10 +16,12 @@ from foldbatch.engines.bindings import Bound
 from foldbatch.engines.engine import EngineSettings
 from foldbatch.engines.llvm import coder, table_loops, team, walker
 from foldbatch.engines.llvm import round_loops as calls
-from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.round_loops import FeedRecord, Round, Runner
 from foldbatch.engines.llvm.tables import launch_inputs, planner_inputs
 from foldbatch.engines.llvm.walker import Walker
+from foldbatch.loops import cpython
+from foldbatch.loops.compiling import compiled_function
+from foldbatch.loops.cpython import SHIFT, SIGNS, address_of, readable
 from foldbatch.model.columns import limits
 from foldbatch.model.drafts import Feed
 from foldbatch.model.small_batches import Round as RoundNotes
@@ -31,53 +31,17 @@ from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.sharing import leaves, none_shared
-from foldbatch.system.lines import address_of
 
 MAX_NUMBERS = 16384  # limit of noted integers and of values; a larger round is planned as any batch
 PLAIN = {"int64": calls.I8, "int32": calls.I4, "float64": calls.F8, "float32": calls.F4}
 NO_REQUESTS: list[int] = []  # of a small batch of blocks: no walk waits for its values
 FAILED = -1  # what `round_loops.compute` returns of a round that must run by a schedule
 MIXED = -2  # stands for the class of requested values that are of several classes
-# of CPython's integers: by how many bits the number of digits is shifted, and the mask of the sign
-SHIFT, SIGNS = (0, 0) if sys.version_info < (3, 12) else (3, 3)
-
-
-@cache
-def readable() -> bool:
-    """Return whether lists and numbers of CPython have the memory layout that compiled code reads."""
-    runner = Runner([0] * Runner.size)
-    runner.whole_type, runner.shift, runner.signs = id(int), SHIFT, SIGNS
-    numbers = [0, 1, 2**30 - 1, 2**30, 2**31 + 5, 2**60 - 1, -1, -(2**40), 2**60]
-    sample: list[Any] = [*numbers, 2.5]
-    header = bytes_of(sample, list.__basicsize__).cast("Q")
-    if header[calls.SIZE] != len(sample):  # before another word is taken for an address
-        return False
-    items = [c_uint64.from_address(header[calls.ITEMS] + 8 * i).value for i in range(len(sample))]
-    real = bytes_of(sample[-1], float.__basicsize__)
-    if items != [*map(id, sample)] or real.cast("Q")[calls.TYPE] != id(float):
-        return False
-    read = [_whole_number(number, runner) for number in numbers]
-    return read == [*numbers[:6], -1, -1, -1] and real.cast("d")[calls.REAL] == sample[-1]
-
-
-def bytes_of(obj: Any, size: int) -> memoryview:
-    """Return a copy of the first bytes of an object; no byte behind it may be read."""
-    return memoryview(string_at(id(obj), size))
-
-
-def _whole_number(number: int, runner: Runner) -> int:
-    """Return an integer as `round_loops.whole_number` does, read from a copy of the object's own bytes."""
-    copy = bytes_of(number, number.__sizeof__())
-    head, halves = copy[: 8 * calls.DIGITS].cast("Q"), copy[8 * calls.DIGITS :].cast("I")
-    size = calls.digits_of(head[calls.TAG], runner) if head[calls.TYPE] == runner.whole_type else -1
-    if size > len(halves):
-        return -1
-    return size if size < 0 else sum([half << 30 * place for place, half in enumerate(halves[:size])])
 
 
 @cache
 def _compiled() -> tuple[Callable[..., int], Callable[..., int]]:
-    modules = calls, table_loops, walker, coder, launch, team
+    modules = calls, cpython, table_loops, walker, coder, launch, team
     return compiled_function(calls.plan, "i8[]", *modules), compiled_function(calls.compute, "i8[]", *modules)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foldbatch.engines.bindings import Bound, Directions, fact_names, launch_tables
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm import table_loops as loops
-from foldbatch.engines.llvm.compiling import compiled_function, compiled_late
+from foldbatch.loops.compiling import compiled_function, compiled_late
 from foldbatch.scheduler.arithmetic import Arithmetic
 from foldbatch.scheduler.layout import Layout, by_consumer, priority
 from foldbatch.scheduler.levels import levels_in

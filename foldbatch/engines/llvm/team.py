@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.llvm.compiling import compiled_function
-from foldbatch.engines.llvm.words import at, call, count, give_way, i8, load, pause, store, swap, u8
+from foldbatch.loops.compiling import compiled_function
+from foldbatch.loops.words import at, call, count, give_way, i8, load, pause, store, swap, u8
 from foldbatch.system.cores import available_cores
 from foldbatch.system.processes import start_in_each_process
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from llvmlite import binding, ir
 
-from foldbatch.engines.llvm.numbers import I32, I64, TYPES, Instruction, Typed, fetch
+from foldbatch.loops.numbers import I32, I64, TYPES, Instruction, Typed, fetch
 
 BITS = {"f4": 32, "f8": 64}
 LINE = 64  # bytes that come to a cache together

@@ -15,18 +15,19 @@ from typing import Any, cast
 import numpy as np
 
 from foldbatch.engines.llvm import team
-from foldbatch.engines.llvm.compiling import Native, compiled_function, compiled_text, native
-from foldbatch.engines.llvm.objects import DATA, PLAIN
 from foldbatch.engines.llvm.sum_texts import sum_copies_text
 from foldbatch.engines.llvm.team import Team, share
-from foldbatch.engines.llvm.vector_functions import moved
-from foldbatch.engines.llvm.words import at, call, i8, u8
+from foldbatch.loops import cpython
+from foldbatch.loops.compiling import Native, compiled_function, compiled_text, native
+from foldbatch.loops.cpython import PLAIN, address_of
+from foldbatch.loops.vector_functions import moved
+from foldbatch.loops.words import at, call, i8, u8
 from foldbatch.params.parameters import Array, Change, Rule, SparseRows, Updates
-from foldbatch.system.lines import address_of
 
 JOB_HEADER, STATIC = 6, 5  # integers of a job before its places; the one that its function gets
 PART_WORK, MAX_JOB_PARTS = 16_384, 64  # the work of a part, as in `Jobs.add`; the limit of parts of a job
 WORTH = 8 * PART_WORK  # the work from which asking for the helper pays
+NUMBERS_AT = cpython.WORD_BYTES * cpython.NUMBERS  # bytes in an array before the address of its numbers
 
 
 def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any) -> None:
@@ -55,7 +56,7 @@ def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any)
             last = i8(u8(units * (part + 1)) // u8(parts))
             to[0], to[places + 1] = last - first, static
             for p in range(places):
-                to[p + 1] = at(operands[p] + DATA)[0] + first * operands[places + p]
+                to[p + 1] = at(operands[p] + NUMBERS_AT)[0] + first * operands[places + p]
         if parts > 1:
             share(words, here[0], here[1], room, apart, parts, i8(u8(here[4]) // u8(parts)))
         else:

@@ -47,11 +47,11 @@ from foldbatch.engines.llvm.coder import (
     TARGET,
     KernelCode,
 )
-from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.team import Team, share
-from foldbatch.engines.llvm.vector_functions import moved
-from foldbatch.engines.llvm.words import address, at, call, i8, u8
-from foldbatch.system.lines import address_of
+from foldbatch.loops.compiling import compiled_function
+from foldbatch.loops.cpython import address_of
+from foldbatch.loops.vector_functions import moved
+from foldbatch.loops.words import address, at, call, i8, u8
 
 CODE = coder.CODE_HEADER
 WORTH = 60_000  # multiplications from which an instruction is worth sharing with a helper

@@ -90,7 +90,7 @@ def test_numpy_computes_where_kernels_are_numpys() -> None:
 def test_compiled_arithmetic_is_there_before_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiling a program compiles it, or reads it from disk; batches of any kind need no more."""
     pytest.importorskip("llvmlite", reason="llvmlite is not installed")
-    from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.loops import machine  # noqa: PLC0415 - it needs llvmlite
 
     tree = fb.ForwardDeclaration(output_type=[2], name="tree")
     node = fb.Map(tree()) >> fb.Sum() >> fb.Function(fb.ops.tanh)

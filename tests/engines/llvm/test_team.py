@@ -134,7 +134,7 @@ def test_a_forked_process_has_a_helper_of_its_own(team: Any, chains: list[Any]) 
 @pytest.mark.parametrize("asleep", [0, 1])
 def test_a_helper_gives_way_until_it_is_to_sleep(team: Any, asleep: int) -> None:
     from foldbatch.engines.llvm import team as module  # noqa: PLC0415 - it needs llvmlite
-    from foldbatch.engines.llvm.compiling import compiled_function  # noqa: PLC0415 - beside it
+    from foldbatch.loops.compiling import compiled_function  # noqa: PLC0415 - beside it
 
     calls: list[int] = []
     give_way = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: calls.append(1) or 0)

@@ -29,7 +29,7 @@ def run_table(table: LaunchTable, routine: Routine, buffers: Sequence[Array]) ->
 
 def run_native(text: str, rows: int, places: Sequence[Array], statics: Sequence[int]) -> None:
     """Call a text's function on arrays that lie in memory anyhow."""
-    from foldbatch.engines.llvm.compiling import native  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.loops.compiling import native  # noqa: PLC0415 - it needs llvmlite
 
     call_native(native(text), rows, places, statics)
 

@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from foldbatch.engines.llvm import objects
 from foldbatch.errors import BackendError, install
+from foldbatch.loops import cpython
 from foldbatch.loops.records import Record
 from foldbatch.system.cache import cache_directory, read_sealed, tidy_once, used, write_sealed
 from foldbatch.system.processes import start_in_each_process
@@ -50,13 +50,26 @@ def llvm() -> None:
     if not has_sources():
         fix = "install foldbatch with its .py files, or take the backend numpy"
         raise BackendError("backend llvm", "the sources of foldbatch, which it compiles", "none", fix)
+    if misfit := cpython.array_misfit():
+        fix = "install a NumPy that foldbatch supports, or take the backend numpy"
+        raise BackendError("backend llvm", "arrays of NumPy as its C API has them", misfit, fix)
+
+
+@cache
+def can_compile() -> bool:
+    """Return whether this process can compile loops."""
+    try:
+        llvm()
+    except BackendError:
+        return False
+    return True
 
 
 @cache
 def has_sources() -> bool:
     """Return whether this package's texts can be read, unlike where only .pyc files are installed."""
     try:
-        return bool(inspect.getsource(objects))
+        return bool(inspect.getsource(cpython))
     except OSError:
         return False
 
@@ -94,7 +107,7 @@ def compiled_function(
             the cache key.
     """
     llvm()
-    from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.loops import translation  # noqa: PLC0415 - it needs llvmlite
 
     key = _cache_key(function, modules)
     define = partial(translation.definition_of, function)
@@ -109,7 +122,7 @@ def _cache_key(function: Callable[..., Any], modules: Sequence[ModuleType]) -> s
         modules: its module, and those whose functions it calls: the text has their sources, integer
             constants and records.
     """
-    from foldbatch.engines.llvm import words  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.loops import words  # noqa: PLC0415 - it needs llvmlite
 
     texts = [inspect.getsource(module) for module in (words, *modules)]
     named = [item for module in modules for item in vars(module).items()]
@@ -122,13 +135,13 @@ def _cache_key(function: Callable[..., Any], modules: Sequence[ModuleType]) -> s
 def compiled_words(function: Callable[..., Any], *modules: ModuleType) -> int:
     """Compile a function of words, which C calls; return its address. See `compiled_function`."""
     llvm()
-    from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.loops import translation  # noqa: PLC0415 - it needs llvmlite
 
     def translate(name: str) -> str:
         definition = translation.definition_of(function)
         return translation.translate_words(name, definition, function.__globals__)
 
-    return _code_address("words", f"{objects.DATA}\n{_cache_key(function, modules)}", translate)
+    return _code_address("words", f"{cpython.COUNT}\n{_cache_key(function, modules)}", translate)
 
 
 def compiled_late(function: Callable[..., Any], signature: str, *modules: ModuleType) -> Callable[..., int]:
@@ -144,7 +157,7 @@ def compiled_late(function: Callable[..., Any], signature: str, *modules: Module
 def compiled_text(text: str, signature: str) -> Callable[..., int]:
     """Compile the text of a function, which may call `vector_functions.SCOPE`; see `compiled_function`."""
     llvm()
-    from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
+    from foldbatch.loops import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
     return _callable(partial(translation.definition_in, text), vector_functions.SCOPE, signature, text)
 
@@ -153,13 +166,13 @@ def _callable(
     define: Callable[[], Any], scope: Mapping[str, Any], signature: str, key: str
 ) -> Callable[..., int]:
     """Return the compiled function of a definition; `key` is its cache key without the translation's part."""
-    from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.loops import translation  # noqa: PLC0415 - it needs llvmlite
 
     def translate(name: str) -> str:
         return translation.translate_function(name, define(), scope, signature)
 
     kinds = signature.split()
-    address = _code_address("function", f"{objects.DATA} {signature}\n{key}", translate)
+    address = _code_address("function", f"{cpython.COUNT} {signature}\n{key}", translate)
     types = [ctypes.py_object if kind.endswith("]") else ctypes.c_int64 for kind in kinds]
     foreign = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, *types)(address)
     array = np.ndarray
@@ -231,7 +244,7 @@ def native(
         rounded: whether every product is rounded before a sum adds it.
     """
     llvm()
-    from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
+    from foldbatch.loops import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
     def translate(name: str) -> str:
         scope = {**vector_functions.SCOPE, **(extra_scope() if extra_scope is not None else {})}
@@ -252,7 +265,7 @@ def _code_address(kind: str, key: str, translate: Callable[[str], str]) -> int:
 
     Its cache key is `key`, the processor, and the sources of the translation.
     """
-    from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.loops import machine  # noqa: PLC0415 - it needs llvmlite
 
     name = f"{kind}_{digest(f'{_translation_digest()}{machine.identity()}{key}')}"
     with _loaded.lock:
@@ -284,7 +297,7 @@ def keep(name: str, make: Callable[[], bytes]) -> bytes:
 @cache
 def _translation_digest() -> str:
     """Return a digest of the sources that translate texts, and of the functions that every text may call."""
-    from foldbatch.engines.llvm import machine, numbers, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
+    from foldbatch.loops import machine, numbers, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
-    texts = map(inspect.getsource, (machine, numbers, objects, translation, vector_functions))
+    texts = map(inspect.getsource, (cpython, machine, numbers, translation, vector_functions))
     return digest(FORM + "".join(texts))

@@ -15,9 +15,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from foldbatch.engines.llvm import compiling
-from foldbatch.engines.llvm.compiling import compiled_text, native, timed
 from foldbatch.errors import BackendError
+from foldbatch.loops import compiling
+from foldbatch.loops.compiling import compiled_text, native, timed
 from foldbatch.system.cache import CacheWarning
 from tests.engines.llvm.walking import run_native
 
@@ -29,7 +29,7 @@ PLUS = """def plus(x, y, more) -> int:
     return len(x)
 """
 PROGRAM = f"""
-from foldbatch.engines.llvm.compiling import compiled_text
+from foldbatch.loops.compiling import compiled_text
 import numpy as np
 text = {PLUS!r}
 for factor in range(3):
@@ -247,6 +247,6 @@ def forget_functions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def machine_module() -> Any:
-    from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.loops import machine  # noqa: PLC0415 - it needs llvmlite
 
     return machine

@@ -12,9 +12,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from foldbatch.engines.llvm.numbers import I64, NUMBERS, TYPES, Instruction, Typed
+from foldbatch.loops.cpython import WORD_BYTES
+from foldbatch.loops.numbers import I64, NUMBERS, TYPES, Instruction, Typed
 
-WORD_BYTES = 8  # bytes
 PAUSES = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}  # by machine
 
 i8 = u8 = int  # compiled: conversions

@@ -34,8 +34,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from foldbatch.engines.llvm import objects
-from foldbatch.engines.llvm.numbers import (
+from foldbatch.loops import cpython
+from foldbatch.loops.cpython import WORD_BYTES
+from foldbatch.loops.numbers import (
     I32,
     I64,
     NUMBERS,
@@ -163,19 +164,19 @@ def _array(builder: Any, kind: str, at: Any, array_type: Any, misfit: Any) -> li
         builder.position_at_end(after)
 
     # the type comes first: other objects have another layout
-    look(builder.icmp_signed("==", word(at, objects.TYPE), array_type))
-    look(builder.icmp_signed("==", word(at, objects.AXES, 32), I32(len(extents))))
-    plain = I32(objects.PLAIN)
-    look(builder.icmp_signed("==", builder.and_(word(at, objects.FLAGS, 32), plain), plain))
-    dtype = word(at, objects.DTYPE)
+    look(builder.icmp_signed("==", word(at, WORD_BYTES * cpython.TYPE), array_type))
+    look(builder.icmp_signed("==", word(at, WORD_BYTES * cpython.AXES, 32), I32(len(extents))))
+    plain = I32(cpython.PLAIN)
+    look(builder.icmp_signed("==", builder.and_(word(at, WORD_BYTES * cpython.FLAGS, 32), plain), plain))
+    dtype = word(at, WORD_BYTES * cpython.DTYPE)
     byte = ir.IntType(8)
-    letter = word(dtype, objects.LETTER, 8)
-    letters = [ir.Constant(byte, ord(code)) for code in objects.letters(element)]
+    letter = word(dtype, cpython.LETTER, 8)
+    letters = [ir.Constant(byte, ord(code)) for code in cpython.letters(element)]
     look(reduce(builder.or_, [builder.icmp_signed("==", letter, code) for code in letters]))
-    look(builder.icmp_signed("==", word(dtype, objects.ORDER, 8), byte(ord("="))))
-    sizes, data = word(at, objects.EXTENTS), word(at, objects.DATA)
+    look(builder.icmp_signed("==", word(dtype, cpython.ORDER, 8), byte(ord("="))))
+    sizes, data = word(at, WORD_BYTES * cpython.EXTENTS), word(at, WORD_BYTES * cpython.NUMBERS)
     begin = builder.inttoptr(data, TYPES[element].as_pointer())
-    return [begin, *(word(sizes, 8 * axis) for axis in range(len(extents)))]
+    return [begin, *(word(sizes, WORD_BYTES * axis) for axis in range(len(extents)))]
 
 
 def _returned(definition: ast.FunctionDef) -> str:

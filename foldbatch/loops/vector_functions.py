@@ -15,16 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from foldbatch.engines.llvm.numbers import (
-    TYPES,
-    Instruction,
-    Typed,
-    compare,
-    fetch,
-    further,
-    intrinsic,
-    is_float,
-)
+from foldbatch.loops.numbers import TYPES, Instruction, Typed, compare, fetch, further, intrinsic, is_float
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
 

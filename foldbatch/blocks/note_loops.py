@@ -7,24 +7,17 @@ function of the program does the call. Importing this needs llvmlite.
 
 from __future__ import annotations
 
+import sys
+from array import array
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from foldbatch.engines.llvm.vector_functions import moved
-from foldbatch.engines.llvm.walk_loops import (
-    AS_INT64,
-    COUNT,
-    DECREASE,
-    FIRST,
-    FUNCTION_WORDS,
-    ITEMS,
-    LISTED,
-    NEW_INT,
-    TYPE,
-    VECTORCALL,
-    append,
-    put,
-)
-from foldbatch.engines.llvm.words import ask, at, i8
+from foldbatch.loops import closures, cpython, list_loops
+from foldbatch.loops.closures import AS_INT64, DECREASE, FUNCTION_WORDS, LISTED, NEW_INT, VECTORCALL
+from foldbatch.loops.cpython import COUNT, FIRST, ITEMS, TYPE
+from foldbatch.loops.list_loops import append, put
+from foldbatch.loops.vector_functions import moved
+from foldbatch.loops.words import ask, at, i8
 
 # The words of a closure: the array of counters (the next number, and the last one that the example may take),
 # the printed function, the class of tuples, how many numbers a call takes, the array of rows, and how many
@@ -34,6 +27,40 @@ COUNTERS, PRINTED, TUPLES, WIDTH, ROWS, OPERANDS, LISTS, DATA, PARTS = range(
     FUNCTION_WORDS, FUNCTION_WORDS + 9
 )
 PART_WORDS = 2  # of a list, and of a datum
+_MODULES = sys.modules[__name__], list_loops, closures, cpython  # those of the functions that loops call
+
+
+def noter(
+    counters: array[int],
+    width: int,
+    printed: Callable[..., Any],
+    rows: array[int],
+    operands: int,
+    elements: Sequence[array[int]],
+    data: Sequence[tuple[list[Any], bool]],
+) -> Callable[..., int]:
+    """Return a function that notes calls of a block's cell.
+
+    Args:
+        counters: the next number, and the last one that the example may take.
+        width: how many numbers a call takes.
+        printed: the function that does calls which compiled code leaves to Python.
+        rows: the array to which rows are appended.
+        operands: how many operands a call reads.
+        elements: the arrays to which elements of lists are appended.
+        data: the lists to which data and labels are appended, and whether that is the number of the call.
+    """
+    parts = [word for array in elements for word in (id(array), 0)]
+    parts += [word for items, counted in data for word in (id(items), int(counted))]
+    counts = operands, len(elements), len(data)
+    words = id(counters), id(printed), id(tuple), width, id(rows), *counts, *parts
+    return closures.closure(note, _MODULES, words, counters, printed, rows, *elements, *data)
+
+
+def drawer(counters: array[int], width: int, printed: Callable[..., Any]) -> Callable[..., int]:
+    """Return a function that takes a number without a call; arguments are those of `noter`."""
+    words = id(counters), id(printed), id(tuple), width
+    return closures.closure(draw, _MODULES, words, counters, printed)
 
 
 def is_common(python: Any, arguments: Any, number: int, last: int) -> bool:

@@ -1,21 +1,42 @@
-"""Compiled functions of CPython for the hot paths of walks: calls of cells, and making the nodes of trees.
+"""Calls of cells in walks, noted by compiled functions of CPython; see `loops.closures`.
 
-CPython calls them with a closure object and the arguments (``METH_FASTCALL``). The closure is a tuple whose
-first item is an array of words, see `INCREASE` and below. `call` notes a call of a cell by the codes of
-`model.calls`; if no signature fits, or an object is unusual, the cell's general function in Python does the
-call. No code of the user runs here. Importing this needs llvmlite.
-
-Source: the C API of CPython; objects are read where `PyListObject`, `PyTupleObject` and `arrayobject` (of
-``array.array``) have them.
+`call` notes a call of a cell by the codes of `model.calls`; if no signature fits, or an object is unusual,
+the cell's general function in Python does the call. No code of the user runs here. Importing this needs
+llvmlite.
 """
 
 from __future__ import annotations
 
+import sys
+from array import array
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from foldbatch.engines.llvm import objects
-from foldbatch.engines.llvm.vector_functions import moved
-from foldbatch.engines.llvm.words import address, ask, ask_i4, at, at_i4, i8
+from foldbatch.loops import closures, cpython, list_loops
+from foldbatch.loops.closures import (
+    ALLOCATE,
+    ARGUMENT_WORDS,
+    ARRAYS,
+    AS_INT64,
+    CLEAR,
+    COPY,
+    DECREASE,
+    FUNCTION_WORDS,
+    INCREASE,
+    INTEGER,
+    LISTED,
+    NEW_INT,
+    NEW_TUPLE,
+    NONE_OBJECT,
+    REAL,
+    THREAD,
+    TRUTH,
+    VECTORCALL,
+)
+from foldbatch.loops.cpython import AXES, COUNT, DTYPE, EXTENTS, FIRST, ITEMS, TYPE
+from foldbatch.loops.list_loops import append, put
+from foldbatch.loops.vector_functions import moved
+from foldbatch.loops.words import address, ask, at, at_i4, i8
 from foldbatch.model.calls import (
     ARRAY,
     CELL,
@@ -56,28 +77,35 @@ from foldbatch.model.calls import (
     VALUES,
     WIDTH,
 )
+from foldbatch.scheduler.trace import Index
 
-# The header of the array: the addresses of functions of CPython, and of its objects.
-INCREASE, DECREASE, APPEND, AS_INT64, NEW_INT, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, THREAD = range(10)
-CLEAR = 10
-NONE_OBJECT, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(11, 22)
-ARGUMENT_WORDS, FUNCTION_WORDS = SPACE + 1, SPACE + 3  # room for two arguments of a vectorcall
-# Behind it, for `call`: the array of counters, the object that stands for unknown numbers of a value, the
+# The words of the closure: the array of counters, the object that stands for unknown numbers of a value, the
 # offsets in a value of its number and of that object, in words; the function that refuses a value that no
 # call has returned, and such a value once it is found; then the code of the cell, see `model.calls`.
 COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, REFUSE, BY_HAND, OF_CELL = range(FUNCTION_WORDS, FUNCTION_WORDS + 7)
-# Behind it, for `nodes`: their class, the dtype of parents, and the offsets of a node's parts, in words.
-NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(
-    FUNCTION_WORDS, FUNCTION_WORDS + 8
-)
-# Offsets in an object, in words: its type, its number of items; the address of the items of a list or an
-# array, and for how many there is room; the first item of a tuple.
-TYPE, COUNT = objects.TYPE // 8, objects.DATA // 8
-ITEMS = COUNT + 1
-FIRST = tuple.__basicsize__ // 8
-ROOM = ITEMS + 1
-FLAGS, DTYPE, WHOLE_ROWS = objects.FLAGS // 8, objects.DTYPE // 8, objects.PLAIN  # of an array
-AXES, EXTENTS = objects.AXES // 8, objects.EXTENTS // 8
+
+
+def caller(counters: array[int], value: Any, refuse: Callable[[Any], Any]) -> Callable[..., Any] | None:
+    """Return a maker of functions that call cells; None if the parts of a value cannot be told apart.
+
+    The maker takes the general function of a cell, and the codes of its signatures; see `functions.coded`.
+
+    Args:
+        counters: the recorder's counters.
+        value: a value as a sample.
+        refuse: raises for a value that no call has returned.
+    """
+    places = cpython.places_of(value, [value.n, value.unknown])
+    if places is None:
+        return None
+    words = id(counters), id(value.unknown), *places, id(refuse), 0
+    modules = sys.modules[__name__], list_loops, closures, cpython
+
+    def make(general: Callable[..., Any], codes: Sequence[Index]) -> Callable[..., Any]:
+        cell = id(general), len(codes), *map(cpython.address_of, codes)
+        return closures.closure(call, modules, [*words, *cell], general, refuse, *codes)
+
+    return make
 
 
 def slot(look: Any, arguments: Any) -> int:
@@ -161,17 +189,6 @@ def fits(python: Any, signature: Any, arguments: Any) -> bool:
     return True
 
 
-def append(python: Any, to: int, obj: int) -> int:
-    """Append an object to a list; a null pointer is left to CPython, which raises. Return 0 on success."""
-    target = at(to)
-    size = target[COUNT]
-    if size == target[ROOM] or obj == 0:
-        return i8(ask_i4(python[APPEND], to, obj))
-    ask(python[INCREASE], obj)
-    at(target[ITEMS])[size], target[COUNT] = obj, size + 1
-    return i8(0)
-
-
 def value_number(python: Any, value: int) -> int:
     """Return the number of a value; -1 of one that no call has returned, which `call` refuses."""
     number = at(value)[python[N_AT]]  # 0 of one that was made without a number
@@ -179,25 +196,6 @@ def value_number(python: Any, value: int) -> int:
     if n < 0:
         python[BY_HAND] = value
     return i8(n)
-
-
-def put(python: Any, to: int, number: int) -> int:
-    """Append a number to an `array.array`, at its address `to`; return 0, or -1 to let Python raise an error.
-
-    It is -1 if memory is short, or the number is negative, which marks a value that no call has returned.
-    """
-    target = at(to)
-    size = target[COUNT]
-    if size == target[ROOM]:
-        words = moved(python, ARGUMENT_WORDS)
-        words[0], words[1] = to, to if size > 0 else python[SPACE]  # extended by itself it is twice as long
-        answer = ask(python[VECTORCALL], python[LENGTHEN], address(words), i8(2), i8(0))
-        if answer == 0:
-            return -1
-        ask(python[DECREASE], answer)
-        target[COUNT] = size
-    at(target[ITEMS])[size], target[COUNT] = number, size + 1
-    return i8(0) if number >= 0 else i8(-1)
 
 
 def note_call(python: Any, signature: Any, arguments: Any, number: int) -> int:
@@ -296,47 +294,3 @@ def call(closure: int, arguments: int, count: int) -> int:
                 look = moved(look, RESULT)
             return i8(answer)
     return i8(ask(python[VECTORCALL], cell[GENERAL], address(args), count, i8(0)))
-
-
-def set_part(python: Any, obj: int, place: int, part: int) -> None:
-    """Set a part of a new object, given the offset of the part in words."""
-    ask(python[INCREASE], part)
-    at(obj)[place] = part
-
-
-def nodes(closure: int, arguments: int, count: int) -> int:
-    """Make all nodes of a tree; return a new reference to True, to False if parents are no plain int32 array.
-
-    The arguments are the tree, its parents, labels and tokens, and a list with the children of each node,
-    which is filled; before, all its items are one empty list, see `trees.tree.linked`.
-    """
-    python, args = at(at(at(closure)[FIRST])[COUNT]), at(arguments)
-    parents, labels, tokens, below = at(args[1]), at(args[2]), at(args[3]), at(at(args[4])[ITEMS])
-    answer, size, empty = python[FALSE], labels[COUNT], below[0]
-    if parents[FLAGS] & WHOLE_ROWS == WHOLE_ROWS and parents[DTYPE] == python[NARROW]:
-        above, answer = at_i4(parents[COUNT]), python[TRUE]
-        for i in range(size):
-            node, index = ask(python[ALLOCATE], python[NODE], i8(0)), ask(python[NEW_INT], i)
-            if node == 0 or index == 0:
-                return 0
-            at(node)[python[INDEX_AT]] = index
-            set_part(python, node, python[TREE_AT], args[0])
-            set_part(python, node, python[LABEL_AT], labels[FIRST + i])
-            set_part(python, node, python[TOKEN_AT], tokens[FIRST + i])
-            set_part(python, node, python[LEAF_AT], python[TRUE] if below[i] == empty else python[FALSE])
-            set_part(python, node, python[BELOW_AT], below[i])
-            parent = i8(above[i])
-            if parent < 0:
-                parent = size
-            if below[parent] == empty:
-                siblings = ask(python[NEW_LIST], i8(0))
-                if siblings == 0:
-                    return 0
-                below[parent] = siblings
-                ask(python[DECREASE], empty)
-            failed = append(python, below[parent], node)
-            ask(python[DECREASE], node)
-            if failed != 0:
-                return 0
-    ask(python[INCREASE], answer)
-    return i8(answer)

@@ -110,6 +110,7 @@ def _constant(number: float, kind: str) -> Any:
 
 
 def is_float(kind: str) -> bool:
+    """Whether numbers of a kind are floats."""
     return kind[0] == "f"
 
 
@@ -197,6 +198,7 @@ def _divided(builder: Any, writer: str, a: Typed, b: Typed) -> Typed:
 
 
 def negative(builder: Any, operand: Operand) -> Operand:
+    """Write the negation of a number."""
     if not isinstance(operand, Typed):
         return -operand
     if is_float(operand.kind):

@@ -10,9 +10,7 @@ from foldbatch.loops import records
 from foldbatch.loops.records import Header, Record
 from tests.backends import needs_llvm
 
-translation: Any = pytest.importorskip(
-    "foldbatch.engines.llvm.translation", reason="llvmlite is not installed"
-)
+translation: Any = pytest.importorskip("foldbatch.loops.translation", reason="llvmlite is not installed")
 pytestmark = needs_llvm
 
 

@@ -13,7 +13,7 @@ pytestmark = needs_llvm
 
 PROGRAM = """
 import numpy as np
-from foldbatch.engines.llvm import machine, translation, vector_functions
+from foldbatch.loops import machine, translation, vector_functions
 from tests.engines.llvm.walking import run_native
 text = "# f4 f4\\ndef loop(n, x, y, s):\\n    for i in range(n):\\n        y[i] = tanh(x[i])\\n"
 x, y = np.linspace(-2, 2, 100, dtype="float32"), np.zeros(100, "float32")
@@ -35,7 +35,7 @@ def test_the_processor_may_be_named() -> None:
 def test_the_identity_tells_name_features_and_versions() -> None:
     import llvmlite  # noqa: PLC0415 - optional
 
-    from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.loops import machine  # noqa: PLC0415 - it needs llvmlite
 
     lines = machine.identity().splitlines()
     assert lines[0] == llvmlite.__version__
@@ -43,7 +43,7 @@ def test_the_identity_tells_name_features_and_versions() -> None:
 
 
 def test_features_that_would_end_the_process_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.loops import machine  # noqa: PLC0415 - it needs llvmlite
 
     for wrong in ("avx2", "+avx2, -avx", "+avx2,,-avx"):
         monkeypatch.setenv("FOLDBATCH_CPU_FEATURES", wrong)
