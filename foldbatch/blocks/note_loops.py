@@ -18,6 +18,7 @@ from foldbatch.loops.cpython import COUNT, FIRST, ITEMS, TYPE
 from foldbatch.loops.list_loops import append, put
 from foldbatch.loops.vector_functions import moved
 from foldbatch.loops.words import ask, at, i8
+from foldbatch.recorder.lists import Integers
 
 # The words of a closure: the array of counters (the next number, and the last one that the example may take),
 # the printed function, the class of tuples, how many numbers a call takes, the array of rows, and how many
@@ -34,9 +35,9 @@ def noter(
     counters: array[int],
     width: int,
     printed: Callable[..., Any],
-    rows: array[int],
+    rows: Integers,
     operands: int,
-    elements: Sequence[array[int]],
+    elements: Sequence[Integers],
     data: Sequence[tuple[list[Any], bool]],
 ) -> Callable[..., int]:
     """Return a function that notes calls of a block's cell.

@@ -60,6 +60,7 @@ from foldbatch.model.labels import STRUCTURE, argument_text, label_of, shortened
 from foldbatch.model.link import numbered_sites
 from foldbatch.operators import OUTSIDE, Recorder, active_recorder, in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
+from foldbatch.recorder.lists import Kind
 from foldbatch.static import ops
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, Graph, Node, apply, input_node, lift, reachable
@@ -219,12 +220,13 @@ class Signature:
         weakref.finalize(self, _forget, [*self.names]).atexit = False
 
     @cached_property
-    def names(self) -> dict[str, tuple[str, int]]:
+    def names(self) -> dict[str, tuple[Kind, int]]:
         """Names of the appenders in the cell's code, each with kind and number; rows, ``R``, come first."""
-        kinds = ("E", self.sequences), ("F", self.feeds), ("L", self.labels)
-        return {f"R{self.number}": ("R", 0)} | {
-            f"{kind}{self.number}_{i}": (kind, i) for kind, items in kinds for i in range(len(items))
-        }
+        sizes: dict[Kind, int] = {"E": len(self.sequences), "F": len(self.feeds), "L": len(self.labels)}
+        names: dict[str, tuple[Kind, int]] = {f"R{self.number}": ("R", 0)}
+        for kind, size in sizes.items():
+            names |= {f"{kind}{self.number}_{i}": (kind, i) for i in range(size)}
+        return names
 
     @property
     def inputs(self) -> list[Node]:

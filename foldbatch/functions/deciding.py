@@ -30,7 +30,6 @@ from foldbatch.functions.noted import (
 from foldbatch.functions.notes import (
     Forced,
     InTurn,
-    Lists,
     Notes,
     State,
     give_back,
@@ -50,6 +49,7 @@ from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value, by_hand, refuse_made
+from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
 from foldbatch.types import Type
@@ -269,7 +269,7 @@ class UnderWay:
         self._failures = False
         self._broken: BaseException | None = None  # it ends the run, even if a walk has caught it
         self._result = tracer.learnt.result
-        self._log: dict[Signature, Lists] = {}  # the notes of all earlier rounds, where `traced`
+        self._log: dict[Signature, CallLists] = {}  # the notes of all earlier rounds, where `traced`
         self._numbers: list[int] = []
         lists = self._places, self._ends, self._asked, self._numbers
         self._round_notes = RoundNotes(computing, self.notes, *lists)
@@ -605,8 +605,7 @@ class UnderWay:
                         self._log[signature] = lists_of(signature)
                     for kept, items in zip(self._log[signature].all, lists.all, strict=True):
                         kept.extend(items)
-                for items in lists.all:
-                    del items[:]
+                lists.clear()
         self._first, State.drawn = COUNTERS[0], 0
         self._round += 1
         self._places.clear()

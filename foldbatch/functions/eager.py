@@ -26,6 +26,7 @@ from foldbatch.model.drafts import Feed
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.rereading import Snapshot
 from foldbatch.params.parameters import Parameter
+from foldbatch.recorder.lists import CallLists
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
 from foldbatch.static.passes.simplify import in_phase
@@ -200,7 +201,7 @@ class _Block(Slots):
         lists = {
             s.number: signature_lists for s, signature_lists in zip(part.signatures, self.lists, strict=True)
         }
-        bindings = part.bindings(lambda kind, n, i=0: notes.appending(lists[n], kind, i))
+        bindings = part.bindings(lambda kind, n, i=0: lists[n].appender(kind, i))
         results = part.run(self, bindings, self.slots(part.input_type, x, ""))
         self.compute()
         return self.values(part.yields, iter(results))
@@ -222,8 +223,7 @@ class _Block(Slots):
             for call in range(len(lists.rows) // width):
                 row = lists.rows[call * width : (call + 1) * width]
                 pending.append((row[0], signature, self._inputs(signature, lists, call, row, ends)))
-            for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
-                del items[:]
+            lists.clear()
         for number, signature, (reads, feed_values, labels, marks) in sorted(pending, key=itemgetter(0)):
             inputs = {node: self._arrays_of(numbers) for node, numbers in reads.items()} | feed_values
             for j, array in enumerate(_computed(signature, inputs, labels, number, marks)):
@@ -233,7 +233,7 @@ class _Block(Slots):
         return [self.arrays[n] for n in numbers] if not isinstance(numbers, int) else self.arrays[numbers]
 
     def _inputs(
-        self, signature: Signature, lists: notes.Lists, call: int, row: Sequence[int], ends: list[int]
+        self, signature: Signature, lists: CallLists, call: int, row: Sequence[int], ends: list[int]
     ) -> tuple[dict[Any, Any], dict[Any, Any], list[Any], list[int]]:
         """Return the numbers that a call reads, its data, labels and visits; `ends` are of lists so far."""
         reads: dict[Any, Any] = {node: n for (_, node), n in zip(signature.operands, row[1:], strict=False)}

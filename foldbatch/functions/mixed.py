@@ -38,6 +38,7 @@ from foldbatch.functions.specs import NestSpec, ValueSpec
 from foldbatch.functions.values import Value, value_class
 from foldbatch.model.columns import kept, of_now
 from foldbatch.model.drafts import Draft
+from foldbatch.recorder.lists import flattening
 from foldbatch.system.showing import shown
 from foldbatch.types import (
     OBJECT,
@@ -390,13 +391,6 @@ def _further(first: int, width: int) -> Iterator[range]:
         notes.too_many(first)
         yield (numbers := range(first, COUNTERS[1] + 1, width))
         first += len(numbers) * width
-
-
-def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], None]:
-    """Return a function that notes elements, single ones or tuples, number by number."""
-    if width == 1:
-        return extend
-    return lambda elements: extend(itertools.chain.from_iterable(elements))
 
 
 def labelling(append: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from foldbatch.errors import ExampleError, ExamplePlace, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
-from foldbatch.functions.notes import Lists
 from foldbatch.functions.specs import DEEPEST, fix_for_types, opened, too_deep
 from foldbatch.functions.values import Value, refuse_made
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.params.parameters import Parameter
+from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.noting import CalledCell, Integers, Noting
 from foldbatch.scheduler.trace import Ints
 from foldbatch.types import OBJECT, VOID, NestType, SequenceType, TensorType, TupleType, Type, describe_value
@@ -62,7 +62,7 @@ class Reads:
     by: Index  # ``[reads]``: the calls that read them
 
 
-def bases_of(calls: Noted | Lists, signature: Signature, start: int) -> Index:
+def bases_of(calls: Noted | CallLists, signature: Signature, start: int) -> Index:
     """Return the numbers of calls ``[n]``, which count from the beginning of a run."""
     if isinstance(calls, Noted):
         return calls.bases
@@ -90,7 +90,7 @@ def reads_of(noted: Iterable[Noted]) -> Reads:
     return Reads(slots, *map(np.concatenate, zip(*parts, strict=True)))
 
 
-def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, Noted]:
+def noted_of(lists: Mapping[Signature, CallLists], start: int) -> dict[Signature, Noted]:
     """Return the contents of lists from a run's first number on; data and labels stay in these very lists."""
     noted, end = {}, 0
     columns = [flat for appended in lists.values() for flat in (appended.rows, *appended.elements)]

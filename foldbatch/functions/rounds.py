@@ -32,7 +32,7 @@ from foldbatch.functions.noted import (
     refuse_leaks,
     refuse_other_type,
 )
-from foldbatch.functions.notes import Lists, Notes, State, refuse_broken, taken_by
+from foldbatch.functions.notes import Notes, State, refuse_broken, taken_by
 from foldbatch.functions.specs import DataSpec
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, link_learnt
@@ -44,6 +44,7 @@ from foldbatch.model.model import Model
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.rounds import CALL_NUMBER, LEFT_OUT, LENGTH
 from foldbatch.model.small_batches import CellNotes, ListNotes, Round, RoundForm, SmallRun, Turns
+from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.system.remembering import Shared
 from foldbatch.types import TensorType
@@ -145,10 +146,10 @@ class _Bound(NamedTuple):
 
     notes: Notes  # of the batch
     linked: Linked | None
-    lists: list[Lists]  # of all cells there
+    lists: list[CallLists]  # of all cells there
     round: Round
     run: RunRound | None  # None where there is no model
-    fresh: list[Lists]  # those of cells that the model does not have yet
+    fresh: list[CallLists]  # those of cells that the model does not have yet
     # per cell, the rows of its calls, how long one is, and how many numbers a call takes
     taken: Sequence[tuple[Sequence[int], int, int]]
 
@@ -596,7 +597,7 @@ class Rounds:
         return late_error(noted_of(called, start), number) or error
 
     def _data(
-        self, round_notes: RoundNotes, reader: _Reader, place: int, lists: Lists
+        self, round_notes: RoundNotes, reader: _Reader, place: int, lists: CallLists
     ) -> NDArray[Any] | None:
         """Return some data of a cell, in the order of calls, if it has any."""
         path, _, feed = reader.signature.feeds[i := reader.feeds[place]]

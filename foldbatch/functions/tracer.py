@@ -39,7 +39,7 @@ from foldbatch.functions.noted import (
     refuse_leaks,
     relative,
 )
-from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, give_back, line_of, lists_of, note
+from foldbatch.functions.notes import LOCK, Forced, Notes, give_back, line_of, lists_of, note
 from foldbatch.functions.readings import Reading
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, by_hand, released
@@ -51,6 +51,7 @@ from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import Decide, Look, RunSmall, Written
 from foldbatch.params.parameters import Parameter
+from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.noting import Integers, Noting
 from foldbatch.scheduler.policies import Policy, levels
@@ -64,7 +65,7 @@ Index = NDArray[np.int64]
 
 
 # The notes of each cell of a model, the same as columns, and results with numbers of the run.
-NotedColumns: TypeAlias = "tuple[Sequence[Lists | Noted], Integers, list[Any]]"
+NotedColumns: TypeAlias = "tuple[Sequence[CallLists | Noted], Integers, list[Any]]"
 
 
 @dataclass(frozen=True)
@@ -403,7 +404,7 @@ class FunctionTracer:
         linked: Linked,
         notes: Notes,
         numbers: Sequence[int],
-        cells: Sequence[Lists | Noted],
+        cells: Sequence[CallLists | Noted],
         integers: Integers,
         results: list[Any],
         look: Look | None,

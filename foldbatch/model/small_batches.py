@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -17,7 +16,8 @@ from foldbatch.scheduler.trace import Index
 class SmallBatch:
     """The calls of a batch of blocks before they become a trace; later batches use the same lists."""
 
-    lists: Sequence[array[int]]  # rows of each cell, number by number, and elements of each sequence argument
+    # rows of each cell, number by number, and elements of each sequence argument
+    lists: Sequence[Sequence[int]]
     ends: list[list[int]]  # after each example, the lengths of these arrays
     offsets: list[int]  # the first value number of each example in the batch, and the end
     feeds: Sequence[Sequence[list[Any]]]  # per cell, the data that were read
@@ -39,7 +39,7 @@ class ListNotes(NamedTuple):
     """A list that the model's cell reads, as walks note it."""
 
     column: int  # the place of its length among the arguments of the model's cell
-    elements: array[int]  # the numbers of its elements
+    elements: Sequence[int]  # the numbers of its elements
     pattern: Sequence[int]  # per member of an element, the slot that reads it
 
 
@@ -49,7 +49,7 @@ class CellNotes(NamedTuple):
     cell: int  # its number in the model
     outputs: int  # of a call
     first_output: int  # the number of its first output, through those of all cells
-    rows: array[int]
+    rows: Sequence[int]
     # per number of a row, the slot that reads it, or `CALL_NUMBER`, `LENGTH` or `LEFT_OUT` of `model.rounds`
     pattern: Sequence[int]
     columns: int  # how many numbers of a row the model's cell has
