@@ -176,7 +176,7 @@ class Lowered:
 
     def trace_all(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[object],
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
@@ -213,10 +213,10 @@ class Lowered:
     def parameters(self) -> Sequence[Parameter]:
         return self.model.parameters
 
-    def place_of(self, example: Any, cell: int, call: int) -> str:
+    def place_of(self, example: object, cell: int, call: int) -> str:
         return place_of(self.model, self.read_carefully, example, cell, call)
 
-    def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
+    def debug(self, example: object, begin: Callable[[Parameter], None]) -> Any:
         fix = "metrics show values of blocks: AllOf(Identity(), Metric('name')) >> GetItem(0)"
         raise BlockTypeError("Program.debug", "a program of a plain function", "one of blocks", fix)
 
@@ -232,7 +232,7 @@ class Lowered:
 
     def record(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[object],
         numbers: Sequence[int],
         look: Look | None = None,
         run_small: RunSmall | None = None,
@@ -278,7 +278,7 @@ class Lowered:
                 self.unused.append(run)
         raise self._refused(examples[bad[0]], numbers[bad[0]], bad[1])  # its context is none of the above
 
-    def _refused(self, example: Any, number: int, error: Exception) -> Exception:
+    def _refused(self, example: object, number: int, error: Exception) -> Exception:
         """Return the error for an example that does not fit, or an error that no example caused."""
         if isinstance(error, TooManyCallsError):
             expected = f"at most {self.max_calls:,} calls"
@@ -298,7 +298,9 @@ class Lowered:
         refused.__cause__ = None if isinstance(error, BadDataError) else error
         return refused
 
-    def read_carefully(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+    def read_carefully(
+        self, example: object, adapt: Callable[[dict[str, Any]], None] = lambda _: None
+    ) -> None:
         """Run the tracing program on an example and check each datum as it is read, to find where it fails.
 
         Nothing is kept of the calls that it notes.
@@ -466,7 +468,7 @@ def _form_of(draft: Draft) -> list[Any]:
     return [draft.name, print_graph(graph), contents, parameters, asides, sizes, draft.marks, draft.keys]
 
 
-def _wires(nested: Any) -> Iterator[Flow]:
+def _wires(nested: object) -> Iterator[Flow]:
     """Yield the wires of a terminal: of a sequence, those of its elements."""
     match nested:
         case Flow():

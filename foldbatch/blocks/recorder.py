@@ -136,7 +136,7 @@ class Recorder:
         for name in self._memos:
             namespace[name] = {}
 
-    def end(self, result: Any) -> None:
+    def end(self, result: object) -> None:
         """End an example: note its result and how many calls and values it has made."""
         taken = next(self._counter) if not self._compiled else self._counters[0]
         self._offsets.append(self._offsets[-1] + taken)

@@ -385,7 +385,7 @@ class Runner:
         self,
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
         step: int,
         numbers: NDArray[np.int64] | None = None,
     ) -> Run:
@@ -408,7 +408,7 @@ class Runner:
         asides: Collection[str],
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
     ) -> Results:
         """Run a part in inference, and collect its results."""
         with Naming(self.model, ready[0], part.first):
@@ -420,7 +420,7 @@ class Runner:
         seeds: Seeds | None,
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
         *,
         visited: bool = False,
         asides: Collection[str] | None = None,
@@ -449,7 +449,7 @@ class Runner:
         seeded_results: bool,  # noqa: FBT001 - given by partial application
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
         numbers: NDArray[np.int64] | None = None,
     ) -> ForwardPart:
         """Run a part forward, for training; `seeded_results` says that results will have cotangents."""

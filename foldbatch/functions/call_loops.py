@@ -116,7 +116,7 @@ def slot(look: Any, arguments: Any) -> int:
     return i8(target)
 
 
-def argument_at(look: Any, arguments: Any) -> int:
+def argument_at(look: object, arguments: object) -> int:
     """Return the address of the object at a place of the arguments."""
     return i8(at(slot(look, arguments))[0])
 

@@ -91,7 +91,7 @@ class SharedName:
 _shared_names: dict[Any, SharedName] = {}  # by `typed` value
 
 
-def _release(keys: Iterable[Any]) -> None:
+def _release(keys: Iterable[object]) -> None:
     """Let go of the names of values that the code of a cell had, by `typed` values."""
     for key in keys:
         shared = _shared_names[key]
@@ -545,7 +545,7 @@ class CellFunction:
         self.call.__dict__["cell"] = self  # lives as long as its function
         _cells.add(self)
 
-    def name_of(self, value: Any) -> str:
+    def name_of(self, value: object) -> str:
         """Return the name of a value in the cell's code, which lasts as long as the cell.
 
         A release of the same name in between, by another cell that is gone, takes nothing away.
@@ -821,7 +821,7 @@ class CallRecorder(Recorder, Protocol):
     def value(self, parameter: Parameter, /) -> Any:
         """Return a parameter as a value."""
 
-    def rows(self, array: Any, row: TensorType, where: str, /) -> list[Any]:
+    def rows(self, array: object, row: TensorType, where: str, /) -> list[Any]:
         """Return the rows of an array as values of a type; `where` is for errors."""
 
 
@@ -868,7 +868,7 @@ def _code(text: str) -> CodeType:
     return code
 
 
-def _slow(cell_ref: weakref.ref[CellFunction], *args: Any, **options: Any) -> Any:
+def _slow(cell_ref: weakref.ref[CellFunction], *args: object, **options: object) -> Any:
     """Do a call that the code of a cell does not know: of another structure, in another cell, or nowhere."""
     self = cell_ref()
     assert self is not None, "the code of a cell runs without it"
@@ -992,13 +992,13 @@ def _cause_in_ours(error: Exception) -> Exception:
 
 
 def _taken(
-    self: CellFunction, result: Any, path_of: Mapping[Node, str]
+    self: CellFunction, result: object, path_of: Mapping[Node, str]
 ) -> tuple[list[Node], list[int | str], Spec]:
     """Return the outputs of a result, the number of an output or a path for each leaf, and its structure."""
     outputs: list[Node] = []
     result_leaves: list[int | str] = []
 
-    def taken(x: Any, levels: int = DEEPEST) -> Spec:
+    def taken(x: object, levels: int = DEEPEST) -> Spec:
         """Return the structure of a part of the result; add its leaves and new outputs."""
         if not levels:
             raise too_deep(self.name)

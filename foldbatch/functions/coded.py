@@ -55,7 +55,7 @@ class Coded:
         self._words: Any = self.numbers.data
         self._lists = lists
 
-    def bind(self, lists: Sequence[Any]) -> None:
+    def bind(self, lists: Sequence[object]) -> None:
         """Let calls append to arrays and lists: that of rows, and then all others."""
         for place, items in zip(self._lists, lists[1:], strict=True):
             self._words[place] = id(items)

@@ -347,7 +347,7 @@ class UnderWay:
         self._asked.append(asked.n if isinstance(asked, Value) else 0)
         self._ends.append(end)
 
-    def join(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Walked]:
+    def join(self, examples: Sequence[object], numbers: Sequence[int]) -> list[Walked]:
         """Take in examples, with their numbers in the batch for errors; return their states, in that order.
 
         Their walks begin with the next `go`.
@@ -429,7 +429,7 @@ class UnderWay:
         while len(turns) > 1:
             self._run(turns.pop(), self._sent.pop())
 
-    def _run(self, go_on: Callable[[Any], Any], sent: Any) -> None:
+    def _run(self, go_on: Callable[[Any], Any], sent: object) -> None:
         """Let the next fiber run, and note its request or its end; it may let others run, see `_read`."""
         asked: Any = None
         fiber = self._fiber
@@ -681,7 +681,7 @@ class UnderWay:
 
 
 def _shown(
-    store: Store, start: int, type_: Type | None, result: Any, place: int, number: int
+    store: Store, start: int, type_: Type | None, result: object, place: int, number: int
 ) -> tuple[Type | None, Any]:
     """Return the type of results so far and of this one, and the result with arrays in the place of values.
 
@@ -711,7 +711,7 @@ def _shown(
     return joined_result(type_, result, 0, [], set(), number), _replaced(result, array)
 
 
-def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:
+def _replaced(x: object, value: Callable[[Value], Any]) -> Any:
     """Return a result of a walk with the outcome of a function in the place of each value in it."""
     if type(x) in ATOMS:
         return x

@@ -86,7 +86,7 @@ class _Eager:
 
 def run(
     walk: Callable[[Any], Any],
-    example: Any,
+    example: object,
     dtype: str | None = None,
     begin: Callable[[Parameter], None] = lambda _: None,
     learnt: Learnt | None = None,
@@ -133,7 +133,7 @@ def _mode(
             go_slow(on=False)
 
 
-def _arrays(x: Any) -> Any:
+def _arrays(x: object) -> Any:
     """Return a result with arrays in the place of real values."""
     match x:
         case Real():
@@ -195,7 +195,7 @@ class _Block(Slots):
         self.arrays: dict[int, Any] = {}
         self.lists = [notes.lists_of(signature) for signature in part.signatures]
 
-    def run(self, x: Any) -> Any:
+    def run(self, x: object) -> Any:
         """Run the block's program on one value, compute the calls that it notes, and return its result."""
         part = self.part
         lists = {
@@ -251,7 +251,7 @@ class _Block(Slots):
         return reads, feed_values, [items[call] for items in lists.labels], marks
 
 
-def _real(array: Any, type_: TensorType) -> Value:
+def _real(array: object, type_: TensorType) -> Value:
     value: Value = _real_class(type_)(-1, array=np.asarray(array))
     return value
 
@@ -261,7 +261,7 @@ def _at(arguments: dict[str, Any], path: str) -> Any:
     return eval(path, {"None": None}, arguments)  # noqa: S307 - the path is our own
 
 
-def _array_of(value: Any, reader: Signature) -> Any:
+def _array_of(value: object, reader: Signature) -> Any:
     """Return the numbers of a value that a call reads; refuse one that no call has returned."""
     array = getattr(value, "array", None)
     if array is None:
@@ -283,7 +283,7 @@ def _inputs(signature: Signature, arguments: dict[str, Any]) -> dict[Any, Any]:
     return inputs
 
 
-def _datum(path: str, feed: Feed, bound: int | None, item: Any) -> Any:
+def _datum(path: str, feed: Feed, bound: int | None, item: object) -> Any:
     """Return the number or array of a feed, checked; without a path, another number for each call."""
     if not path:
         _Eager.key += 1
@@ -294,7 +294,7 @@ def _datum(path: str, feed: Feed, bound: int | None, item: Any) -> Any:
         raise error.kind(feed.where, error.expected, error.found, error.fix) from None
 
 
-def _of_block(part: BlockInWalk, x: Any) -> Any:
+def _of_block(part: BlockInWalk, x: object) -> Any:
     for signature in part.signatures:
         notes.accept(signature)
     return _Block(part).run(x)
@@ -305,6 +305,6 @@ class EagerRecorder(WalkRecorder):
 
     call = staticmethod(_call)
 
-    def run_block(self, part: BlockInWalk, x: Any) -> Any:
+    def run_block(self, part: BlockInWalk, x: object) -> Any:
         """Run a block on an argument, and return its result with its numbers."""
         return _of_block(part, x)

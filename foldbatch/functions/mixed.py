@@ -116,7 +116,7 @@ class Slots:
                 return [self.values(element, iter((x,) if alone else x)) for x in next(contents)]
         return None if type_ == VOID else next(contents)
 
-    def slots(self, type_: Type, x: Any, where: object) -> Iterator[Any]:
+    def slots(self, type_: Type, x: object, where: object) -> Iterator[Any]:
         """Yield a value's terminals as the tracing program holds them: tensors are numbers, sequences lists.
 
         It is for results of the user's functions.
@@ -146,7 +146,7 @@ class Slots:
                 raise WalkError(str(where), f"a {type_}", actual, fix)
 
 
-def given_type(x: Any, levels: int = 3) -> Type:
+def given_type(x: object, levels: int = 3) -> Type:
     """Return the type of a block's argument; a part of it that has no values in it is one object.
 
     Values are looked for in tuples inside each other on so many levels, and in the first items of lists. So
@@ -223,7 +223,7 @@ class BlockInWalk:
             self._compared = InForce.runs
         return True
 
-    def note(self, x: Any) -> Any:
+    def note(self, x: object) -> Any:
         """Note the calls of the block on an argument, and return its result."""
         lists, slots = notes.block_globals(self, self._bound), Slots()
         return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.input_type, x, self))))
@@ -252,7 +252,7 @@ class BlockInWalk:
                 bindings[f"label{k}_{i}"] = labelling(append("L", n, i))
         return bindings
 
-    def run(self, slots: Slots, lists: dict[str, Any], operands: Iterator[Any]) -> tuple[Any, ...]:
+    def run(self, slots: Slots, lists: dict[str, Any], operands: Iterator[object]) -> tuple[Any, ...]:
         """Run the tracing program on contents of variables; return the results of its root for `operands`.
 
         `slots` makes values for functions of the user's; `lists` are the functions of `bindings`.
@@ -309,7 +309,7 @@ class BlockInWalk:
         """
         scope = self._scope
 
-        def call(*contents: Any) -> tuple[Any, ...]:
+        def call(*contents: object) -> tuple[Any, ...]:
             """Call the user's function outside of the tracing program; return its result as variables."""
             run: _Run = scope["run"]
             self._leave(run)

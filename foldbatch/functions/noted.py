@@ -321,7 +321,7 @@ class _ListOfParts:
     items: list[Any]
 
 
-def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None) -> Any:
+def relative(part: object, begin: int, start: int, new: NDArray[np.integer] | None) -> Any:
     """Return part of a result with numbers that count from the example's beginning."""
     if isinstance(part, Value):
         number = part.n - start
@@ -338,7 +338,7 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
 
 
 def joined_result(
-    previous: Type | None, value: Any, start: int, terminals: list[Any], seen: set[int], example: int
+    previous: Type | None, value: object, start: int, terminals: list[Any], seen: set[int], example: int
 ) -> Type:
     """Return the type of results so far, joined with that of one more; append its terminals to `terminals`.
 
@@ -361,7 +361,7 @@ def joined_result(
 
 
 def _taken(
-    x: Any, start: int, terminals: list[Any], seen: set[int], example: int, levels: int = DEEPEST
+    x: object, start: int, terminals: list[Any], seen: set[int], example: int, levels: int = DEEPEST
 ) -> Type:
     """Return the type of a result, and put its terminals into `terminals`."""
     if type(x) in ATOMS:
@@ -411,7 +411,7 @@ def _taken(
     return OBJECT
 
 
-def _refuse_no_result(x: Any, example: int) -> None:
+def _refuse_no_result(x: object, example: int) -> None:
     """Refuse objects in which values would be returned without numbers, and parameters."""
     if isinstance(x, np.ndarray):
         items: Any = x.flat if x.dtype == object else ()
@@ -467,7 +467,7 @@ def _has_fields(kind: type) -> bool:
     return kind.__new__ is object.__new__ and not any(isinstance(x, property) and not x.fset for x in members)
 
 
-def replaced(x: Any, part: Callable[[Any], Any]) -> Any:
+def replaced(x: object, part: Callable[[Any], Any]) -> Any:
     """Return a dict, a dataclass or a named tuple with other parts; anything else as it is."""
     if not is_named(x):
         return x

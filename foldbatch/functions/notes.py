@@ -204,7 +204,7 @@ def give_back(notes: Notes) -> None:
         signature.spare = lists
 
 
-def block_globals(part: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def block_globals(part: object, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the globals of a block's program in the present run, by name; `make` makes them at first."""
     notes = State.notes
     assert notes is not None, "only a walk that runs has parts"
@@ -267,7 +267,7 @@ def unbind(signature: Signature) -> None:
     GLOBALS.update(signature.unbound)
 
 
-def _passed(_: Any) -> None:
+def _passed(_: object) -> None:
     """Note nothing of a call that computes nothing."""
 
 
@@ -277,11 +277,11 @@ def begun(signature: Signature) -> None:
     unbind(signature)
 
 
-def _nowhere(_: Any) -> NoReturn:
+def _nowhere(_: object) -> NoReturn:
     raise AssertionError("a call is noted in the middle")
 
 
-def note_rows(signature: Signature, rows: Sequence[Any]) -> range | None:
+def note_rows(signature: Signature, rows: Sequence[object]) -> range | None:
     """Note a call for each row of data, all at once, of a cell that reads one datum and yields one value.
 
     Returns the numbers of the calls; None where each call is to be made by itself: in rounds, and where data
@@ -320,7 +320,7 @@ def _checking(signature: Signature, lists: CallLists, i: int, feed: Feed) -> Cal
     """
     check = checking(feed, signature.bounds[i], lists.feeds[i])
 
-    def checked(item: Any) -> None:
+    def checked(item: object) -> None:
         """Check a datum as its cell reads it, and append it."""
         try:
             check(item)
@@ -359,7 +359,7 @@ def take_back(signature: Signature, number: int | None = None) -> None:
         del flat[sum(counts[:count]) * size :]
 
 
-def _undo(of: int, number: int, name: str, read: Sequence[Any]) -> None:
+def _undo(of: int, number: int, name: str, read: Sequence[object]) -> None:
     """Remove a call that broke off; `of` is the number of its signature, `name` and `read` are for errors.
 
     Raises:
@@ -535,7 +535,7 @@ def session(run: Callable[[], T], reading: Reading | None) -> T:
                     end_noting()
 
 
-def locals_of(walk: Any) -> list[threading.local]:
+def locals_of(walk: object) -> list[threading.local]:
     """Return the `threading.local` objects that a walk reads as globals or in its closure.
 
     A walk that runs deep runs in a thread of its own, and these objects must have the same contents there.
@@ -581,7 +581,7 @@ def name_example(error: Exception, number: int) -> None:
 
 def line_of(
     walk: Callable[[Any], Any],
-    example: Any,
+    example: object,
     signature: Signature,
     call: int,
     max_calls: int,
@@ -726,7 +726,7 @@ def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
     """Whether arguments of a signature's structure meet the conditions in its code."""
     namespace = {ARGUMENT + name: x for name, x in arguments.items()}
 
-    def name_of(value: Any) -> str:
+    def name_of(value: object) -> str:
         name = f"K{len(namespace)}"
         namespace[name] = value
         return name

@@ -106,7 +106,7 @@ def earlier(kind: type[Value]) -> Signature:
     return signature
 
 
-def _identity(x: Any) -> Any:
+def _identity(x: object) -> Any:
     return x
 
 

@@ -120,7 +120,7 @@ class Fiber:
         """Run the function from its beginning."""
         self.result = self.part(*self.arguments)
 
-    def _resume_coroutine(self, send_or_throw: Callable[[Any], Any], argument: Any) -> Any:
+    def _resume_coroutine(self, send_or_throw: Callable[[Any], Any], argument: object) -> Any:
         """Let the fiber's coroutine run until it awaits or returns; return its request, None at its end.
 
         At the end the coroutine's result is kept in `result`.
@@ -214,7 +214,7 @@ def together(*parts: Any) -> Any:
     return tuple([part() for part in parts])
 
 
-def finished(part: Any) -> Any:
+def finished(part: object) -> Any:
     """Return the result of a part of a walk, a function or a coroutine, whose values have numbers already."""
     result = part() if callable(part) else part
     if not isinstance(result, CoroutineType):

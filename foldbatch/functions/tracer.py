@@ -184,7 +184,7 @@ class FunctionTracer:
             self.walk, policy or self.policy, self.max_calls, asides, self.arithmetic, self.learnt
         )
 
-    def place_of(self, example: Any, cell: int, call: int) -> str:
+    def place_of(self, example: object, cell: int, call: int) -> str:
         signature, _ = self.linked().cells[cell]
         with LOCK:
             self.learnt.install()
@@ -197,7 +197,7 @@ class FunctionTracer:
     def lengths(self, fewest: int) -> tuple[str, str] | None:
         return lengths(self.learnt, fewest)
 
-    def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
+    def debug(self, example: object, begin: Callable[[Parameter], None]) -> Seen:
         return run(self.walk, example, begin=begin, learnt=self.learnt)
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
@@ -209,7 +209,7 @@ class FunctionTracer:
 
     def trace_all(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[object],
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,

@@ -110,7 +110,7 @@ class Tracer(Protocol):
 
     def trace_all(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[object],
         numbers: Sequence[int],  # their numbers in the batch, for errors
         look: Look | None = None,  # sees the data that were read; it may be called several times
         decide: Decide | None = None,  # computes for examples that ask for numbers; None refuses them
@@ -125,7 +125,7 @@ class Tracer(Protocol):
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Tracer:
         """Return a tracer of the same origin whose model has only some asides, or for another policy."""
 
-    def place_of(self, example: Any, cell: int, call: int) -> str:
+    def place_of(self, example: object, cell: int, call: int) -> str:
         """Return the part of an example that a call is for, as Python would index it, or an empty text."""
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
@@ -137,7 +137,7 @@ class Tracer(Protocol):
         None where no cell has so many.
         """
 
-    def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
+    def debug(self, example: object, begin: Callable[[Parameter], None]) -> Any:
         """Run one example with real numbers, where the origin is a function.
 
         `begin` is given each parameter before it is read.

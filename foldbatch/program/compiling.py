@@ -81,7 +81,7 @@ class LoadOptions(CompileOptions, total=False):
 
 
 def compile(
-    block: Any,
+    block: object,
     backend: BackendName = "auto",
     *,
     seed: int | None = None,
@@ -172,7 +172,7 @@ def compiled(
     return Program(lowered, prepared, seed, checks_seed=checks_seed)
 
 
-def _options_in(options: Any) -> Mapping[str, Any]:
+def _options_in(options: object) -> Mapping[str, Any]:
     """Return the options of `compile` as a mapping, refusing any other object."""
     if options is None:
         return {}
@@ -310,7 +310,7 @@ def load(
     return program
 
 
-def _names_in(accept: Any) -> tuple[str, ...]:
+def _names_in(accept: object) -> tuple[str, ...]:
     names = () if isinstance(accept, str) or not isinstance(accept, Iterable) else tuple(accept)
     if isinstance(accept, str) or not all(isinstance(name, str) for name in names):
         fix = 'for example accept=("mymodels:VOCABULARY",)'
@@ -328,7 +328,7 @@ def _precision(precision: str, backend: str) -> str:
 
 
 def _lowered(
-    where: str, block: Any, backend: str, options: dict[str, Any], learnt: Learnt | None
+    where: str, block: object, backend: str, options: dict[str, Any], learnt: Learnt | None
 ) -> tuple[Tracer, Options]:
     """Lower a block or a walk of a file; errors become errors of the file."""
     try:

@@ -98,7 +98,7 @@ def _renewed(header: dict[str, Any]) -> dict[str, Any]:
     return {**fields, "version": HEADER_VERSION, "origin": origin}
 
 
-def _with_key(data: Any, former: str, name: str) -> Any:
+def _with_key(data: object, former: str, name: str) -> Any:
     """Return a dict with another name for a key; other data as they are."""
     return {name if key == former else key: x for key, x in data.items()} if isinstance(data, dict) else data
 

@@ -87,7 +87,7 @@ class Traces:
 
     def work(
         self,
-        examples: Iterable[Any] | Planned,
+        examples: Iterable[object] | Planned,
         owner: object,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
@@ -110,7 +110,7 @@ class Traces:
 
     def all(
         self,
-        examples: Iterable[Any] | Planned,
+        examples: Iterable[object] | Planned,
         owner: object,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
@@ -158,12 +158,12 @@ class Traces:
                     self._remember(example, trace)
         return traces
 
-    def _came(self, examples: Sequence[Any]) -> bool:
+    def _came(self, examples: Sequence[object]) -> bool:
         """Whether a tree among examples has run in a small batch before."""
         ran = self._ran
         return bool(ran) and any(id(x) in ran and ran[id(x)]() is x for x in examples)
 
-    def _remember_run(self, examples: Sequence[Any]) -> None:
+    def _remember_run(self, examples: Sequence[object]) -> None:
         """Note the trees of a small batch, as long as they live."""
         for key, tree in {id(x): x for x in examples if isinstance(x, Tree)}.items():
             self._ran[key] = weakref.ref(tree, partial(_forget_run, self._ran, key))
@@ -270,7 +270,7 @@ def _fitted(trace: Trace, former: Any, present: Any) -> Trace | None:
     return Trace(*parts, find(*parts, trace.values), tuple(feeds), tuple(labels), trace.values, trace.result)
 
 
-def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
+def listed(examples: Iterable[object]) -> list[Any] | tuple[Any, ...]:
     """Return the examples of a batch as a list or tuple."""
     if isinstance(examples, list | tuple):
         return examples
@@ -286,7 +286,7 @@ def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
     return list(items_of(examples))
 
 
-def several_of(examples: Any) -> Any:
+def several_of(examples: object) -> Any:
     """Return examples as they are if they are a list, tuple, plan or Arrow data; else as a list of one."""
     if isinstance(examples, list | tuple | Planned):
         return examples
@@ -325,7 +325,7 @@ def same_trace(a: Trace, b: Trace) -> bool:
 def trace_in_parts(
     tracer: Tracer,
     progress: bool,  # noqa: FBT001 - given by partial application
-    examples: Sequence[Any],
+    examples: Sequence[object],
     numbers: Sequence[int],
 ) -> list[Trace]:
     """Trace examples as `Tracer.trace_all` does, with a progress bar."""
@@ -335,7 +335,7 @@ def trace_in_parts(
     return traces
 
 
-def in_parts(examples: Sequence[Any], doing: str, *, shown: bool = True) -> Iterator[Sequence[Any]]:
+def in_parts(examples: Sequence[object], doing: str, *, shown: bool = True) -> Iterator[Sequence[Any]]:
     """Yield examples in parts, with a progress bar."""
     with Bar(doing, len(examples), shown=shown) as bar:
         for start in range(0, len(examples), TRACED):

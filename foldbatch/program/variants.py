@@ -161,7 +161,7 @@ class Derivatives:
                 tangent.value[...] = 0
 
 
-def _array(name: str, value: Any) -> Any:
+def _array(name: str, value: object) -> Any:
     """Return a tangent as an array; sparse rows become dense."""
     if isinstance(value, SparseRows):
         return value.dense()
@@ -249,7 +249,7 @@ class Variant:
 
     def work(
         self,
-        examples: Iterable[Any] | Planned,
+        examples: Iterable[object] | Planned,
         decide: Decide | None = None,
         run_small: RunSmall | None = None,
     ) -> tuple[ReadyModel, Any]:
@@ -276,7 +276,7 @@ class Variant:
         return self._fitting(lambda ready, fresh: ready.traces.work(examples, ready), examples)
 
     def all(
-        self, examples: Iterable[Any] | Planned, trace_all: TraceAll | None = None
+        self, examples: Iterable[object] | Planned, trace_all: TraceAll | None = None
     ) -> tuple[ReadyModel, list[Trace]]:
         """Return the traces of examples, and the model that runs them; errors are those of `work`."""
         batch = examples if isinstance(examples, Planned) else listed(examples)
@@ -284,7 +284,7 @@ class Variant:
             return former, former.traces.all(batch, former)
         return self._fitting(lambda ready, new: ready.traces.all(batch, ready, trace_all, new), batch)
 
-    def _former(self, batch: Sequence[Any]) -> ReadyModel | None:
+    def _former(self, batch: Sequence[object]) -> ReadyModel | None:
         """Return the model that all examples were prepared for, before it has grown; None without one."""
         owner = batch[0].owner if batch and isinstance(batch[0], Prepared) else None
         if not isinstance(owner, ReadyModel) or owner.tracer is not self.tracer or owner is self.ready:
@@ -341,7 +341,7 @@ class Variants:
     def _start(self) -> None:
         self._lock = threading.RLock()  # it stays taken where a signal handler raises just then
 
-    def for_run(self, examples: Iterable[Any] | Planned, asides: frozenset[str]) -> Variant:
+    def for_run(self, examples: Iterable[object] | Planned, asides: frozenset[str]) -> Variant:
         """Return the variant that runs examples."""
         if isinstance(examples, Planned):
             return self.full

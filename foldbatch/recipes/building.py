@@ -120,7 +120,7 @@ def _words(configuration: Configuration, dataset: Dataset) -> Words:
     )
 
 
-def _words_of(example: Any, options: WordOptions, every_node: bool) -> list[str]:  # noqa: FBT001
+def _words_of(example: object, options: WordOptions, every_node: bool) -> list[str]:  # noqa: FBT001
     """Return the words of an example, each once, in the order of their first use."""
     structure = structure_of(example)
     if isinstance(structure, TreeNode) and every_node:
@@ -132,7 +132,7 @@ def _words_of(example: Any, options: WordOptions, every_node: bool) -> list[str]
     return list(dict.fromkeys(tokens))
 
 
-def structure_of(example: Any) -> Any:
+def structure_of(example: object) -> Any:
     """Return the structure of an example: of a pair its first, of a labelled tree itself."""
     return example[0] if isinstance(example, tuple) else example
 
@@ -182,7 +182,7 @@ def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[training.Metric]:
     return [*metrics, training.Accuracy("node", "node_accuracy")] if kind == "nodes" else metrics
 
 
-def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]) -> str:
+def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[object]) -> str:
     """Return the figure by which the best epoch is chosen."""
     train, moving = configuration.train, configuration.average.name == "moving"
     metrics = [metric.name for metric in metrics_of(kind, train.metrics)]
@@ -219,7 +219,7 @@ def build_callbacks(
     return [*callbacks, training.Checkpoints(folder / CHECKPOINTS, every=every, monitor=monitor)]
 
 
-def has_best(configuration: Configuration, dev: Sequence[Any]) -> bool:
+def has_best(configuration: Configuration, dev: Sequence[object]) -> bool:
     """Return whether the best epoch is chosen, by the dev part."""
     return bool(dev) and configuration.train.best != LAST
 

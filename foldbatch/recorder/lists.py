@@ -107,7 +107,7 @@ def checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any],
         The function; it raises `BadDataError` when the feed cannot read the datum, which is not appended.
     """
 
-    def check(item: Any) -> None:
+    def check(item: object) -> None:
         """Check and append a datum."""
         column([item], feed.type, bound, feed.declared)
         items.append(item)

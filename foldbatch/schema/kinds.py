@@ -175,7 +175,7 @@ class Thresholds(NamedTuple):
     fields: int
 
 
-def place_of(values: Iterable[Any], limits: Thresholds, absent: int = 0) -> DataPosition:
+def place_of(values: Iterable[object], limits: Thresholds, absent: int = 0) -> DataPosition:
     """Return the entry of a schema for the values at one place, with the number of missing ones.
 
     >>> place_of([1, None, "a", "a", 3], Thresholds(100, 32)).kinds[1:]

@@ -60,7 +60,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
 
     limits = Limits()
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)
         self.timeout_keep_alive = self.limits.idle
         self._head = 0  # bytes of the head that is being read, as far as the parser has told of them
@@ -272,7 +272,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise ReadError(f"{host}:{port}", expected, actual, fix) from None
 
 
-def server_of(app: Any, limits: Limits, grace: float) -> Server:
+def server_of(app: object, limits: Limits, grace: float) -> Server:
     """Return a server of an application of ASGI; see `run`."""
     config = uvicorn.Config(
         app,

@@ -23,7 +23,7 @@ from foldbatch.errors import BackendError, FoldbatchError
 _STARTS: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
 
-def start_in_each_process(owner: Any, start: Callable[[Any], None]) -> None:
+def start_in_each_process(owner: object, start: Callable[[Any], None]) -> None:
     """Call ``start(owner)`` now, and again in every process that is forked while `owner` lives.
 
     >>> class Counter:

@@ -61,7 +61,7 @@ class Callback(Described):
     steers = False
     in_state = tuple[str, ...]()
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         moments = [name for name in vars(Callback) if name.startswith("on_")]
         for name in vars(cls):
@@ -107,7 +107,7 @@ class Callback(Described):
         """Return texts, by name, that a training which goes on with this one must have alike."""
         return {}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Set the callback's attributes from a state that `state` returned, when a training is resumed."""
         for name in self.in_state:
             kept = state[name.strip("_")]
@@ -410,7 +410,7 @@ class Trainer(Closed):
                 self._compare()  # of one process, errors of the last callbacks reach the others, and changes
             return history
 
-    def _fit(self, training: Sequence[Any], held_out: Sequence[Any] | None) -> list[dict[str, Any]]:
+    def _fit(self, training: Sequence[object], held_out: Sequence[object] | None) -> list[dict[str, Any]]:
         """Run the epochs that remain, with callbacks around them; return the history."""
         with Interrupts() as self._interrupts:
             self.fitting = True
@@ -431,7 +431,7 @@ class Trainer(Closed):
                 self._call("on_fit_end")
         return self.history
 
-    def step(self, examples: Sequence[Any]) -> float:
+    def step(self, examples: Sequence[object]) -> float:
         """Train on one batch; return the sum of its losses. Callbacks are called as in `fit`.
 
         >>> w = fb.Parameter([], init=3.0, name="w")
@@ -446,12 +446,12 @@ class Trainer(Closed):
             self._step(batch, resuming.Position(), None)
         return batch.loss
 
-    def evaluate(self, examples: Iterable[Any]) -> dict[str, Any]:
+    def evaluate(self, examples: Iterable[object]) -> dict[str, Any]:
         """Return the ``loss`` per example and each metric by its name."""
         with together(self.parallel.communicator):
             return self._evaluate(examples, lambda: None)
 
-    def predict(self, examples: Iterable[Any]) -> list[Any]:
+    def predict(self, examples: Iterable[object]) -> list[Any]:
         """Return the program's result for each example; labels are not needed."""
         return [result for part in in_parts(examples) for result in self.program.run(part)]
 
@@ -482,7 +482,7 @@ class Trainer(Closed):
         """Return the model as it is now: decisions may have brought cells since a training began."""
         return DIGEST + resuming.model_digest(self.program)
 
-    def _sampler_for(self, examples: Sequence[Any]) -> Sampler:
+    def _sampler_for(self, examples: Sequence[object]) -> Sampler:
         """Return the user's sampler, checked against the number of examples, or a shuffling one."""
         if self._given_sampler is None:
             return shuffled(examples, self._size, self._seed)
@@ -552,7 +552,7 @@ class Trainer(Closed):
             if name in state["callbacks"]:
                 callback.load_state(state["callbacks"][name])
 
-    def _beginning(self, training: Sequence[Any], held_out: Sequence[Any]) -> resuming.Record:
+    def _beginning(self, training: Sequence[object], held_out: Sequence[object]) -> resuming.Record:
         """Return the record that all ranks, and a resumed training, must begin with as well."""
         record: resuming.Record = {}
         traces = traced(self.program, training)  # first: a walk learns of what it is made
@@ -590,7 +590,7 @@ class Trainer(Closed):
         fix = "give Trainer callbacks=[fb.train.Checkpoints(folder)]"
         raise TrainingError(where, "a trainer that keeps checkpoints", "none", fix)
 
-    def _run_epoch(self, examples: Sequence[Any], validation: Sequence[Any] | None) -> None:
+    def _run_epoch(self, examples: Sequence[object], validation: Sequence[object] | None) -> None:
         """Train on the rest of the epoch's batches, evaluate, and note the figures."""
         position = self.position
         batches = joined(self.sampler.epoch(self.epoch), self.accumulate)
@@ -616,7 +616,7 @@ class Trainer(Closed):
         self.history.append(figures)
         self._call("on_epoch_end")
 
-    def _evaluate(self, examples: Iterable[Any], between: Callable[[], None]) -> dict[str, Any]:
+    def _evaluate(self, examples: Iterable[object], between: Callable[[], None]) -> dict[str, Any]:
         return evaluate(self.parallel, self.metrics, examples, lambda: self._interrupts.noted, between)
 
     def _step(self, batch: Batch, position: resuming.Position, indices: Sequence[int] | None) -> None:
