@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from types import CodeType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from foldbatch.blocks.builder import MODEL, Builder
 from foldbatch.blocks.building import Buildable, build
@@ -97,6 +97,7 @@ from foldbatch.types import OBJECT, VOID, Type
 # Returns a block as plain data, given the names of parameters, and those that stand in the place of others.
 Write: TypeAlias = Callable[[Any, Mapping[str, Parameter], Replacements], Written]
 
+R = TypeVar("R")
 # The globals of a run, and the lists that it appends to.
 Run: TypeAlias = "tuple[dict[str, Any], Recorder]"
 
@@ -129,7 +130,7 @@ class Lowered:
     # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, init=False, repr=False)
     grows: ClassVar[bool] = False
-    cells: ClassVar[Sequence[tuple[Any, PrunedDraft]]] = ()
+    cells: ClassVar[Sequence[tuple[Hashable, PrunedDraft]]] = ()
     decides: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -180,8 +181,8 @@ class Lowered:
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-        run_small: RunSmall | None = None,
-    ) -> list[Trace] | Any:
+        run_small: RunSmall[R] | None = None,
+    ) -> list[Trace] | R:
         """Trace examples by the tracing program, in as few records as possible."""
         traces: list[Trace] = []
         with no_garbage():  # long traces make very many numbers, and many of them are many objects
@@ -235,8 +236,8 @@ class Lowered:
         examples: Sequence[object],
         numbers: Sequence[int],
         look: Look | None = None,
-        run_small: RunSmall | None = None,
-    ) -> BatchRecord | Any:
+        run_small: RunSmall[R] | None = None,
+    ) -> BatchRecord | R:
         """Return the record of examples, or of the first ones where there are very many calls.
 
         Arguments and errors are those of `trace_all`.

@@ -49,6 +49,7 @@ from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value, by_hand, refuse_made
+from foldbatch.model.tracer import ExamplesNoted, ExamplesRead, Tracer
 from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
@@ -59,13 +60,15 @@ NEVER: Final = 2**62  # a number, or a round, that no batch reaches
 
 
 def decide(
-    rounds: Rounds, computing: Computing, tracer: FunctionTracer, reading: Reading, *, careful: bool = False
+    rounds: Rounds, computing: Computing, tracer: Tracer, reading: ExamplesRead, *, careful: bool = False
 ) -> Notes:
     """Run a walk on the examples of a reading, and return their notes, example by example, for tracing.
 
     The examples run one after the other until one asks for a number, and from then on in rounds. With
     `careful`, each datum is checked at the call that reads it.
     """
+    assert isinstance(tracer, FunctionTracer), "blocks ask for no numbers"
+    assert isinstance(reading, Reading), "a walk reads examples"
     if tracer.decides:
         with computing.alone():
             return session(partial(_in_rounds, rounds, computing, tracer, reading, careful), reading)
@@ -184,7 +187,7 @@ def small_batch_results(
     computing: Computing,
     tracer: FunctionTracer,
     asides: Collection[str],
-    notes: Notes,
+    notes: ExamplesNoted,
     numbers: Sequence[int],
 ) -> list[Any] | None:
     """Return the results of a small batch whose walks have ended without reading a number.
@@ -192,6 +195,7 @@ def small_batch_results(
     All calls in the notes are computed as a single round; None where they must run as any batch, see
     `Rounds.run_small`, and before anything is learnt.
     """
+    assert isinstance(notes, Notes), "walks have noted them"
     type_ = tracer.learnt.result
     if type_ is None:
         return None

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,7 @@ from foldbatch.trees import tree
 from foldbatch.types import VOID, TensorType, Type
 
 Index = NDArray[np.int64]
+R = TypeVar("R")
 
 
 # The notes of each cell of a model, the same as columns, and results with numbers of the run.
@@ -176,7 +177,7 @@ class FunctionTracer:
     def reached(self) -> Iterable[Any]:
         return [self.walk]
 
-    def lock(self) -> AbstractContextManager[Any]:
+    def lock(self) -> AbstractContextManager[object]:
         return LOCK
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> FunctionTracer:
@@ -213,14 +214,14 @@ class FunctionTracer:
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-        run_small: RunSmall | None = None,
-    ) -> list[Trace] | Any:
+        run_small: RunSmall[R] | None = None,
+    ) -> list[Trace] | R:
         """Return traces of examples, whose numbers in the batch name them in errors.
 
         The walk may read them a second time, see `Readings.read`.
         """
 
-        def work(reading: Reading, careful: bool) -> list[Trace] | Any:  # noqa: FBT001 - see `Readings.read`
+        def work(reading: Reading, careful: bool) -> list[Trace] | R:  # noqa: FBT001 - see `Readings.read`
             return self._traced(reading, look, decide, run_small, careful=careful)
 
         with LOCK:
@@ -234,10 +235,10 @@ class FunctionTracer:
         reading: Reading,
         look: Look | None,
         decide: Decide | None,
-        run_small: RunSmall | None,
+        run_small: RunSmall[R] | None,
         *,
         careful: bool,
-    ) -> list[Trace] | Any:
+    ) -> list[Trace] | R:
         """Return the traces of the examples of a reading, or their results if `run_small` computes them.
 
         Examples are noted in one run, or in several where a run ends early. If they bring new cells or wires,
@@ -300,7 +301,8 @@ class FunctionTracer:
         each datum is checked at its call.
         """
         if decide is not None:
-            notes: Notes = decide(self, reading, careful=careful)
+            notes = decide(self, reading, careful=careful)
+            assert isinstance(notes, Notes), "it runs walks"
             return notes
         learnt = self.learnt
         learnt.install()

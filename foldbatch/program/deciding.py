@@ -24,7 +24,7 @@ from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.keys import call_keys, example_numbers
 from foldbatch.model.model import Model
 from foldbatch.model.small_batches import SmallBatch
-from foldbatch.model.tracer import Decide, RunSmall, Tracer
+from foldbatch.model.tracer import Decide, ExamplesNoted, RunSmall, Tracer
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.program.traced import Prepared
 from foldbatch.program.variants import Variant
@@ -107,7 +107,7 @@ class Deciding:
         with tracer.lock():
             return readings.read(examples, range(len(examples)), work)
 
-    def run_small(self, variant: Variant, asides: Collection[str], step: int) -> RunSmall:
+    def run_small(self, variant: Variant, asides: Collection[str], step: int) -> RunSmall[Results]:
         """Return the function that may run a small batch of inference from its notes."""
         tracer = variant.tracer
         if not isinstance(tracer, FunctionTracer):
@@ -123,15 +123,23 @@ class Deciding:
 
 
 def _results_of_blocks(
-    runner: Runner, asides: Collection[str], notes: SmallBatch, numbers: Sequence[int]
+    runner: Runner, asides: Collection[str], notes: ExamplesNoted, numbers: Sequence[int]
 ) -> Results | None:
     """Return the results of a small batch of blocks; None where it must run as any batch."""
+    assert isinstance(notes, SmallBatch), "blocks have noted them"
     return runner.run_small(asides, notes)
 
 
-def _results_of_walks(*arguments: Any) -> Results | None:
+def _results_of_walks(
+    rounds: Rounds,
+    computing: RoundEngine,
+    tracer: FunctionTracer,
+    asides: Collection[str],
+    notes: ExamplesNoted,
+    numbers: Sequence[int],
+) -> Results | None:
     """Return the results of a small batch of walks; None where it must run as any batch."""
-    results = small_batch_results(*arguments)
+    results = small_batch_results(rounds, computing, tracer, asides, notes, numbers)
     return None if results is None else Results(results)
 
 

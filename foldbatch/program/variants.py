@@ -22,7 +22,7 @@ from foldbatch.engines.held import Pool
 from foldbatch.engines.parts import Seeds
 from foldbatch.engines.report import Captures
 from foldbatch.engines.results import Metrics, Results
-from foldbatch.engines.runner import Options, Runner, alone
+from foldbatch.engines.runner import Options, Runner, Work, alone
 from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
 from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
@@ -209,6 +209,7 @@ NEW_PARAMETER_EXAMPLES = 8  # examples that may each bring a parameter without a
 ONCE = "make layers, cells and their keyword-only arguments once, not in the walk"
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Results)
 
 
 class ReadyModel:
@@ -251,8 +252,8 @@ class Variant:
         self,
         examples: Iterable[object] | Planned,
         decide: Decide | None = None,
-        run_small: RunSmall | None = None,
-    ) -> tuple[ReadyModel, Any]:
+        run_small: RunSmall[S] | None = None,
+    ) -> tuple[ReadyModel, Work | S]:
         """Return traces of examples, or a kept plan of the batch, and the model that runs them.
 
         Results of a small batch, which `run_small` returns, take the place of the traces.
