@@ -308,7 +308,7 @@ def cut(examples: list[Any], size: int) -> list[list[Any]]:
     return [examples[i : i + size] for i in range(0, len(examples) - size + 1, size)]
 
 
-def unseen(batches: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def unseen(batches: Sequence[Sequence[object]]) -> list[list[Any]]:
     """Return batches whose trees are copies, as a program knows the traces of trees it has seen."""
     return [
         [Tree(item.parents, item.labels, item.tokens) if isinstance(item, Tree) else item for item in batch]

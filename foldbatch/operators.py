@@ -310,11 +310,11 @@ class Recorder(Protocol):
     """A front end that notes the calls which a user's plain function makes while it runs."""
 
     def function(
-        self, function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any], /
+        self, function: Callable[..., object], operands: tuple[object, ...], options: dict[str, Any], /
     ) -> Any:
         """Note a call of a function of `foldbatch.ops`, and return its result."""
 
-    def layer(self, layer: object, operands: tuple[Any, ...], /) -> Any:
+    def layer(self, layer: object, operands: tuple[object, ...], /) -> Any:
         """Note a call of a layer or another block outside of cells' functions, and return its result."""
 
 
@@ -335,7 +335,9 @@ def _holds_symbol(operands: Sequence[object]) -> bool:
     return any(isinstance(y, Operators) and not isinstance(y, Stored) for y in flat)
 
 
-def called_as_it_is(function: Callable[..., Any], operands: Sequence[object], options: dict[str, Any]) -> Any:
+def called_as_it_is(
+    function: Callable[..., object], operands: Sequence[object], options: dict[str, Any]
+) -> Any:
     """Call a function of `foldbatch.ops`; errors show arguments that it does not take."""
     try:
         return function(*operands, **options)

@@ -48,7 +48,7 @@ BlockLike: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...] | Array 
 class OpenScope(Protocol):
     """A scope in which blocks are wired; see `foldbatch.blocks.composition`."""
 
-    def add(self, block: object, sources: tuple[Any, ...]) -> Any:
+    def add(self, block: object, sources: tuple[object, ...]) -> Any:
         """Use a block, which reads sources; return its result as a wire."""
 
     def wire_of(self, source: object) -> Any:
@@ -408,7 +408,7 @@ def named(name: object, where: str) -> str:
     return name
 
 
-def function_name(fn: Callable[..., Any]) -> str:
+def function_name(fn: Callable[..., object]) -> str:
     """Return the name of a user's function in `repr` and in errors.
 
     >>> function_name(len), function_name(lambda x: x)

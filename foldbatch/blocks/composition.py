@@ -33,7 +33,7 @@ class Wire:
         self,
         home: Composition,
         block: AnyBlock | None,
-        sources: tuple[Any, ...] = (),
+        sources: tuple[object, ...] = (),
         *,
         selects: bool = False,
     ) -> None:
@@ -159,7 +159,7 @@ class Composition(Block[Any, Any]):
             block.reads(*sources) if is_wired else self.add(as_block(block, f"{self.name}.connect"), sources)
         )
 
-    def add(self, block: Any, sources: tuple[Any, ...], *, selects: bool = False) -> Wire:
+    def add(self, block: Any, sources: tuple[object, ...], *, selects: bool = False) -> Wire:
         """Use a block in this composition; returns its result."""
         if block is self:
             fix = "a recursion needs a ForwardDeclaration"

@@ -148,7 +148,7 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
     array([2., 4.], dtype=float32)
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., object]) -> None:
         if not callable(fn):
             fix = "for example Function(lambda a, b: a + b)"
             raise BlockTypeError("Function", "a function of tensors", describe_value(fn), fix)
@@ -175,7 +175,7 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
         self._check_arity(xs)
         return self.fn(*xs)
 
-    def _check_arity(self, xs: tuple[Any, ...]) -> None:
+    def _check_arity(self, xs: tuple[object, ...]) -> None:
         """Refuse a function that cannot be called with as many arguments as the input has items."""
         try:
             signature = arguments_of(self.fn)

@@ -160,7 +160,7 @@ class InputTransform(Block[ObjectType | TupleType, ObjectType]):
 
     input_type = OBJECT
 
-    def __init__(self, fn: Callable[[Any], Any]) -> None:
+    def __init__(self, fn: Callable[[Any], object]) -> None:
         if not callable(fn):
             fix = "for example InputTransform(len)"
             raise BlockTypeError("InputTransform", "a function", describe_value(fn), fix)

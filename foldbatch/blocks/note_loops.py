@@ -34,7 +34,7 @@ _MODULES = sys.modules[__name__], list_loops, closures, cpython  # those of the 
 def noter(
     counters: array[int],
     width: int,
-    printed: Callable[..., Any],
+    printed: Callable[..., object],
     rows: Integers,
     operands: int,
     elements: Sequence[Integers],
@@ -58,7 +58,7 @@ def noter(
     return closures.closure(note, _MODULES, words, counters, printed, rows, *elements, *data)
 
 
-def drawer(counters: array[int], width: int, printed: Callable[..., Any]) -> Callable[..., int]:
+def drawer(counters: array[int], width: int, printed: Callable[..., object]) -> Callable[..., int]:
     """Return a function that takes a number without a call; arguments are those of `noter`."""
     words = id(counters), id(printed), id(tuple), width
     return closures.closure(draw, _MODULES, words, counters, printed)

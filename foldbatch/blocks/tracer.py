@@ -66,7 +66,7 @@ class Descent:
     namespace: dict[str, Any]  # their globals
     levels: int = 0  # how deep they may call each other so far; 0 where they run in no thread for that yet
 
-    def __call__(self, function: Callable[..., Any], *arguments: object) -> Any:
+    def __call__(self, function: Callable[..., object], *arguments: object) -> Any:
         """Call a function of the tracing program with a larger limit of depth.
 
         Raises:

@@ -372,7 +372,7 @@ def constants_of(part: object) -> Iterator[Constant]:
 GONE: Any = object()  # returned by a change for a statement that is left out
 
 
-def changed(part: object, change: Callable[[Part], Any]) -> Any:
+def changed(part: object, change: Callable[[Part], object]) -> Any:
     """Return a part changed by a function, as all parts in it, innermost first."""
     if isinstance(part, tuple):
         return tuple([new for item in part if (new := changed(item, change)) is not GONE])

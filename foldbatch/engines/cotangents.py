@@ -24,7 +24,7 @@ from foldbatch.types import (
 
 
 def seeds_of(
-    type_: Type, results: Sequence[Sequence[Any]], cotangents: Iterable[object]
+    type_: Type, results: Sequence[Sequence[object]], cotangents: Iterable[object]
 ) -> list[list[tuple[int, Array]]]:
     """Return, for each example, the numbers of its values that have a cotangent, each with it.
 

@@ -35,7 +35,7 @@ class Run(Protocol):
     """A batch under way, or done."""
 
     @property
-    def within(self) -> Callable[[], AbstractContextManager[Any]]:
+    def within(self) -> Callable[[], AbstractContextManager[object]]:
         """Context manager entered when a pending number is read; it adds block names to errors."""
 
     @property

@@ -503,7 +503,9 @@ class CellFunction:
     `order` sorts cells that are alike; by default, it is the order in which they were made.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str, order: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., object], name: str, order: tuple[str, int] | None = None
+    ) -> None:
         self.function, self.name = function, name
         self.order = ("", next(numbers)) if order is None else order
         self.signatures: list[Signature] = []  # those that were found
@@ -1073,7 +1075,7 @@ def _signature(self: CellFunction, specs: dict[str, Spec], symbols: Symbols, out
     )
 
 
-def cell(function: Callable[..., Any]) -> Any:
+def cell(function: Callable[..., object]) -> Any:
     """Make a function of tensors a static cell, one for each structure of arguments.
 
     In a plain Python function that is given to `foldbatch.compile` (a *walk*) a call of it is noted, and

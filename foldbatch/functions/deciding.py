@@ -433,7 +433,7 @@ class UnderWay:
         while len(turns) > 1:
             self._run(turns.pop(), self._sent.pop())
 
-    def _run(self, go_on: Callable[[Any], Any], sent: object) -> None:
+    def _run(self, go_on: Callable[[Any], object], sent: object) -> None:
         """Let the next fiber run, and note its request or its end; it may let others run, see `_read`."""
         asked: Any = None
         fiber = self._fiber
@@ -715,7 +715,7 @@ def _shown(
     return joined_result(type_, result, 0, [], set(), number), _replaced(result, array)
 
 
-def _replaced(x: object, value: Callable[[Value], Any]) -> Any:
+def _replaced(x: object, value: Callable[[Value], object]) -> Any:
     """Return a result of a walk with the outcome of a function in the place of each value in it."""
     if type(x) in ATOMS:
         return x

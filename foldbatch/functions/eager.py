@@ -85,7 +85,7 @@ class _Eager:
 
 
 def run(
-    walk: Callable[[Any], Any],
+    walk: Callable[[Any], object],
     example: object,
     dtype: str | None = None,
     begin: Callable[[Parameter], None] = lambda _: None,

@@ -209,7 +209,7 @@ def _kept_by(operands: Iterable[object]) -> dict[Any, Any] | None:
 
 
 def op_cell(
-    function: Callable[..., Any], operands: Sequence[CallOperand], options: dict[str, Any]
+    function: Callable[..., object], operands: Sequence[CallOperand], options: dict[str, Any]
 ) -> CellFunction:
     """Return the loose cell of an op with these fixed operands and options; make it at the first use.
 
@@ -273,7 +273,7 @@ def _as_now(x: Any) -> Any:
 
 
 def _filled(
-    function: Callable[..., Any], pattern: list[CallOperand], options: dict[str, Any], *xs: object
+    function: Callable[..., object], pattern: list[CallOperand], options: dict[str, Any], *xs: object
 ) -> Any:
     remaining = iter(xs)
     return called_as_it_is(
@@ -283,7 +283,7 @@ def _filled(
 
 def _cell(
     name: str,
-    function: Callable[..., Any],
+    function: Callable[..., object],
     hints: Sequence[TensorType | None],
     order: tuple[str, int] = ("", 0),
 ) -> CellFunction:
@@ -344,7 +344,7 @@ class WalkRecorder:
     value = staticmethod(_value_of)
     rows = staticmethod(rows_of)
 
-    def layer(self, layer: Any, xs: tuple[Any, ...]) -> Any:
+    def layer(self, layer: Any, xs: tuple[object, ...]) -> Any:
         """Call a layer or another block: by its loose cell, or as a block with several cells."""
         if not running():
             if hasattr(layer, "apply"):  # another thread builds a block

@@ -70,7 +70,7 @@ class Called:
     input_type: Type
     yields: Type
 
-    def result(self, converter: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
+    def result(self, converter: Slots, slots: tuple[object, ...]) -> tuple[Any, ...]:
         """Call the function for the tracing program, and return its result as contents of variables.
 
         Args:

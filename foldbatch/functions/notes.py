@@ -446,7 +446,7 @@ class InTurn:
 
 
 def note(
-    walk: Callable[[Any], Any],
+    walk: Callable[[Any], object],
     reading: Reading,
     signatures: Sequence[Signature],
     max_calls: int,
@@ -580,7 +580,7 @@ def name_example(error: Exception, number: int) -> None:
 
 
 def line_of(
-    walk: Callable[[Any], Any],
+    walk: Callable[[Any], object],
     example: object,
     signature: Signature,
     call: int,
@@ -653,8 +653,8 @@ def noting(
     notes: Notes,
     signatures: Sequence[Signature],
     recorder: Recorder,
-    read: Callable[[Value, str], Any] | None = None,
-    fork: Callable[[Any], Any] | None = None,
+    read: Callable[[Value, str], object] | None = None,
+    fork: Callable[[Any], object] | None = None,
     *,
     careful: bool = False,
     accept: Callable[[Signature], None] | None = None,
@@ -680,8 +680,8 @@ def end_noting() -> None:
 
 
 def listen(
-    read: Callable[[Value, str], Any],
-    fork: Callable[[Any], Any],
+    read: Callable[[Value, str], object],
+    fork: Callable[[Any], object],
     owner: Callable[[], int],
     may_take: Callable[[int], bool],
 ) -> None:

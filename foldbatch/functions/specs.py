@@ -395,7 +395,7 @@ def opened(x: Any, where: str = "walk") -> tuple[tuple[Any, ...], list[Any]]:
         raise WalkError(where, "a dataclass whose fields have values", str(error), fix) from error
 
 
-def with_values(x: object, value_of: Callable[[Parameter], Any], levels: int = DEEPEST) -> Any:
+def with_values(x: object, value_of: Callable[[Parameter], object], levels: int = DEEPEST) -> Any:
     """Return an argument with values in the place of parameters: itself, where it holds none."""
     if not levels:
         raise too_deep("an argument of a cell")

@@ -101,7 +101,7 @@ class FunctionTracer:
 
     def __init__(
         self,
-        walk: Callable[[Any], Any],
+        walk: Callable[[Any], object],
         policy: Policy,
         max_calls: int,
         asides: frozenset[str] = ASIDES,

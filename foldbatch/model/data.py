@@ -311,7 +311,7 @@ def _type(content: Any, source: Source) -> Type:
     raise refused(f"the type {content!r}")
 
 
-def refuse_other_fields(kind: Any, names: tuple[Any, ...]) -> None:
+def refuse_other_fields(kind: Any, names: tuple[object, ...]) -> None:
     """Refuse a dataclass or a named tuple that had other fields when the file was written."""
     present = tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else kind._fields
     if present != names:

@@ -98,7 +98,7 @@ class DeviceCopy(Protocol):
     """A device's copy of a parameter's numbers, newer than the parameter's own array."""
 
     @property
-    def lock(self) -> AbstractContextManager[Any]:
+    def lock(self) -> AbstractContextManager[object]:
         """The lock under which the numbers are read, so that they are copied back once."""
 
     def read_into(self, array: Array) -> None:

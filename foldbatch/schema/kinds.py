@@ -215,7 +215,7 @@ def _strings(values: Sequence[str], limits: Thresholds) -> Category | Text:
     return Text(len(values), *_lengths(values), tuple(counts)[:EXAMPLES])
 
 
-def _lists(values: Sequence[Sequence[Any]], limits: Thresholds) -> ListOf:
+def _lists(values: Sequence[Sequence[object]], limits: Thresholds) -> ListOf:
     return ListOf(len(values), *_lengths(values), place_of(chain.from_iterable(values), limits))
 
 

@@ -72,7 +72,7 @@ class Continuous:
         program: Program,
         most: int = 64,
         round_done: Callable[[int], object] = lambda count: None,
-        shown: Callable[[Any], Any] = lambda result: result,
+        shown: Callable[[Any], object] = lambda result: result,
     ) -> None:
         program._deciding.begun(program.lowered)  # refuses blocks
         self.program, self.most = program, most

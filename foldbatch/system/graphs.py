@@ -32,7 +32,7 @@ def left_out(method: F) -> F:
     return outside  # type: ignore[return-value]
 
 
-def mark(function: Callable[..., Any]) -> None:
+def mark(function: Callable[..., object]) -> None:
     """Let `torch.compile` call a function instead of reading its code; calls inside of it may be read.
 
     The mark is what `torch.compiler.disable` sets.

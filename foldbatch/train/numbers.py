@@ -41,7 +41,7 @@ def truth(where: str, value: object) -> bool:
 
 
 def checked(
-    check: Callable[..., Any],
+    check: Callable[..., object],
     *bounds: object,
     default: object = MISSING,
     optional: bool = False,

@@ -155,7 +155,7 @@ def find_initializer(init: Initializer, where: str) -> Initializer:
     return init
 
 
-def single(layer: AnyLayer, xs: tuple[Any, ...]) -> Any:
+def single(layer: AnyLayer, xs: tuple[object, ...]) -> Any:
     """Return the only value of a layer's input, refusing a tuple of several."""
     if len(xs) != 1:
         fix = "join them with Concat, or select one with GetItem"
@@ -186,7 +186,7 @@ def flat(layer: AnyLayer, x: object, role: str = "input") -> Node:
     return node
 
 
-def pair(layer: AnyLayer, xs: tuple[Any, ...], expected: str) -> tuple[Any, Any]:
+def pair(layer: AnyLayer, xs: tuple[object, ...], expected: str) -> tuple[Any, Any]:
     """Return the two values of a layer's input, refusing any other number of them."""
     if len(xs) != 2:
         actual = describe(xs if len(xs) > 1 else xs[0]) if xs else "()"

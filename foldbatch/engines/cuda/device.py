@@ -52,7 +52,7 @@ class Faults:
         word: DeviceBuffer,  # 8 bytes on the device; update kernels do nothing unless they are 0
         read: Callable[[], int],  # waits for the device, and returns the word
         clear: Callable[[], None],  # makes it 0
-        locked: Callable[[], AbstractContextManager[Any]],  # what the thread holds that uses the device
+        locked: Callable[[], AbstractContextManager[object]],  # what the thread holds that uses the device
     ) -> None:
         self.word, self._read, self._clear, self._locked = word, read, clear, locked
         self._updates: list[GuardedUpdate] = []

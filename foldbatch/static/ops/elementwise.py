@@ -68,7 +68,7 @@ def _define(
     name: str,
     arity: int,
     infer: Callable[[str, tuple[TensorType, ...], Attrs], TensorType],
-    evaluate: Callable[..., Any],
+    evaluate: Callable[..., object],
     body: str,
     vjp: Callable[..., tuple[Node | None, ...]] | None = None,
     samples: tuple[Sample, ...] | None = None,
