@@ -14,11 +14,16 @@ GROWING = {"add", "append", "clear", "extend", "insert", "pop", "remove", "setde
 # assignments to modules of Python, where it has no other way: by file, what is set and why
 DECLARED = {
     ("errors.py", "sys.excepthook"),  # errors of users are printed without the package's own frames
+    ("train/trackers.py", "sys.excepthook"),  # that which wandb set is taken back with its run
     ("communicators/mpi.py", "sys.excepthook"),  # an error of one rank ends all
     ("cli.py", "sys.stderr"),  # warnings and bars go on in lines of their own
     ("cli.py", "warnings.showwarning"),
     ("commands/bench.py", "sys.modules[name]"),  # the user's module, under its name
     ("blocks/lower.py", "linecache.cache[FILENAME]"),  # tracebacks show printed programs
+    (
+        "serve/workers.py",
+        "os.environ[SHARED_FIGURES]",
+    ),  # a library reads it in the processes, when it is imported
     ("engines/numpy/kernel.py", "linecache.cache[filename]"),
     ("functions/mixed.py", "linecache.cache[file]"),
 }

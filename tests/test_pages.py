@@ -74,6 +74,8 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         pytest.skip("it runs once, where it can be exported, too: pip install -e '.[onnx]'")
     if "import torch" in text:
         pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
+    if "TensorBoard(" in text:
+        pytest.importorskip("tensorboardX", reason="needs tensorboardX: pip install -e '.[tensorboard]'")
     if "import pandas" in text:
         pytest.importorskip("pandas", reason="needs pandas: pip install -e '.[around]'")
     path = tmp_path_factory.mktemp(name) / name

@@ -43,6 +43,7 @@ from foldbatch.recipes.fitting import (
     evaluate,
     load_models,
 )
+from foldbatch.recipes.plotting import check_plots, write_plots
 from foldbatch.schema import Schema
 from foldbatch.system.files import output_file, refuse_endless, write_whole
 from foldbatch.trees.formats import FORMATS, structures_of
@@ -61,8 +62,14 @@ def print_figures(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument(
         "--least", type=number("a number of 0 or more", finite=False), metavar="SHARE", help=help_text
     )
+    help_text = (
+        "draw the confusion, the calibration and the errors of trees, or of numbers; and how training went"
+    )
+    parser.add_argument("--plots", type=Path, metavar="DIR", help=help_text)
     add(parser, "--backend", "--trust")
     options = parser.parse_intermixed_args(arguments)
+    if options.plots is not None:
+        check_plots(options.plots)
     programs, notes, configuration = load_models(options.model, options.backend, options.trust)
     if options.least is not None and notes["task"] == "number":
         fix = "leave it out, and look at mse"
@@ -71,7 +78,9 @@ def print_figures(arguments: Sequence[str], prog: str) -> int:
     if not examples:
         raise ReadError(str(options.data or "data.test"), "examples", "none", f"write {prog} MODEL DATA")
     task, classes = notes["task"], notes["classes"]
-    metrics = metrics_of(task, [*configuration.train.metrics, *(("f1", "confusion") if classes else ())])
+    drawn = ["calibration_error"] if options.plots is not None else []
+    of_classes = ["f1", "confusion", *drawn] if classes else []
+    metrics = metrics_of(task, [*configuration.train.metrics, *of_classes])
     figures: dict[str, Any] = {"examples": len(examples)} | evaluate(programs, examples, metrics)
     baseline_of = baselines(examples, metrics)
     if options.json:
@@ -89,6 +98,9 @@ def print_figures(arguments: Sequence[str], prog: str) -> int:
         print(", ".join(shown))
         if classes:
             print(class_table(figures["confusion"], [*map(spelled, classes)]))
+    if options.plots is not None:
+        for path in write_plots(options.plots, options.model, programs, notes, examples, metrics):
+            print(f"plot: {path}", file=sys.stderr if options.json else sys.stdout)
     return 1 if options.least is not None and figures.get("accuracy", 0.0) < options.least else 0
 
 

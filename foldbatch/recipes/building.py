@@ -20,6 +20,7 @@ from foldbatch.recipes.configuration import (
     ScheduleOptions,
     TaskOptions,
     WordOptions,
+    plain,
 )
 from foldbatch.recipes.data import Dataset, Kind
 from foldbatch.schema import Schema, infer
@@ -120,7 +121,7 @@ def _words(configuration: Configuration, dataset: Dataset) -> Words:
     )
 
 
-def _words_of(example: object, options: WordOptions, every_node: bool) -> list[str]:  # noqa: FBT001
+def _words_of(example: Any, options: WordOptions, every_node: bool) -> list[str]:  # noqa: FBT001
     """Return the words of an example, each once, in the order of their first use."""
     structure = structure_of(example)
     if isinstance(structure, TreeNode) and every_node:
@@ -132,7 +133,7 @@ def _words_of(example: object, options: WordOptions, every_node: bool) -> list[s
     return list(dict.fromkeys(tokens))
 
 
-def structure_of(example: object) -> Any:
+def structure_of(example: Any) -> Any:
     """Return the structure of an example: of a pair its first, of a labelled tree itself."""
     return example[0] if isinstance(example, tuple) else example
 
@@ -159,6 +160,7 @@ METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "confusion": training.Confusion,
     "top3": lambda of, name: training.TopK(of, 3, name),
     "perplexity": training.Perplexity,
+    "calibration_error": training.CalibrationError,
 }
 NUMBER_METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "mse": training.MeanSquaredError,
@@ -182,7 +184,7 @@ def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[training.Metric]:
     return [*metrics, training.Accuracy("node", "node_accuracy")] if kind == "nodes" else metrics
 
 
-def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[object]) -> str:
+def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]) -> str:
     """Return the figure by which the best epoch is chosen."""
     train, moving = configuration.train, configuration.average.name == "moving"
     metrics = [metric.name for metric in metrics_of(kind, train.metrics)]
@@ -215,11 +217,23 @@ def build_callbacks(
     if train.patience and dev:
         callbacks.append(training.EarlyStopping(figure, patience=train.patience))
     callbacks += [training.CSVLog(folder / LOG), training.Progress()]
+    callbacks += build_trackers(configuration, folder)
     every, monitor = train.checkpoint or None, figure if best else None
     return [*callbacks, training.Checkpoints(folder / CHECKPOINTS, every=every, monitor=monitor)]
 
 
-def has_best(configuration: Configuration, dev: Sequence[object]) -> bool:
+def build_trackers(configuration: Configuration, folder: Path) -> list[training.Callback]:
+    """Return the trackers of a run: files of TensorBoard and of Weights & Biases are in its folder."""
+    options = plain(configuration)
+    makers: dict[str, Callable[[], training.Callback]] = {
+        "tensorboard": lambda: training.TensorBoard(folder / "tensorboard", configuration=options),
+        "wandb": lambda: training.WandB(options={"dir": str(folder)}, configuration=options),
+        "mlflow": lambda: training.MLflow(name=folder.name, configuration=options),
+    }
+    return [makers[name]() for name in dict.fromkeys(configuration.train.log_to)]
+
+
+def has_best(configuration: Configuration, dev: Sequence[Any]) -> bool:
     """Return whether the best epoch is chosen, by the dev part."""
     return bool(dev) and configuration.train.best != LAST
 

@@ -180,13 +180,16 @@ class Train(Section, frozen=True):
     seed: Annotated[Natural, "of parameters, order and dropout"] = 0
     backend: Annotated[BackendName, "what computes"] = "auto"
     metrics: Annotated[
-        list[Literal["accuracy", "f1", "confusion", "top3", "perplexity", "mse", "mae"]],
+        list[Literal["accuracy", "f1", "confusion", "top3", "perplexity", "calibration_error", "mse", "mae"]],
         "figures besides the accuracy of classes or the mse of numbers",
     ] = []
     best: Annotated[
         str, "figure of dev that chooses the epoch to keep, such as loss; auto; last: no epoch is chosen"
     ] = "auto"
     patience: Annotated[Natural, "stop after so many epochs without a better one; 0: never"] = 0
+    log_to: Annotated[
+        list[Literal["tensorboard", "wandb", "mlflow"]], "trackers of the run, each of an extra of its name"
+    ] = []
     checkpoint: Annotated[Natural, "steps between two checkpoints; 0: after epochs only"] = 0
 
 

@@ -10,10 +10,12 @@ from foldbatch.train.callbacks import (
     ReduceLROnPlateau,
     Schedule,
 )
+from foldbatch.train.history import History
 from foldbatch.train.logs import CSVLog, JSONLinesLog, Progress
 from foldbatch.train.metrics import (
     F1,
     Accuracy,
+    CalibrationError,
     Confusion,
     MeanAbsoluteError,
     MeanSquaredError,
@@ -26,6 +28,7 @@ from foldbatch.train.optimizer import Optimizer, clip_by_global_norm, scale
 from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
 from foldbatch.train.parallel import DataParallel, prefetched
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
+from foldbatch.train.trackers import MLflow, TensorBoard, Tracker, WandB
 from foldbatch.train.trainer import Callback, Checkpoints, Trainer
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "AdamW",
     "AverageWeights",
     "CSVLog",
+    "CalibrationError",
     "Callback",
     "Checkpoints",
     "ClipGradients",
@@ -44,9 +48,11 @@ __all__ = [
     "DataParallel",
     "EarlyStopping",
     "Eve",
+    "History",
     "JSONLinesLog",
     "LambdaCallback",
     "LazyAdam",
+    "MLflow",
     "MeanAbsoluteError",
     "MeanSquaredError",
     "Metric",
@@ -58,8 +64,11 @@ __all__ = [
     "ReduceLROnPlateau",
     "Sampler",
     "Schedule",
+    "TensorBoard",
     "TopK",
+    "Tracker",
     "Trainer",
+    "WandB",
     "bucketed",
     "clip_by_global_norm",
     "heights",

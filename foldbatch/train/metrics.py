@@ -14,6 +14,8 @@ from foldbatch.params.parameters import Array
 from foldbatch.system.closed import Closed
 from foldbatch.train.numbers import whole_number
 from foldbatch.types import describe_value
+from foldbatch.views import plots
+from foldbatch.views.plots import Plot
 
 Mode = Literal["min", "max"]
 MODES: dict[Mode, tuple[str, ...]] = {  # by what is part of a figure's name
@@ -222,8 +224,37 @@ class TopK(OfClasses):
         return float(np.mean((scores > label_scores).sum(axis=1) < self.k))
 
 
-class Confusion(OfClasses):
+class Drawn(OfClasses):
+    """The common base of metrics that draw what they have computed last; a notebook shows it by itself."""
+
+    def plot(self) -> Plot:
+        """Return a picture of the last figure.
+
+        Raises:
+            TrainingError: when nothing has been computed yet, or of no labelled values.
+            BackendError: when matplotlib is not installed.
+        """
+        if not self._is_computed():
+            kind, fix = type(self).__name__, "give it to a Trainer, and evaluate or fit with a validation set"
+            raise TrainingError(f"{kind} plot", "a metric of labelled values", "nothing computed yet", fix)
+        return self._plot()
+
+    def _is_computed(self) -> bool:
+        raise NotImplementedError
+
+    def _plot(self) -> Plot:
+        raise NotImplementedError
+
+    def _repr_png_(self) -> bytes | None:
+        return self.plot().content("png") if self._is_computed() and plots.is_installed() else None
+
+
+class Confusion(Drawn):
     """How often each class is taken for which: row = label, column = the class of the greatest score.
+
+    Args:
+        of, name, every: see `Metric`.
+        classes: the names of the classes, for `plot`; by default their numbers.
 
     >>> Confusion("root").compute(np.array([[0.1, 0.9], [0.8, 0.2], [0.7, 0.3]]), [1, 0, 1])
     [[1, 0], [1, 1]]
@@ -231,9 +262,80 @@ class Confusion(OfClasses):
 
     usual = "confusion"
 
+    def __init__(
+        self,
+        of: str,
+        name: str | None = None,
+        *,
+        classes: Sequence[str] | None = None,
+        every: Every = "value",
+    ) -> None:
+        super().__init__(of, name, every=every)
+        self.classes = None if classes is None else list(classes)
+        self.table: list[list[int]] = []  # the last one that was computed
+
     def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> list[list[int]]:
-        table: list[list[int]] = _counts(scores, numbers).tolist()
-        return table
+        self.table = _counts(scores, numbers).tolist()
+        return self.table
+
+    def _is_computed(self) -> bool:
+        return any(map(any, self.table))
+
+    def _plot(self) -> Plot:
+        return plots.confusion(self.table, names_of(type(self).__name__, self.classes, len(self.table)))
+
+
+class CalibrationError(Drawn):
+    """The distance between how sure answers are and how often they are right, a mean over bins of answers.
+
+    An answer is as sure as its class is probable. It falls in one of `bins` bins of equal width; of each bin
+    the mean probability is compared with the share of right answers, and bins count by their answers. 0 is
+    best. `plot` draws the reliability diagram.
+
+    Args:
+        of, name, every: see `Metric`. Values are logits or log probabilities.
+        bins: how many.
+
+    >>> round(CalibrationError("root").compute(np.log([[0.75, 0.25], [0.75, 0.25]]), [0, 1]), 6)
+    0.25
+
+    Source: Naeini, Cooper and Hauskrecht 2015; Guo and others 2017, equation 3.
+    """
+
+    usual = "calibration_error"
+
+    def __init__(self, of: str, name: str | None = None, *, bins: int = 10, every: Every = "value") -> None:
+        super().__init__(of, name, every=every)
+        self.bins = whole_number("CalibrationError bins", bins, 1, "for example 10")
+        self._sums = np.zeros((3, self.bins))  # by bin: answers, their probabilities, how many are right
+
+    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> float:
+        """Return the error; keep the sums of bins for the plot."""
+        logits = np.asarray(scores, np.float64)
+        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+        sure = shifted.max(axis=1) / shifted.sum(axis=1)
+        # a bin has its upper end, and not its lower one
+        places = np.digitize(sure, np.linspace(0, 1, self.bins + 1)[1:-1], right=True)
+        weights = (None, sure, scores.argmax(axis=1) == numbers) if len(scores) else (None, sure, sure)
+        self._sums = np.array([np.bincount(places, row, self.bins) for row in weights])
+        _, confidence, right = self._sums
+        return float(np.abs(confidence - right).sum() / len(scores)) if len(scores) else math.nan
+
+    def _is_computed(self) -> bool:
+        return bool(self._sums[0].any())
+
+    def _plot(self) -> Plot:
+        counts, confidence, right = self._sums
+        sizes = np.maximum(counts, 1)
+        return plots.reliability(np.linspace(0, 1, self.bins + 1), counts, confidence / sizes, right / sizes)
+
+
+def names_of(where: str, classes: Sequence[str] | None, count: int) -> list[str]:
+    """Return the names of classes, by default their numbers; refuse another number of them."""
+    names = [str(number) for number in range(count)] if classes is None else list(classes)
+    if len(names) != count:
+        raise TrainingError(f"{where} classes", f"{count} names", str(len(names)), "one a score")
+    return names
 
 
 AVERAGES = ("macro", None)
@@ -277,9 +379,7 @@ class F1(OfClasses):
         counts = _counts(scores, numbers)
         right, sums = counts.diagonal(), counts.sum(axis=0) + counts.sum(axis=1)
         if self.average is None:
-            names = [str(number) for number in range(len(right))] if self.classes is None else self.classes
-            if len(names) != len(right):
-                raise TrainingError("F1 classes", f"{len(right)} names", str(len(names)), "one a score")
+            names = names_of("F1", self.classes, len(right))
             return dict(zip(names, (2 * right / np.maximum(sums, 1)).tolist(), strict=True))
         if not sums.any():
             return math.nan

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from foldbatch.communicators import Alone, from_first, together
 from foldbatch.communicators.communicator import mark_as_shared
-from foldbatch.errors import ProcessError, TrainingError, UnknownNameError, counted
+from foldbatch.errors import ProcessError, TrainingError, UnknownNameError, counted, with_nearest
 from foldbatch.params.parameters import Array
 from foldbatch.params.saved import KIND
 from foldbatch.program.program import Program
@@ -24,6 +25,7 @@ from foldbatch.system.closed import Closed
 from foldbatch.system.files import locked, remove_partial
 from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
+from foldbatch.train.history import History
 from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import number, whole_number
 from foldbatch.train.optimizer import Optimizer
@@ -31,12 +33,16 @@ from foldbatch.train.parallel import Batch, DataParallel, check_alike, evaluate,
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
 from foldbatch.train.samplers import Sampler, joined, shuffled
 from foldbatch.trees.given import chosen
+from foldbatch.types import describe_value
 
 DEFAULT_BATCH_SIZE = 32  # examples of a batch, where no size is set
 AVERAGED = "validation_averaged_"  # begins the names of figures of averaged parameters
 TRACES = "traces"  # of a record: of some trainings there are none
 MODEL = "model"  # the note that says which model a file has
 ENDING = ".safetensors"
+# by the name that `log_to` has, the class of `foldbatch.train.trackers`, which needs a library
+TRACKERS = {"tensorboard": "TensorBoard", "wandb": "WandB", "mlflow": "MLflow"}
+LogTo: TypeAlias = "str | Callback | Sequence[str | Callback]"
 # what makes a callback for a trainer that is given others, or None
 USUAL: list[Callable[[Sequence[Callback]], Callback | None]] = []
 
@@ -61,7 +67,7 @@ class Callback(Described):
     steers = False
     in_state = tuple[str, ...]()
 
-    def __init_subclass__(cls, **options: object) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         moments = [name for name in vars(Callback) if name.startswith("on_")]
         for name in vars(cls):
@@ -107,7 +113,7 @@ class Callback(Described):
         """Return texts, by name, that a training which goes on with this one must have alike."""
         return {}
 
-    def load_state(self, state: Mapping[str, object]) -> None:
+    def load_state(self, state: Mapping[str, Any]) -> None:
         """Set the callback's attributes from a state that `state` returned, when a training is resumed."""
         for name in self.in_state:
             kept = state[name.strip("_")]
@@ -248,6 +254,24 @@ class Checkpoints(Callback):
         return self.folder / f"epoch-{number:04}{ENDING}"
 
 
+def in_order(callbacks: Iterable[Callback]) -> list[Callback]:
+    """Return callbacks as they are called: `Checkpoints` last, to keep what others did."""
+    return sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoints))
+
+
+def tracker_class(name: str) -> Callable[..., Callback]:
+    """Return the class of a tracker of `TRACKERS`; its module is imported when one is asked for."""
+    kind: Callable[..., Callback] = getattr(import_module("foldbatch.train.trackers"), TRACKERS[name])
+    return kind
+
+
+def _listed(log_to: LogTo) -> list[str | Callback]:
+    """Return the trackers of an argument that has one or several."""
+    if isinstance(log_to, str | Callback) or not isinstance(log_to, Iterable):
+        return [log_to]  # what is neither is refused
+    return list(log_to)
+
+
 class Trainer(Closed):
     """Fits a program's parameters to examples, evaluates them, and predicts.
 
@@ -275,7 +299,7 @@ class Trainer(Closed):
         batch: the batch under way.
         figures: those of the last epoch: ``loss``, a mean of the sums over examples, ``seconds``, and
             ``validation_loss`` and ``validation_NAME`` for each metric.
-        history: the figures of all epochs.
+        history: the figures of all epochs, a `History`; ``history.plot()`` draws them.
         stopped: why training stopped before its last epoch, or None.
         sampler: that of the present `fit`.
         record: what it began with, as far as it was looked at.
@@ -327,12 +351,13 @@ class Trainer(Closed):
                 raise TrainingError("Trainer sampler", expected, actual, "leave out batch_size")
         self.metrics = checks.check_metrics(self.program, metrics, learnt=False)
         callbacks = [*callbacks, *(usual for make in USUAL if (usual := make(callbacks)) is not None)]
-        self.callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoints))
+        self.callbacks = in_order(callbacks)
+        self._trackers: dict[str, Callback] = {}  # that `log_to` has named
         self.epoch = self.epochs = self.steps = self.batches = 0
         self.position = resuming.Position()
         self.batch = Batch([], [])
         self.figures: dict[str, Any] = {}
-        self.history: list[dict[str, Any]] = []
+        self.history = History()
         self.stopped: str | None = None
         self.fitting = False
         self._size = (
@@ -357,7 +382,8 @@ class Trainer(Closed):
         *,
         epochs: int,
         resume: bool | str | os.PathLike[str] = False,
-    ) -> list[dict[str, Any]]:
+        log_to: LogTo = (),
+    ) -> History:
         """Train until so many epochs are done, or a callback stops it; return the figures of all epochs.
 
         A resumed training gives, to the last bit, what one without a break gives, on the same backend and
@@ -373,8 +399,13 @@ class Trainer(Closed):
             epochs: how many epochs are done in the end, with those of earlier calls.
             resume: True goes on from the last checkpoint of the `Checkpoints` callback, or begins anew if
                 there is none. A path goes on from that checkpoint.
+            log_to: where figures, histograms and pictures go: ``"tensorboard"``, ``"wandb"``, ``"mlflow"``, a
+                `foldbatch.train.TensorBoard`, `WandB`, `MLflow` or another callback, or a list of these. A
+                later call that gives the same goes on in the same run; so does one that is resumed.
 
         Raises:
+            UnknownNameError: when `log_to` has another name.
+            BackendError: when the library of a tracker is not installed.
             TrainingError: when a sampler was made for another number of examples; when the checkpoint is one
                 of other examples, another model, optimizer, sampler or vocabulary; when another training
                 writes to the folder of `Checkpoints`; when parameters, settings, examples or their order are
@@ -387,13 +418,15 @@ class Trainer(Closed):
         The arguments, the first example of each set and the checkpoint are looked at before anything changes.
         """
         with together(self.parallel.communicator):
-            self.epochs = whole_number("Trainer fit epochs", epochs, 0)
+            epochs = whole_number("Trainer fit epochs", epochs, 0)
+            trackers = [self._tracker(entry) for entry in _listed(log_to)]
+            self.epochs = epochs
             training = checks.fitting_examples(self.program, "examples", examples)
             if validation is not None:
                 validation = checks.fitting_examples(self.program, "validation", validation)
             checks.check_metrics(self.program, self.metrics)
             sampler = self._sampler_for(training)
-            with self._folder_kept():
+            with self._folder_kept(), self._called_as_well(trackers):
                 kept = from_first(self.parallel.communicator, self._kept(resume))
                 self.sampler = sampler
                 self.position, self.stopped, self._began = resuming.Position(), None, time.perf_counter()
@@ -410,7 +443,33 @@ class Trainer(Closed):
                 self._compare()  # of one process, errors of the last callbacks reach the others, and changes
             return history
 
-    def _fit(self, training: Sequence[object], held_out: Sequence[object] | None) -> list[dict[str, Any]]:
+    def _tracker(self, entry: str | Callback) -> Callback:
+        """Return the tracker of a name, the same at each call, or the callback that is one."""
+        if isinstance(entry, Callback):
+            return entry
+        if not isinstance(entry, str):
+            fix = "write log_to='tensorboard', or a list"
+            raise TrainingError("fit log_to", "a name or a callback", describe_value(entry), fix)
+        if entry not in TRACKERS:
+            raise UnknownNameError(
+                "fit log_to", f"one of {', '.join(TRACKERS)}", with_nearest(entry, TRACKERS)
+            )
+        if entry not in self._trackers:
+            self._trackers[entry] = tracker_class(entry)()
+        return self._trackers[entry]
+
+    @contextmanager
+    def _called_as_well(self, trackers: Sequence[Callback]) -> Iterator[None]:
+        """Call trackers, too, within a ``with`` statement: after other callbacks, before `Checkpoints`."""
+        before = self.callbacks
+        new = [tracker for tracker in trackers if tracker not in before]
+        self.callbacks = in_order([*before, *new])
+        try:
+            yield
+        finally:
+            self.callbacks = before
+
+    def _fit(self, training: Sequence[Any], held_out: Sequence[Any] | None) -> History:
         """Run the epochs that remain, with callbacks around them; return the history."""
         with Interrupts() as self._interrupts:
             self.fitting = True
@@ -431,7 +490,7 @@ class Trainer(Closed):
                 self._call("on_fit_end")
         return self.history
 
-    def step(self, examples: Sequence[object]) -> float:
+    def step(self, examples: Sequence[Any]) -> float:
         """Train on one batch; return the sum of its losses. Callbacks are called as in `fit`.
 
         >>> w = fb.Parameter([], init=3.0, name="w")
@@ -446,12 +505,12 @@ class Trainer(Closed):
             self._step(batch, resuming.Position(), None)
         return batch.loss
 
-    def evaluate(self, examples: Iterable[object]) -> dict[str, Any]:
+    def evaluate(self, examples: Iterable[Any]) -> dict[str, Any]:
         """Return the ``loss`` per example and each metric by its name."""
         with together(self.parallel.communicator):
             return self._evaluate(examples, lambda: None)
 
-    def predict(self, examples: Iterable[object]) -> list[Any]:
+    def predict(self, examples: Iterable[Any]) -> list[Any]:
         """Return the program's result for each example; labels are not needed."""
         return [result for part in in_parts(examples) for result in self.program.run(part)]
 
@@ -482,7 +541,7 @@ class Trainer(Closed):
         """Return the model as it is now: decisions may have brought cells since a training began."""
         return DIGEST + resuming.model_digest(self.program)
 
-    def _sampler_for(self, examples: Sequence[object]) -> Sampler:
+    def _sampler_for(self, examples: Sequence[Any]) -> Sampler:
         """Return the user's sampler, checked against the number of examples, or a shuffling one."""
         if self._given_sampler is None:
             return shuffled(examples, self._size, self._seed)
@@ -519,7 +578,7 @@ class Trainer(Closed):
                 "loss": position.read(),
                 "seconds": self.seconds(),
             },
-            "history": self.history,
+            "history": list(self.history),
             "stopped": self.stopped,
             "callbacks": {name: state for name, callback in self._named() if (state := callback.state())},
         }
@@ -546,13 +605,13 @@ class Trainer(Closed):
         self.program.steps_drawn = state["steps_drawn"]
         self.epoch, self.steps = state["epoch"], state["steps"]
         self.position = resuming.Position(**state["position"])
-        self.history, self.stopped = state["history"], state["stopped"]
+        self.history, self.stopped = History(state["history"]), state["stopped"]
         self.figures = self.history[-1] if self.history else {}
         for name, callback in self._named():
             if name in state["callbacks"]:
                 callback.load_state(state["callbacks"][name])
 
-    def _beginning(self, training: Sequence[object], held_out: Sequence[object]) -> resuming.Record:
+    def _beginning(self, training: Sequence[Any], held_out: Sequence[Any]) -> resuming.Record:
         """Return the record that all ranks, and a resumed training, must begin with as well."""
         record: resuming.Record = {}
         traces = traced(self.program, training)  # first: a walk learns of what it is made
@@ -590,7 +649,7 @@ class Trainer(Closed):
         fix = "give Trainer callbacks=[fb.train.Checkpoints(folder)]"
         raise TrainingError(where, "a trainer that keeps checkpoints", "none", fix)
 
-    def _run_epoch(self, examples: Sequence[object], validation: Sequence[object] | None) -> None:
+    def _run_epoch(self, examples: Sequence[Any], validation: Sequence[Any] | None) -> None:
         """Train on the rest of the epoch's batches, evaluate, and note the figures."""
         position = self.position
         batches = joined(self.sampler.epoch(self.epoch), self.accumulate)
@@ -616,7 +675,7 @@ class Trainer(Closed):
         self.history.append(figures)
         self._call("on_epoch_end")
 
-    def _evaluate(self, examples: Iterable[object], between: Callable[[], None]) -> dict[str, Any]:
+    def _evaluate(self, examples: Iterable[Any], between: Callable[[], None]) -> dict[str, Any]:
         return evaluate(self.parallel, self.metrics, examples, lambda: self._interrupts.noted, between)
 
     def _step(self, batch: Batch, position: resuming.Position, indices: Sequence[int] | None) -> None:

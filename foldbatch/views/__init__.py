@@ -1,9 +1,12 @@
 """Views: cells explained in text and drawings, batches drawn as pictures."""
 
 from foldbatch.views.explanation import Explanation, explain
+from foldbatch.views.graph import draw_model
 from foldbatch.views.picture import draw_schedule
+from foldbatch.views.plots import Plot
+from foldbatch.views.trees import draw_errors
 
-__all__ = ["Explanation", "draw_schedule", "explain"]
+__all__ = ["Explanation", "Plot", "draw_errors", "draw_model", "draw_schedule", "explain"]
 
 
 def __dir__() -> list[str]:

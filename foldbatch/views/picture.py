@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from os import PathLike
 from typing import Any
-from xml.etree.ElementTree import Element, SubElement, tostring
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature
 from foldbatch.system.files import write_picture
 from foldbatch.system.showing import Drawing
+from foldbatch.views.shapes import PAPER, Box, Circle, Line, Shape, Size, Text, as_svg
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,6 @@ def _ranks(batch: ScheduledBatch, cells: Sequence[CellSignature], k: int) -> Ind
 Place = tuple[float, float]  # x and y in pixels
 
 MAX_DRAWN_CALLS = 2000  # calls that a picture can show
-INK, PAPER = "#1b1f24", "#ffffff"
 
 # Lengths in pixels.
 _RADIUS, _ACROSS, _UP, _MARGIN, _APART, _LINE = 9.0, 26.0, 44.0, 24.0, 30.0, 18.0
@@ -117,7 +116,7 @@ def draw_schedule(
     >>> text.count("<circle")
     8
     """
-    shown = Drawing(svg(picture(program, examples)))
+    shown = Drawing(as_svg(*shapes_of(picture(program, examples))))
     if path is not None:
         write_picture(path, shown)
     return shown
@@ -175,42 +174,25 @@ def colour(step: int, steps: int) -> str:
     return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
 
 
-def svg(drawn: Picture) -> str:
-    """Return the picture as SVG, with a legend: a line for each step."""
+def shapes_of(drawn: Picture) -> tuple[list[Shape], Size]:
+    """Return the picture's shapes, with a legend: a line for each step; and its size."""
     captions = _captions(drawn)
-    width, height = max(drawn.size[0], 420.0), drawn.size[1] + _LINE * (len(captions) + 1)
-    size = {"viewBox": f"0 0 {width:g} {height:g}", "width": f"{width:g}", "height": f"{height:g}"}
-    font = {"font-family": "system-ui, sans-serif", "font-size": "12"}
-    root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size, **font})
-    _add(root, "rect", width=width, height=height, fill=PAPER)
+    shapes: list[Shape] = []
     for call, (x, y) in zip(drawn.calls, drawn.places, strict=True):
-        for x_read, y_read in (drawn.places[i] for i in call.reads):
-            _add(root, "line", x1=x_read, y1=y_read, x2=x, y2=y, stroke="#9aa4af")
+        shapes += [Line(*drawn.places[i], x, y) for i in call.reads]
     for call, (x, y) in zip(drawn.calls, drawn.places, strict=True):
-        name = f"example {call.example}, step {call.step + 1}: {drawn.names[call.cell]}"
-        paint = colour(call.step, len(captions))
-        look: dict[str, str | float] = {"fill": paint, "stroke": INK}
-        if not call.runs:
-            look = {"fill": PAPER, "stroke": paint, "stroke_width": 2}
-            name += ": an identical call runs for it"
-        circle = _add(root, "circle", cx=x, cy=y, r=_RADIUS, class_=f"step{call.step}", **look)
-        _add(circle, "title", name)
+        title = f"example {call.example}, step {call.step + 1}: {drawn.names[call.cell]}"
+        paint, kind = colour(call.step, len(captions)), f"step{call.step}"
+        if call.runs:
+            shapes.append(Circle(x, y, _RADIUS, paint, title=title, kind=kind))
+        else:
+            title += ": an identical call runs for it"
+            shapes.append(Circle(x, y, _RADIUS, PAPER, paint, 2, title, kind))
     for number, caption in enumerate(captions):
         y = drawn.size[1] + _LINE * number
-        _add(root, "rect", x=_MARGIN, y=y, width=12, height=12, fill=colour(number, len(captions)))
-        _add(root, "text", caption, x=_MARGIN + 20, y=y + 10.5, fill=INK)
-    return tostring(root, encoding="unicode") + "\n"
-
-
-def _add(parent: Element, name: str, words: str = "", /, **attributes: str | float) -> Element:
-    """Return a new element inside of another; what cannot be printed, XML may not have."""
-    written = {
-        key.strip("_").replace("_", "-"): value if isinstance(value, str) else f"{round(value, 2):.10g}"
-        for key, value in attributes.items()
-    }
-    element = SubElement(parent, name, written)
-    element.text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in words)
-    return element
+        shapes.append(Box(_MARGIN, y, 12, 12, colour(number, len(captions))))
+        shapes.append(Text(_MARGIN + 20, y + 10.5, caption))
+    return shapes, (max(drawn.size[0], 420.0), drawn.size[1] + _LINE * (len(captions) + 1))
 
 
 def _captions(drawn: Picture) -> list[str]:

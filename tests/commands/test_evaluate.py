@@ -29,6 +29,44 @@ def test_a_figure_that_is_too_low_is_a_failed_check(run, capsys):
     assert main(["eval", str(run), data, "--least", "1.1"]) == 1
 
 
+def test_plots_of_a_run(run, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    folder = tmp_path / "plots"
+    assert main(["eval", str(run), str(run / "configuration.toml"), "--plots", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "calibration_error " in out
+    names = ["confusion.png", "reliability.png", "errors.svg", "training.png"]
+    assert [line for line in out.splitlines() if line.startswith("plot: ")] == [
+        f"plot: {folder / name}" for name in names
+    ]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    accuracy = float(out.split("accuracy ")[1].split()[0])
+    wrong = round(6 * (1 - accuracy))
+    assert " of 6 trees with an error" in (folder / "errors.svg").read_text()
+    assert int((folder / "errors.svg").read_text().split(" of 6 trees")[0].rpartition(">")[2]) >= wrong
+
+
+def test_plots_of_records_and_of_numbers(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    for kind, labels in {"class": ("true", "false"), "number": ("1.5", "2")}.items():
+        data, folder = tmp_path / f"{kind}.jsonl", tmp_path / kind
+        data.write_text("".join(f'{{"x": {k}, "label": {labels[k % 2]}}}\n' for k in range(6)))
+        options = ["--data.format", "jsonlines", "--data.train", str(data), "--task.kind", kind]
+        options += ["--train.epochs", "1", "--model.hidden", "2", "--no-gain"]
+        assert main(["train", *options, "--folder", str(folder)]) == 0
+        assert main(["eval", str(folder), str(data), "--plots", str(folder / "plots"), "--json"]) == 0
+        written = sorted(path.name for path in (folder / "plots").iterdir())
+        of_classes = ["confusion.png", "reliability.png", "training.png"]
+        assert written == (of_classes if kind == "class" else ["numbers.png", "training.png"])
+
+
+def test_a_folder_of_plots_that_is_a_file_is_refused_first(run, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    (tmp_path / "taken").write_text("")
+    assert main(["eval", str(run), "no-such-file", "--plots", str(tmp_path / "taken")]) == 2
+    assert "--plots: expected a folder, found the file" in capsys.readouterr().err
+
+
 def test_what_a_models_file_names_is_not_opened(run, capsys):
     assert main(["eval", str(run)]) == 2
     assert capsys.readouterr().err == (

@@ -125,7 +125,7 @@ def test_what_decides():
     assert building.deciding_figure(configured(), "number", [1]) == "validation_mse"
     figures = {*building.METRICS, *building.NUMBER_METRICS, "loss"} - {"confusion"}
     less = {name for name in figures if mode_of("", f"validation_averaged_{name}") == "min"}
-    assert less == {"loss", "perplexity", "mse", "mae"}
+    assert less == {"loss", "perplexity", "calibration_error", "mse", "mae"}
     every = ["accuracy", "f1", "confusion", "top3", "perplexity"]
     assert [metric.name for metric in building.metrics_of("class", every)] == every
     with pytest.raises(

@@ -20,6 +20,7 @@ from foldbatch.system.files import locked
 from foldbatch.train.resuming import differences
 from tests.recipes.test_data import configured
 from tests.serve.conftest import save_model
+from tests.train.callbacks.test_trackers import read_tensorboard
 
 TINY = {"data__format": "sst", "model__hidden": 2, "words__size": 2, "train__batch_size": 4}
 
@@ -61,6 +62,20 @@ def test_classes_aside_are_learnt_from_but_no_answers(tmp_path):
     assert fitted.program.run([train[2]], losses=True).loss > 0
     (told,) = predictions([fb.load(fitted.path)], fitted.notes, trees[:1])
     assert list(told["probabilities"]) == ["a", "b"]
+
+
+def test_a_run_is_written_to_trackers_in_its_folder(treebank, tmp_path):
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    options = {"train__epochs": 2, "train__log_to": ["tensorboard"]}
+    fitted = run(tmp_path / "run", treebank, **options)
+    run(tmp_path / "run", treebank, resume=True, **options | {"train__epochs": 3})
+    written = read_tensorboard(tmp_path / "run" / "tensorboard")
+    losses = written.numbers["validation_loss"]
+    assert sorted(losses) == [3, 6, 9]
+    assert losses[6] == pytest.approx(fitted.figures["epochs"][1]["validation_loss"])
+    assert written.settings["words.size"] == 2 and written.settings["data.format"] == "sst"
+    assert written.pictures == ["model", "schedule"]
 
 
 def test_averages_are_what_is_kept(treebank, tmp_path):
@@ -159,7 +174,7 @@ OPTIONS = sorted({name for name, _, _ in describe_options()})
 CHANGED = {  # where the rule below would not make another fitting value
     "data.format": "sst", "data.label": "class", "words.split": "subwords", "model.name": "rntn",
     "task.kind": "root", "task.weights": "[1, 2]", "optimizer.name": "adam", "schedule.name": "cosine",
-    "average.name": "moving", "train.backend": "numpy", "train.metrics": "f1", "train.best": "loss",
+    "average.name": "moving", "train.backend": "numpy", "train.metrics": "f1", "train.log_to": "wandb", "train.best": "loss",
     "optimizer.lr_factors": "{words = 0.5}", "model.pooling": "mean",
     "model.list_pooling": "max", "data.leave_out": '["id"]',
 }  # fmt: skip
