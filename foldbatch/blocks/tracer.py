@@ -72,7 +72,7 @@ class Descent:
     namespace: dict[str, Any]  # their globals
     levels: int = 0  # how deep they may call each other so far; 0 where they run in no thread for that yet
 
-    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def __call__(self, function: Callable[..., object], *arguments: object) -> Any:
         """Call a function of the tracing program with a larger limit of depth.
 
         Raises:
@@ -121,7 +121,7 @@ def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None
     return None
 
 
-def frames_of(namespace: Mapping[str, Any], calls: Iterable[tuple[FrameType, int]]) -> Iterator[Frame]:
+def frames_of(namespace: Mapping[str, object], calls: Iterable[tuple[FrameType, int]]) -> Iterator[Frame]:
     """Yield the frames, among some calls, of a tracing program's functions."""
     for frame, line in calls:
         if frame.f_globals is namespace and printing.REMAINING in frame.f_code.co_varnames:
@@ -135,7 +135,7 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
         self,
         blames: Mapping[int, Blame],
         functions: Sequence[Procedure],
-        namespace: Mapping[str, Any],
+        namespace: Mapping[str, object],
         cause: Exception,
     ) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ def joined(places: Sequence[str]) -> str:
     return "".join(places if len(places) <= 40 else [*places[:20], "...", *places[-20:]])
 
 
-def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
+def _shorten(namespace: Mapping[str, object], cause: BaseException) -> None:
     """Let the traceback of an exception begin at the innermost function of the tracing program."""
     trace: TracebackType | None = cause.__traceback__
     innermost = trace
@@ -232,7 +232,7 @@ class _ReachedError(Exception):
     """The call that is looked for has been reached."""
 
 
-def place_of(model: Model, read_carefully: CarefulReading, example: Any, cell: int, call: int) -> str:
+def place_of(model: Model, read_carefully: CarefulReading, example: object, cell: int, call: int) -> str:
     """Return the part of an example that a call is for, as Python would index it.
 
     That is the part that holds all data that the call reads; of a call that reads none, the part that the
@@ -246,7 +246,7 @@ def place_of(model: Model, read_carefully: CarefulReading, example: Any, cell: i
     return joined([parts[0] for parts in alike])
 
 
-def _stopped(read_carefully: CarefulReading, example: Any, name: str, call: int) -> list[str]:
+def _stopped(read_carefully: CarefulReading, example: object, name: str, call: int) -> list[str]:
     """Return the place in the example at which a global function is called once more than `call` times."""
     calls = iter(range(call))
 
@@ -254,7 +254,7 @@ def _stopped(read_carefully: CarefulReading, example: Any, name: str, call: int)
         """Replace the function by one that stops the tracing program at that call."""
         append = bindings[name]
 
-        def stop(item: Any) -> None:
+        def stop(item: object) -> None:
             if next(calls, None) is None:
                 raise _ReachedError
             append(item)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from foldbatch.blocks.drafts import Object, Procedure, Region
 from foldbatch.blocks.tracing import Apply, Assign, Blame, Constant, Expression, Place, Read, Statement
@@ -114,7 +113,7 @@ class Writer:
     def item(
         self,
         subject: Object,
-        key: Any,
+        key: object,
         default: Constant | None = None,
         place: Place | None = None,
         expected: str = "",

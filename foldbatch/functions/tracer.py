@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import accumulate
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,17 +40,7 @@ from foldbatch.functions.noted import (
     refuse_leaks,
     relative,
 )
-from foldbatch.functions.notes import (
-    LOCK,
-    Forced,
-    Lists,
-    Notes,
-    give_back,
-    line_of,
-    lists_of,
-    note,
-    watch_calls,
-)
+from foldbatch.functions.notes import LOCK, Forced, Notes, give_back, line_of, lists_of, note, watch_calls
 from foldbatch.functions.readings import Reading
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, by_hand, released
@@ -61,8 +51,9 @@ from foldbatch.model.labels import tell_apart
 from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
 from foldbatch.model.reading_paths import ReadingPath, ReadingPaths, identity_of, parts_of
-from foldbatch.model.tracer import AtOnce, Decide, Look, Written
+from foldbatch.model.tracer import Decide, Look, RunSmall, Written
 from foldbatch.params.parameters import Parameter
+from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.noting import Integers, Noting
 from foldbatch.scheduler.policies import Policy, levels
@@ -74,10 +65,11 @@ from foldbatch.trees.tree import TreeNode
 from foldbatch.types import VOID, TensorType, Type
 
 Index = NDArray[np.int64]
+R = TypeVar("R")
 
 
 # The notes of each cell of a model, the same as columns, and results with numbers of the run.
-NotedColumns: TypeAlias = "tuple[Sequence[Lists | Noted], Integers, list[Any]]"
+NotedColumns: TypeAlias = "tuple[Sequence[CallLists | Noted], Integers, list[Any]]"
 
 
 @dataclass(frozen=True)
@@ -112,7 +104,7 @@ class FunctionTracer:
 
     def __init__(
         self,
-        walk: Callable[[Any], Any],
+        walk: Callable[[Any], object],
         policy: Policy,
         max_calls: int,
         asides: frozenset[str] = ASIDES,
@@ -188,7 +180,7 @@ class FunctionTracer:
     def reached(self) -> Iterable[Any]:
         return [self.walk]
 
-    def lock(self) -> AbstractContextManager[Any]:
+    def lock(self) -> AbstractContextManager[object]:
         return LOCK
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> FunctionTracer:
@@ -196,7 +188,7 @@ class FunctionTracer:
             self.walk, policy or self.policy, self.max_calls, asides, self.arithmetic, self.learnt
         )
 
-    def place_of(self, example: Any, cell: int, call: int) -> str:
+    def place_of(self, example: object, cell: int, call: int) -> str:
         signature, _ = self.linked().cells[cell]
         with LOCK:
             self.learnt.install()
@@ -226,7 +218,7 @@ class FunctionTracer:
     def lengths(self, fewest: int) -> tuple[str, str] | None:
         return lengths(self.learnt, fewest)
 
-    def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
+    def debug(self, example: object, begin: Callable[[Parameter], None]) -> Seen:
         return run(self.walk, example, begin=begin, learnt=self.learnt)
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
@@ -238,19 +230,19 @@ class FunctionTracer:
 
     def trace_all(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[object],
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-        at_once: AtOnce | None = None,
-    ) -> list[Trace] | Any:
+        run_small: RunSmall[R] | None = None,
+    ) -> list[Trace] | R:
         """Return traces of examples, whose numbers in the batch name them in errors.
 
         The walk may read them a second time, see `Readings.read`.
         """
 
-        def work(reading: Reading, careful: bool) -> list[Trace] | Any:  # noqa: FBT001 - see `Readings.read`
-            return self._traced(reading, look, decide, at_once, careful=careful)
+        def work(reading: Reading, careful: bool) -> list[Trace] | R:  # noqa: FBT001 - see `Readings.read`
+            return self._traced(reading, look, decide, run_small, careful=careful)
 
         with LOCK:
             try:
@@ -263,11 +255,11 @@ class FunctionTracer:
         reading: Reading,
         look: Look | None,
         decide: Decide | None,
-        at_once: AtOnce | None,
+        run_small: RunSmall[R] | None,
         *,
         careful: bool,
-    ) -> list[Trace] | Any:
-        """Return the traces of the examples of a reading, or the results if `at_once` computes them directly.
+    ) -> list[Trace] | R:
+        """Return the traces of the examples of a reading, or their results if `run_small` computes them.
 
         Examples are noted in one run, or in several where a run ends early. If they bring new cells or wires,
         these are learnt, and the model is linked again; an error leaves everything as it was. With `careful`,
@@ -283,10 +275,10 @@ class FunctionTracer:
                 with no_garbage():
                     runs.append(self._note(reading.tail(traced), decide, careful=careful))
                 traced += len(runs[-1].ends)
-            if at_once is not None and len(runs) == 1 and not self.decides and runs[0].noted is None:
-                direct_results = at_once(runs[0], numbers)
-                if direct_results is not None:
-                    return direct_results
+            if run_small is not None and len(runs) == 1 and runs[0].noted is None:  # all, and not of rounds
+                results_of_small = run_small(runs[0], numbers)
+                if results_of_small is not None:
+                    return results_of_small
             ends = accumulate([len(notes.ends) for notes in runs], initial=0)
             remaining = [numbers[end:] for end, _ in zip(ends, runs, strict=False)]
             linked = self.linked()
@@ -315,15 +307,6 @@ class FunctionTracer:
             give_back(notes)
         return [trace for record in records for trace in record.traces()]
 
-    def learn(self, notes: Notes, numbers: Sequence[int]) -> None:
-        """Learn the new cells and wires in notes of examples that ran as a round, without traces."""
-        before = self.learnt.copy()
-        try:
-            self._learn(notes, notes.noted or noted_of(notes.lists, notes.start), numbers)
-        except BaseException:
-            self._forget(before)
-            raise
-
     def _forget(self, before: Learnt) -> None:
         """Restore the knowledge of the walk from a copy."""
         for f in fields(before):
@@ -338,7 +321,8 @@ class FunctionTracer:
         each datum is checked at its call.
         """
         if decide is not None:
-            notes: Notes = decide(self, reading, careful=careful)
+            notes = decide(self, reading, careful=careful)
+            assert isinstance(notes, Notes), "it runs walks"
             return notes
         learnt = self.learnt
         learnt.install()
@@ -442,7 +426,7 @@ class FunctionTracer:
         linked: Linked,
         notes: Notes,
         numbers: Sequence[int],
-        cells: Sequence[Lists | Noted],
+        cells: Sequence[CallLists | Noted],
         integers: Integers,
         results: list[Any],
         look: Look | None,

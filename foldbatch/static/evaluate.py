@@ -66,7 +66,7 @@ def evaluate(
     return [value_of[node] for node in graph.outputs]
 
 
-def _as_float(value: Any, dtype: str) -> Array:
+def _as_float(value: object, dtype: str) -> Array:
     array = np.asarray(value)
     return array.astype(dtype) if array.dtype.kind == "f" else array
 
