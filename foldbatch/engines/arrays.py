@@ -7,18 +7,19 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch, arenas_of, by_arena, fetched, kept_rows
 from foldbatch.engines.bindings import Bound, Directions, bind
-from foldbatch.engines.engine import Cotangents, Engine
+from foldbatch.engines.engine import DEFAULTS, Cotangents, Engine, EngineSettings
 from foldbatch.engines.launch import HEAD, Ints, LaunchTable, OutOfRangeError
 from foldbatch.engines.sums import sum_rows, total
 from foldbatch.engines.watching import Watch, named
 from foldbatch.loops.cpython import address_of
 from foldbatch.model.model import Model
+from foldbatch.model.small_batches import Round, SmallBatch, SmallRun
 from foldbatch.params.parameters import Array, Gradient, Parameter, Updates
 from foldbatch.planning.compiled import loops
 from foldbatch.planning.facts import Fact
@@ -48,6 +49,9 @@ class BatchMemory:
         self._types = types
         self._poisoned = poisoned
         self.helped = False  # whether another core may help with a batch
+        self.limit: int | None = (
+            None  # bytes of all buffers, where it may not grow ahead of what a batch needs
+        )
         self._owned = np.array([type_ is not None for type_ in types], bool)
         # ``[buffers] int64``: how many rows each has
         self.capacity = np.where(self._owned, 0, np.iinfo(np.int64).max)
@@ -60,14 +64,27 @@ class BatchMemory:
 
     def fit(self, heights: Ints) -> None:
         """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""
+        if self.limit is not None:
+            self._shrink(heights, self.limit)
         for number in (heights > self.capacity).nonzero()[0].tolist():
             type_ = self._types[number]
             assert type_ is not None
             height = int(self.capacity[number])
-            self._allocate(number, type_, max(int(heights[number]), height + height // 4))
+            ahead = height + height // 4 if self.limit is None else 0
+            self._allocate(number, type_, max(int(heights[number]), ahead))
         if self._poisoned:
             for number in np.flatnonzero(self._owned).tolist():
                 _poison(self.arrays[number])
+
+    def _shrink(self, heights: Ints, limit: int) -> None:
+        """Free what is higher than a batch needs, if all buffers would take more bytes than the limit."""
+        owned = [(n, type_) for n, type_ in enumerate(self._types) if type_ is not None]
+        needed = sum(max(int(heights[n]), int(self.capacity[n])) * type_.nbytes for n, type_ in owned)
+        if needed <= limit:
+            return
+        for number, type_ in owned:
+            if self.capacity[number] != max(1, int(heights[number])):
+                self._allocate(number, type_, 1)  # before others grow
 
     def bring(self, number: int, array: Array) -> None:
         """Let an array that a batch brings be a buffer: ``[height, *shape]``, without gaps."""
@@ -96,6 +113,18 @@ def _poison(array: Array) -> None:
 Walk = Callable[[LaunchTable, BatchMemory], None]
 
 
+# a batch of more examples or values runs faster by a plan, which takes products of words out of recursions
+SMALL_BATCH_EXAMPLES = 128
+SMALL_BATCH_VALUES = 2_048
+
+
+class SmallRunner(Protocol):
+    """Runs the small batches and rounds of a phase of a model."""
+
+    def run(self, notes: SmallBatch | Round, memory: BatchMemory) -> SmallRun | None:
+        """Run a small batch or a round; see `Engine.run_small`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """The kernels of one phase of a model."""
@@ -104,7 +133,7 @@ class Kernels:
     walk: Walk  # runs a launch table
     sources: Callable[[], list[str]]  # returns the text of each, in the order of `bound`
     tables: Callable[[Schedule], Directions]  # returns the launch tables of a batch
-    rounds: Any = None  # runs rounds at once; see `engines.llvm.rounds`
+    small: SmallRunner | None = None  # runs small batches and rounds; None where the engine cannot
 
 
 class ReadyBatch(NamedTuple):
@@ -132,7 +161,7 @@ class ArrayEngine(Engine):
         sum_copies: Callable[[str], Callable[..., None] | None] = lambda dtype: None,
         *,
         splits: int = 1,  # how many times the usual calls are worth a part of a batch
-        debug: bool = False,  # whether memory is filled with NaN before each batch
+        settings: EngineSettings = DEFAULTS,
     ) -> None:
         self.name = name
         self.splits = splits
@@ -142,7 +171,8 @@ class ArrayEngine(Engine):
         loops()  # so that no batch waits for them
         self.updates = updates
         self._sum_copies = sum_copies
-        self.debug = debug
+        self.settings = settings
+        self.debug, self.helped_small = settings.debug, settings.helped
         self._make = make
 
     def sum_copies(self, dtype: str, /) -> Callable[..., None] | None:
@@ -201,6 +231,39 @@ class ArrayEngine(Engine):
         run.memory.helped = self.helped
         run.forward(feeds)
         return run
+
+    def run_small(
+        self,
+        memory: dict[bool, BatchMemory],
+        notes: SmallBatch | Round,
+        asides: Collection[str] = (),
+        *,
+        training: bool = False,
+    ) -> SmallRun | None:
+        """Run a small batch or a round at once, if it is small enough and asks for values alone."""
+        is_round = isinstance(notes, Round) and not notes.is_batch
+        if self.debug or not (is_round or self._is_small(notes, asides)):
+            return None
+        kernels = self.training if training else self.inference
+        runner, batch_memory = kernels.small, memory.get(training)
+        if runner is None:
+            return None
+        if batch_memory is None:
+            batch_memory = self.phase_memory(kernels.bound, memory)
+        batch_memory.helped = self.helped_small
+        return runner.run(notes, batch_memory)
+
+    def _is_small(self, notes: SmallBatch | Round, asides: Collection[str]) -> bool:
+        """Whether a batch is so small that it should run from its notes; blocks draw no numbers there."""
+        fits = 0 < notes.examples <= SMALL_BATCH_EXAMPLES and notes.values <= SMALL_BATCH_VALUES
+        draws = isinstance(notes, SmallBatch) and any(self.model.keys)
+        together = self.settings.batched and not self.settings.bounded and bool(self.model.cells)
+        return fits and together and not draws and not asides
+
+    def limit_memory(self, memory: dict[bool, BatchMemory], nbytes: int, *, training: bool) -> None:
+        memory.pop(not training, None)
+        kernels = self.training if training else self.inference
+        self.phase_memory(kernels.bound, memory).limit = nbytes
 
     def phase_memory(self, bound: Bound, memory: dict[bool, BatchMemory]) -> BatchMemory:
         """Return the memory of a phase, made when it is first needed."""

@@ -23,6 +23,7 @@ from foldbatch.engines.watching import Watch
 from foldbatch.errors import BackendError, UnknownNameError, frames_inside, install
 from foldbatch.loops.compiling import can_compile
 from foldbatch.model.model import Model
+from foldbatch.model.small_batches import Round, SmallBatch, SmallRun
 from foldbatch.params.parameters import Array, Gradient, Parameter, RemoteUpdates, Updates
 from foldbatch.planning.policies import COMPILED, Costs
 from foldbatch.static.routines import Target
@@ -34,7 +35,7 @@ class Run(Protocol):
     """A batch under way, or done."""
 
     @property
-    def within(self) -> Callable[[], AbstractContextManager[Any]]:
+    def within(self) -> Callable[[], AbstractContextManager[object]]:
         """Context manager entered when a pending number is read; it adds block names to errors."""
 
     @property
@@ -95,6 +96,13 @@ class Engine(Protocol):
         """Return memory for batches that run one after the other."""
         return None
 
+    def limit_memory(self, memory: Any, nbytes: int, *, training: bool) -> None:
+        """Let memory grow to so many bytes at most, and free what it holds for the other phase.
+
+        The caller has seen to it that batches need no more (`nbytes`); without a call memory grows ahead.
+        """
+        return
+
     def ready(self, batch: ScheduledBatch, *, training: bool) -> Any:
         """Return a scheduled batch as the engine runs it: without parameters, data and memory."""
 
@@ -107,6 +115,22 @@ class Engine(Protocol):
             OutOfRangeError: when a computed id is out of range; see `foldbatch.engines.launch`. An engine
                 that does not wait for a device raises it when a loss, a metric or a value is read.
         """
+
+    def run_small(
+        self, memory: Any, notes: SmallBatch | Round, asides: Collection[str] = (), *, training: bool = False
+    ) -> SmallRun | None:
+        """Run a small batch of inference, or a round, from its notes; None where a schedule must run it.
+
+        This alone decides which batches are small, and whether the engine can run them. Nothing that the
+        notes hold has changed where it returns None.
+
+        Args:
+            memory: made by `memory`.
+            notes: the notes of all examples of the batch.
+            asides: which of ``losses`` and ``metrics`` are asked for.
+            training: whether a round computes as in training.
+        """
+        return None
 
     def wait(self) -> None:
         """Wait until a device has done what was launched; elsewhere it is done."""
@@ -139,6 +163,12 @@ class EngineSettings(NamedTuple):
     debug: bool = False  # whether memory is filled with NaN before each batch
     precision: str = "fp32"  # how matrices of float32 are multiplied, one of its backend's
     launch: str = "auto"  # how kernels are launched, one of its backend's
+    # how small batches are planned, as any other: the policy, the layout, and whether examples run together
+    policy: str = "by_component"
+    layout: str = "consumer"
+    batched: bool = True
+    bounded: bool = False  # whether the memory of a batch is bounded, which a plan must see to
+    helped: bool = False  # whether another core may help with a small batch
 
 
 DEFAULTS = EngineSettings()
@@ -229,6 +259,22 @@ def choose_launch(launch: str, name: str) -> str:
         launch = named
     _refuse_missing("launch", launch, has, name)
     return launch
+
+
+def choose_straight(launch: str, name: str) -> str:
+    """Return the way to launch where memory is bounded: kernel by kernel.
+
+    A graph has room for the largest batch of its class.
+
+    Raises:
+        UnknownNameError: when there is no such way.
+        BackendError: when graphs are asked for, or the backend does not have the way.
+    """
+    choose_launch(launch, name)
+    if launch == "captured":
+        expected, fix = "straight or auto where the option memory is set", "leave one of them out"
+        raise BackendError("launch", expected, "'captured'", fix)
+    return "straight" if "straight" in _backend(name).launches else launch
 
 
 def _refuse_missing(option: str, asked: str, has: Sequence[str], name: str) -> None:

@@ -15,30 +15,46 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
 from statistics import median
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from warnings import warn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
-from foldbatch.engines.engine import Cotangents, EngineSettings, Run, choose_engine, load_engine
+from foldbatch.engines.budget import Bounded, Budget
+from foldbatch.engines.engine import (
+    Cotangents,
+    Engine,
+    EngineSettings,
+    Run,
+    choose_engine,
+    choose_straight,
+    load_engine,
+)
 from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, empty_results, sum_losses
-from foldbatch.engines.report import Report, Shared, may_share, report_on
+from foldbatch.engines.report import MemoryBound, Report, Shared, may_share, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, split
 from foldbatch.engines.visits import DataGradients
-from foldbatch.errors import BackendError, ParameterError
+from foldbatch.engines.windows import Windowed
+from foldbatch.errors import (
+    BackendError,
+    DeviceMemoryError,
+    DeviceMemoryWarning,
+    ParameterError,
+    frames_inside,
+)
 from foldbatch.model.decoding import decode
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.keys import example_numbers, keyed
 from foldbatch.model.model import Model
+from foldbatch.model.small_batches import SmallBatch
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
 from foldbatch.planning.layout import find_layout
 from foldbatch.planning.policies import find_policy
 from foldbatch.planning.sharing import find_share
-from foldbatch.scheduler.record import SmallBatch
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.graph import PARAMETER, reachable
@@ -67,6 +83,13 @@ class Options:
     share: str | None = "leaves"
     precision: str = "fp32"
     launch: str = "auto"
+    memory: int | None = None  # bytes that a batch may need
+
+    @property
+    def engine_settings(self) -> EngineSettings:
+        """The settings of the engine of a program's model."""
+        planned = self.policy, self.layout, self.batched, self.memory is not None, self.threads > 1
+        return EngineSettings(self.debug, self.precision, self.launch, *planned)
 
 
 class Locked(Protocol):
@@ -105,8 +128,11 @@ class Runner:
         self.model = model
         self.options = options
         self.seed = seed
-        settings = EngineSettings(options.debug, options.precision, options.launch)
-        self.engine = load_engine(choose_engine(options.backend), model, settings)
+        settings = options.engine_settings
+        backend = choose_engine(options.backend)
+        self.engine = load_engine(backend, model, settings)
+        limit = options.memory
+        self._budget = None if limit is None else self._budget_of(limit, backend, settings)
         if isinstance(self.engine.updates, Updates):
             self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]
@@ -114,16 +140,26 @@ class Runner:
         self._frozen = {parameter for parameter in model.parameters if not parameter.trainable}
         start_in_each_process(self, Runner._start)
 
+    def _budget_of(self, limit: int, backend: str, settings: EngineSettings) -> Budget:
+        """Return the budget that cuts batches so that they need so many bytes at most."""
+        options = self.options
+        planning = options.policy, options.layout, options.share
+        threads = options.threads if self.engine.splits else 1
+        return Budget(limit, self.model, self.engine, backend, settings, *planning, threads)
+
     def _start(self) -> None:
         """Make what threads use: in a forked process another thread may have been writing to the memory."""
         self._memories = [self.engine.memory()]
-        self._small_batches: Any = None  # the engine's runner of small batches; False where it has none
+        self._memories_for = self.engine  # the engine that made them
+        self._small_memory = self.engine.memory()  # of small batches
         self._pool = ThreadPoolExecutor(max(1, self.options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.RLock()
         self._busy = False
 
     def plan(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
+        if self._budget is not None:
+            return tuple([part.part for part in self._bounded(traces, training=True)])
         return tuple(
             [
                 SubBatch(first, part_traces, self.scheduled(part_traces))
@@ -154,26 +190,12 @@ class Runner:
 
     @alone
     @np.errstate(all="ignore")
-    def small_batch(self, noted: SmallBatch) -> Results | None:
-        """Return the results of a small batch in inference, as it was noted; None where that cannot be."""
-        if self._small_batches is None:
-            self._small_batches = self._ready_for_small_batches()
-        if not self._small_batches or not self._small_batches.run_small_batch(noted):
+    def run_small(self, asides: Collection[str], notes: SmallBatch) -> Results | None:
+        """Return the results of a small batch of inference; None where a schedule must run it."""
+        ran = self.engine.run_small(self._small_memory, notes, asides)
+        if ran is None:
             return None
-        return Results(
-            decode(self.model.result, noted.results, noted.offsets[:-1], self._small_batches.fetch)
-        )
-
-    def _ready_for_small_batches(self) -> Any:
-        """Return the engine's runner of small batches, with memory of its own; False if there is none."""
-        engine, model, options = self.engine, self.model, self.options
-        if not isinstance(engine, ArrayEngine) or not model.cells or any(model.keys):
-            return False
-        kernels = engine.inference
-        memory = engine.phase_memory(kernels.bound, engine.memory())  # of their own
-        memory.helped = options.threads > 1
-        arguments = find_policy(options.policy), find_layout(options.layout), memory, model.form.integers
-        return (kernels.rounds and kernels.rounds.ready(*arguments)) or False
+        return Results(decode(self.model.result, notes.results, notes.offsets[:-1], ran.fetch))
 
     def value_and_grad(
         self, batch: Work, step: int, numbers: Sequence[int] = ()
@@ -186,13 +208,14 @@ class Runner:
         none = (type(numbers) is tuple and not numbers) or np.shape(numbers) == (0,)
         example_of = None if none else example_numbers(numbers, count)
         parts = self._map_parts(
-            partial(self._differentiate, step, None, numbers=example_of), batch, training=True
+            partial(self._differentiate, step, None, numbers=example_of), batch, self._folded, training=True
         )
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 
     def step(self, batch: Work, step: int) -> tuple[Results, BatchGradients[Parameter]]:
         """Run a batch for training; return results and metrics beside the gradients of `value_and_grad`."""
-        parts = self._map_parts(partial(self._differentiate, step, None, asides=ASIDES), batch, training=True)
+        work = partial(self._differentiate, step, None, asides=ASIDES)
+        parts = self._map_parts(work, batch, self._folded, training=True)
         results = [part.results for part in parts if part.results is not None]
         return join(results) if results else empty_results(self.model, ASIDES), self._summed(parts)
 
@@ -208,7 +231,7 @@ class Runner:
         loss.
         """
         parts = self._map_parts(
-            partial(self._differentiate, step, seeds, visited=True), traces, training=True
+            partial(self._differentiate, step, seeds, visited=True), traces, self._folded, training=True
         )
         calls = [np.zeros(0, np.int64)] * len(self.model.cells)
         results = [Results([None] * part.size, gather(part.visits), part.losses) for part in parts]
@@ -242,13 +265,19 @@ class Runner:
         derived = self._side_by_side(tasks) if tasks else []
         return [part.visits for part in derived], self._summed(derived)
 
-    @alone
     def report(self, traces: list[Trace], phases: Phases, *, compare: bool) -> Report:
         """Return a report on one batch, run whole on one thread; `phases` are the seconds spent before.
 
         To compare, the batch runs some times more, in turn with more calls shared where that may be quicker;
         medians count. Else the first run is timed, with all that it has to make.
         """
+        if self._budget is not None:
+            return self._bounded_report(traces, phases)
+        return self._whole_report(traces, phases, compare=compare)
+
+    @alone
+    def _whole_report(self, traces: list[Trace], phases: Phases, *, compare: bool) -> Report:
+        """Return the report on a batch that runs whole."""
         options = self.options
         with np.errstate(all="ignore"):
             batch, ready, timed = self._timed(traces, options)
@@ -273,6 +302,28 @@ class Runner:
             shared=shared,
             runs=len(baseline[1]),
         )
+
+    def _bounded_report(self, traces: list[Trace], phases: Phases) -> Report:
+        """Return a report on a batch as it runs under a budget of memory.
+
+        Forward and backward passes take turns, so both are counted as backward.
+        """
+        assert self._budget is not None
+        batch = self.scheduled(traces)
+        timed = dict(batch.seconds)
+        start = time.perf_counter()
+        ready = self.engine.ready(batch, training=True)
+        timed["ready"] = time.perf_counter() - start
+        kernels, needed = self.engine.launched(ready), self.engine.nbytes(ready)
+        parts = self._bounded(traces, training=True)
+        largest = max((sum(part.nbytes for part in wave) for wave in self._budget.waves(parts)), default=0)
+        start = time.perf_counter()
+        work = partial(self._differentiate, 0, None)
+        self._mapped_in_waves(work, tuple([part.part for part in parts]), self._folded, None, training=True)
+        timed["backward"] = time.perf_counter() - start
+        report = report_on(batch, self.model, kernels, needed, phases | timed)
+        windows = sum(part.windows for part in parts)
+        return replace(report, bound=MemoryBound(self._budget.limit, largest, len(parts), windows))
 
     def _timed(self, traces: list[Trace], options: Options) -> tuple[ScheduledBatch, Any, Phases]:
         """Run a batch forward and backward, whole; return how it was planned, readied, and its seconds."""
@@ -315,14 +366,19 @@ class Runner:
                     actual = "one that was frozen then"
                     expected = "a parameter that was compiled to be trained"
                     raise ParameterError(parameter.path, expected, actual, fix)
-                terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
-                sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
-                gradients[parameter] = total(terms, sums) if terms else self._no_gradient(parameter)
+                gradient = self._sum_over(parts, parameter)
+                gradients[parameter] = self._no_gradient(parameter) if gradient is None else gradient
         if len(called) == len(self.model.cells):  # as in most batches
             return BatchGradients(gradients)
         return BatchGradients(
             gradients, [p for p in gradients if called.isdisjoint(self._readers.get(p, ()))]
         )
+
+    def _sum_over(self, parts: Sequence[Derived], parameter: Parameter) -> Gradient | None:
+        """Return the gradient of a parameter, summed over parts; None where no part has one."""
+        terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
+        sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
+        return total(terms, sums) if terms else None
 
     def _no_gradient(self, parameter: Parameter) -> Gradient:
         """Return a gradient of zeros, sparse where other batches yield sparse gradients."""
@@ -335,18 +391,63 @@ class Runner:
         self,
         work: Callable[[SubBatch, Any, Any], R],
         batch: Work,
+        fold: Callable[[list[R]], list[R]] | None = None,
         *,
         training: bool,
         memories: list[Any] | None = None,
     ) -> list[R]:
         """Return the results of `work` for each part of a batch, given the part, its `_ready` and memory.
 
-        `memories`, if given, become those of the parts, one for each: so what is in them can stay.
+        `memories`, if given, become those of the parts, one for each: so what is in them can stay. `fold`
+        makes the results of parts that have run smaller, where a budget of memory lets parts run in turns.
         """
+        if self._budget is not None:
+            return self._mapped_in_waves(work, batch, fold, memories, training=training)
         parts = [SubBatch(*part) for part in self._cut(batch)] if isinstance(batch, list) else batch
         if not parts:
             return []
-        return self._worked(work, parts, memories, training=training)
+        try:
+            return self._worked(work, parts, memories, training=training)
+        except DeviceMemoryError as error:
+            if memories is not None:  # of batches that are held others may be let go
+                raise
+            shortage = error
+        traces = batch if isinstance(batch, list) else [trace for part in batch for trace in part.traces]
+        return self._mapped_by_halves(work, traces, fold, shortage, training=training)
+
+    def _mapped_by_halves(
+        self,
+        work: Callable[[SubBatch, Any, Any], R],
+        traces: list[Trace],
+        fold: Callable[[list[R]], list[R]] | None,
+        shortage: DeviceMemoryError,
+        *,
+        training: bool,
+    ) -> list[R]:
+        """Return the results of `_map_parts`, under the largest budget that a short device allows.
+
+        The budget stays, so that later batches are cut at once; a warning says so.
+        """
+        engine, options = self.engine, self.options
+        with self._lock:
+            self._memories = [engine.memory()]
+        settings = options.engine_settings._replace(launch=choose_straight("auto", options.backend))
+        limit = engine.nbytes(engine.ready(self.scheduled(traces), training=training)) // 2
+        self.engine = load_engine(options.backend, self.model, settings)
+        while True:
+            self._memories = [self.engine.memory()]
+            self._budget = self._budget_of(limit, options.backend, settings)
+            try:
+                results = self._mapped_in_waves(work, traces, fold, None, training=training)
+            except DeviceMemoryError:
+                limit //= 2
+                continue
+            except BackendError as error:
+                raise (shortage if error.where == "memory" else error) from None
+            fix = f"set options={{'memory': {limit}}}, or make smaller batches"
+            warning = DeviceMemoryWarning("backend", "batches that fit into the device", shortage.found, fix)
+            warn(warning, stacklevel=frames_inside())
+            return results
 
     @alone
     def _worked(
@@ -368,6 +469,86 @@ class Runner:
         ready = [self._ready(part, training=training) for part in parts]
         return self._side_by_side(list(map(partial, [work] * len(parts), parts, ready, memories)))
 
+    def _bounded(self, batch: Work, *, training: bool, waiting: bool = False) -> list[Bounded]:
+        """Return the parts of a batch that fit into the budget of memory; parts that were planned stay."""
+        assert self._budget is not None
+        if isinstance(batch, list):
+            side_by_side = 1 if self._one_by_one else max(1, len(self._cut(batch)))
+            budget, scheduled = self._budget, self.scheduled
+            return budget.parts(batch, scheduled, side_by_side, training=training, waiting=waiting)
+        bounded = list[Bounded]()
+        for part in batch:
+            if part.batch is not None:
+                self._ready(part, training=training)
+            measured = self._budget.measured(part, training=training)
+            if measured is not None:
+                bounded.append(measured)
+            else:  # planned for another phase, or under another budget
+                traces, first = part.traces, part.first
+                bounded += self._budget.parts(
+                    traces, self.scheduled, 1, training=training, waiting=waiting, first=first
+                )
+        return bounded
+
+    @alone
+    def _mapped_in_waves(
+        self,
+        work: Callable[[SubBatch, Any, Any], R],
+        batch: Work,
+        fold: Callable[[list[R]], list[R]] | None,
+        memories: list[Any] | None,
+        *,
+        training: bool,
+    ) -> list[R]:
+        """Return the results of `_map_parts`, with memory of as many parts as the budget allows."""
+        assert self._budget is not None
+        parts = self._bounded(batch, training=training, waiting=memories is not None)
+        results = list[R]()
+        if memories is not None:
+            memories.clear()
+        for wave in [parts] if memories is not None and parts else self._budget.waves(parts):
+            of_wave = self._memories_of(wave, training=training) if memories is None else memories
+            if memories is not None:
+                memories += [self._engine_of(part).memory() for part in wave]
+            tasks = []
+            for part, memory in zip(wave, of_wave, strict=False):
+                self._engine_of(part).helped = len(wave) == 1 and self.options.threads > 1
+                tasks.append(partial(work, part.part, self._ready(part.part, training=training), memory))
+            results += self._side_by_side(tasks)
+            results = results if fold is None else fold(results)
+        return results
+
+    def _engine_of(self, part: Bounded) -> Engine:
+        """Return the engine that runs a part: of windows, that of the model with entries."""
+        assert self._budget is not None
+        return self._budget.planner.engine if part.windows else self.engine
+
+    def _memories_of(self, wave: Sequence[Bounded], *, training: bool) -> list[Any]:
+        """Return a memory for each part of a wave, kept from others where these were of the same engine."""
+        assert self._budget is not None
+        engine = self._engine_of(wave[0])
+        if self._memories_for is not engine:
+            self._memories, self._memories_for = [], engine
+        del self._memories[len(wave) :]
+        self._memories += [engine.memory() for _ in wave[len(self._memories) :]]
+        room = self._budget.limit // len(wave)
+        for part, memory in zip(wave, self._memories, strict=True):
+            stored = part.part.ready[training].border_bytes if part.windows else 0
+            engine.limit_memory(memory, max(room, part.nbytes) - stored, training=training)
+        return self._memories
+
+    def _folded(self, parts: list[Derived]) -> list[Derived]:
+        """Return parts that have run backward with their gradients added up in the first one."""
+        if len(parts) < 2:
+            return parts
+        gradients: dict[Parameter, Gradient] = {}
+        for parameter in dict.fromkeys(p for part in parts for p in part.gradients):
+            gradient = self._sum_over(parts, parameter)
+            assert gradient is not None, "a part has it"
+            gradients[parameter] = gradient
+        first, *following = parts
+        return [replace(first, gradients=gradients), *[replace(part, gradients={}) for part in following]]
+
     def _side_by_side(self, tasks: Sequence[Callable[[], R]]) -> list[R]:
         return [task() for task in tasks] if self._one_by_one else in_threads(self._pool, tasks)
 
@@ -384,18 +565,21 @@ class Runner:
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[ScheduledBatch, Any]:
         """Return a part scheduled and ready for the engine; a planned part keeps what was made."""
+        ready = part.ready.get(training)
+        if isinstance(ready, Windowed):
+            return ready.batch, ready
         if part.batch is None:
             batch = self.scheduled(part.traces)
             return batch, self.engine.ready(batch, training=training)
-        if training not in part.ready:
-            part.ready[training] = self.engine.ready(part.batch, training=training)
-        return part.batch, part.ready[training]
+        if ready is None:
+            ready = part.ready[training] = self.engine.ready(part.batch, training=training)
+        return part.batch, ready
 
     def _forward(
         self,
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
         step: int,
         numbers: NDArray[np.int64] | None = None,
     ) -> Run:
@@ -407,6 +591,8 @@ class Runner:
             if numbers is not None:
                 examples = [numbers[places] for places in examples]
             feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
+        if isinstance(engine_batch, Windowed):
+            return engine_batch.forward(feeds, memory, part.first)
         run = self.engine.forward(engine_batch, feeds, memory)
         run.within = Naming(self.model, batch, part.first)  # type: ignore[misc] # mypy takes it for a method
         return run
@@ -418,7 +604,7 @@ class Runner:
         asides: Collection[str],
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
     ) -> Results:
         """Run a part in inference, and collect its results."""
         with Naming(self.model, ready[0], part.first):
@@ -430,7 +616,7 @@ class Runner:
         seeds: Seeds | None,
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
         *,
         visited: bool = False,
         asides: Collection[str] | None = None,
@@ -459,12 +645,12 @@ class Runner:
         seeded_results: bool,  # noqa: FBT001 - given by partial application
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
         numbers: NDArray[np.int64] | None = None,
     ) -> ForwardPart:
         """Run a part forward, for training; `seeded_results` says that results will have cotangents."""
         batch, _ = ready
-        if seeded_results:
+        if seeded_results and not isinstance(ready[1], Windowed):
             arenas = {arena for arena in self.model.results if self.model.arenas[arena].is_float}
             batch = batch._replace(schedule=seeded(batch.schedule, arenas))
             ready = batch, self.engine.ready(batch, training=True)

@@ -11,7 +11,15 @@ from foldbatch.blocks.block import as_block
 from foldbatch.blocks.drafts import refuse_no_count
 from foldbatch.blocks.lower import built, linked
 from foldbatch.blocks.plain import from_plain, to_plain
-from foldbatch.engines.engine import Launch, Precision, check_precision, choose_engine, choose_launch
+from foldbatch.engines.budget import bytes_of
+from foldbatch.engines.engine import (
+    Launch,
+    Precision,
+    check_precision,
+    choose_engine,
+    choose_launch,
+    choose_straight,
+)
 from foldbatch.engines.runner import Options
 from foldbatch.errors import (
     BackendError,
@@ -25,19 +33,19 @@ from foldbatch.errors import (
 )
 from foldbatch.functions.learnt import Learnt
 from foldbatch.functions.modules import is_walk, refuse_no_walk
-from foldbatch.functions.saving import from_written
+from foldbatch.functions.saving import WrittenWalk, from_written
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.paths import Trusted, trust_in
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.tracer import MAX_CALLS, Tracer
 from foldbatch.params.parameters import name_parameters
-from foldbatch.params.saved import ANEW, MODEL_FILE, read
+from foldbatch.params.saved import ANEW, MODEL_FILE
 from foldbatch.planning.layout import find_layout
 from foldbatch.planning.policies import find_policy
 from foldbatch.planning.sharing import find_share
 from foldbatch.program.program import Program
-from foldbatch.program.saving import IN_A_SCRIPT, Header, with_paths
+from foldbatch.program.saving import IN_A_SCRIPT, read_header, with_paths
 from foldbatch.system.cores import available_cores
 from foldbatch.types import BackendName, describe_value, truth
 
@@ -49,6 +57,7 @@ OPTIONS: Mapping[str, Any] = {
     "share": "leaves",
     "max_calls": MAX_CALLS,
     "precision": "fp32",
+    "memory": None,
 }
 LOADED = (*OPTIONS, "seed", "threads", "launch", "debug")  # options of `load`
 
@@ -62,6 +71,7 @@ class CompileOptions(TypedDict, total=False):
     share: Literal["leaves", "subtrees"] | None
     max_calls: int
     precision: Precision
+    memory: str | int | None
 
 
 class LoadOptions(CompileOptions, total=False):
@@ -74,7 +84,7 @@ class LoadOptions(CompileOptions, total=False):
 
 
 def compile(
-    block: Any,
+    block: object,
     backend: BackendName = "auto",
     *,
     seed: int | None = None,
@@ -120,6 +130,12 @@ def compile(
             - ``max_calls``: how many calls an example may make; one that makes more is refused before it
               fills the memory. Examples that share their parts do, where the parts are visited at each place
               (`ForwardDeclaration`).
+            - ``memory``: how many bytes a batch may need for its values and what its backward pass reads:
+              a number, or text such as ``"2 GiB"``. A batch that needs more runs in parts, whose gradients
+              are added, and a part of few examples in windows of levels, whose values are computed twice.
+              Results, metrics and random numbers are those of the whole batch, gradients differ by
+              rounding. Parameters, their gradients and the examples are not counted. `Program.describe`
+              says what a batch takes. A GPU runs such batches kernel by kernel.
             - ``precision``: how matrices of float32 are multiplied: ``fp32``, of the factors as they are;
               ``bf16``, of factors rounded to 7 bits behind the point (results differ by about 5e-3 of the
               largest), by ``llvm`` on a processor with AVX-512 BF16, by ``cuda``, and slowly by ``numpy``;
@@ -165,7 +181,7 @@ def compiled(
     return Program(lowered, prepared, seed, checks_seed=checks_seed)
 
 
-def _options_in(options: Any) -> Mapping[str, Any]:
+def _options_in(options: object) -> Mapping[str, Any]:
     """Return the options of `compile` as a mapping, refusing any other object."""
     if options is None:
         return {}
@@ -202,8 +218,11 @@ def _prepare(
     engine = choose_engine(backend)
     cores = available_cores() if threads is None else threads
     check_precision(chosen["precision"], engine)
-    launch = choose_launch(launch, engine)
-    options = Options(engine, policy, layout, batched, cores, debug, share, chosen["precision"], launch)
+    memory = bytes_of(chosen["memory"])
+    launch = choose_launch(launch, engine) if memory is None else choose_straight(launch, engine)
+    options = Options(
+        engine, policy, layout, batched, cores, debug, share, chosen["precision"], launch, memory
+    )
     find_layout(layout)
     find_share(share)
     grouping, max_calls = find_policy(policy), chosen["max_calls"]
@@ -265,20 +284,19 @@ def load(
     ([2, 0], {'language': 'en'})
     """
     trusted, accepted = trust_in(trust), _names_in(accept)
-    arrays, header = read(path, Header)
+    arrays, header = read_header(path)
     where = os.fspath(path)
-    if header.block is None and header.walk is None:
+    if header.origin is None:
         lost = header.lost or ["a file without a model"]
         fix = f"{with_paths(lost)}; {IN_A_SCRIPT}"
         raise ReadError(where, "a model that a file can hold whole", shortened(lost), fix)
     block: Any
     learnt, changed = None, list[str]()
     try:
-        if header.walk is not None:
-            block, learnt, parameters, changed = from_written(header.walk, arrays, trusted, accepted)
+        if isinstance(header.origin, WrittenWalk):
+            block, learnt, parameters, changed = from_written(header.origin, arrays, trusted, accepted)
         else:
-            assert header.block is not None
-            block, parameters = from_plain(header.block, arrays, trusted)
+            block, parameters = from_plain(header.origin, arrays, trusted)
     except FoldbatchError as error:
         raise ReadError(f"{where}: {error.where}", error.expected, error.found, error.fix) from None
     _refuse_unknown("load", options, LOADED)
@@ -303,7 +321,7 @@ def load(
     return program
 
 
-def _names_in(accept: Any) -> tuple[str, ...]:
+def _names_in(accept: object) -> tuple[str, ...]:
     names = () if isinstance(accept, str) or not isinstance(accept, Iterable) else tuple(accept)
     if isinstance(accept, str) or not all(isinstance(name, str) for name in names):
         fix = 'for example accept=("mymodels:VOCABULARY",)'
@@ -321,7 +339,7 @@ def _precision(precision: str, backend: str) -> str:
 
 
 def _lowered(
-    where: str, block: Any, backend: str, options: dict[str, Any], learnt: Learnt | None
+    where: str, block: object, backend: str, options: dict[str, Any], learnt: Learnt | None
 ) -> tuple[Tracer, Options]:
     """Lower a block or a walk of a file; errors become errors of the file."""
     try:

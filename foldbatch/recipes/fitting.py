@@ -107,7 +107,11 @@ def fit(
     communicator = communicator or Alone()
     threads = None if communicator.size == 1 else cores(communicator)
     program = compile(
-        building.build_model(configuration, dataset), options.backend, seed=options.seed, threads=threads
+        building.build_model(configuration, dataset),
+        options.backend,
+        seed=options.seed,
+        threads=threads,
+        options={"memory": options.memory or None},
     )
     parallel = DataParallel(program, communicator)
     traced = replace(dataset, train=parallel.prepare(dataset.train), dev=parallel.prepare(dataset.dev))
@@ -170,7 +174,7 @@ def _restore_best(trainer: Trainer) -> None:
         trainer.restore_best()
 
 
-def as_json(figures: Any) -> bytes:
+def as_json(figures: object) -> bytes:
     r"""Return figures as JSON, in lines; a figure that is not finite is null.
 
     >>> as_json({"loss": math.inf})
@@ -211,7 +215,7 @@ def load_model(
     return program, dict(notes), configuration
 
 
-def _notes(raw: Any, where: str) -> ModelNotes:
+def _notes(raw: object, where: str) -> ModelNotes:
     """Return the notes of a model's file, checked; raise a ReadError where they do not fit."""
     try:
         notes = msgspec.convert(raw, ModelNotes)
@@ -299,7 +303,7 @@ def mean_and_deviation(figures: Sequence[Mapping[str, Any]]) -> dict[str, dict[s
     return summary
 
 
-def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequence[Metric]) -> Figures:
+def evaluate(programs: Sequence[Program], examples: Sequence[object], metrics: Sequence[Metric]) -> Figures:
     """Return the figures of a model, or of several models whose answers are averaged.
 
     Of several there is ``vote_accuracy``, too: that of the class which most models name, and of those with
@@ -321,7 +325,7 @@ def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequ
     return figures
 
 
-def baselines(examples: Sequence[Any], metrics: Sequence[Metric]) -> dict[str, Baseline]:
+def baselines(examples: Sequence[object], metrics: Sequence[Metric]) -> dict[str, Baseline]:
     """Return, by metric, the figure of a constant answer on examples, for the metrics that have one.
 
     It stands beside a figure wherever people read one. The answer suits these very examples: of classes it is
@@ -352,7 +356,7 @@ def label_of(example: Any) -> Any:
     return example.label if isinstance(example, TreeNode) else example[1]
 
 
-def _collected(program: Program, examples: Sequence[Any]) -> tuple[dict[str, list[Any]], dict[str, Array]]:
+def _collected(program: Program, examples: Sequence[object]) -> tuple[dict[str, list[Any]], dict[str, Array]]:
     """Return the labels and the values of each metric over examples that a program has run."""
     labels: dict[str, list[Any]] = {}
     parts: dict[str, list[Array]] = {}

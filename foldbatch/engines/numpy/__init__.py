@@ -42,7 +42,7 @@ TARGETS = {"fp32": TARGET, "bf16": replace(TARGET, precision="bf16")}
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     """Return the NumPy engine for a model."""
-    return ArrayEngine("numpy", model, TARGETS[settings.precision], _make, COSTS, debug=settings.debug)
+    return ArrayEngine("numpy", model, TARGETS[settings.precision], _make, COSTS, settings=settings)
 
 
 def _make(bound: Bound) -> Kernels:
