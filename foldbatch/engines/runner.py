@@ -33,6 +33,7 @@ from foldbatch.model.decoding import decode
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.keys import example_numbers, keyed
 from foldbatch.model.model import Model
+from foldbatch.model.weighted import weighed
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
 from foldbatch.scheduler.layout import find_layout
@@ -176,17 +177,20 @@ class Runner:
         return (kernels.rounds and kernels.rounds.ready(*arguments)) or False
 
     def value_and_grad(
-        self, batch: Work, step: int, numbers: Sequence[int] = ()
+        self, batch: Work, step: int, numbers: Sequence[int] = (), weights: NDArray[np.float32] | None = None
     ) -> tuple[float, BatchGradients[Parameter]]:
         """Return the summed loss, and its gradient for every trainable parameter of the model.
 
-        The examples of a part of a larger batch have `numbers` in that.
+        The examples of a part of a larger batch have `numbers` in that. A model of
+        `foldbatch.model.weighted` needs the weights of examples.
         """
         count = len(batch) if isinstance(batch, list) else sum(len(part.traces) for part in batch)
         none = (type(numbers) is tuple and not numbers) or np.shape(numbers) == (0,)
         example_of = None if none else example_numbers(numbers, count)
         parts = self._map_parts(
-            partial(self._differentiate, step, None, numbers=example_of), batch, training=True
+            partial(self._differentiate, step, None, numbers=example_of, weights=weights),
+            batch,
+            training=True,
         )
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 
@@ -398,15 +402,18 @@ class Runner:
         memory: Any,
         step: int,
         numbers: NDArray[np.int64] | None = None,
+        weights: NDArray[np.float32] | None = None,
     ) -> Run:
-        """Run a part forward, with keys of random numbers in place of call numbers."""
+        """Run a part forward, with keys of random numbers in place of call numbers, and with weights."""
         batch, engine_batch = ready
         feeds = batch.feeds
-        if any(self.model.keys):
+        if weights is not None or any(self.model.keys):
             examples = [table.examples + part.first for table in batch.schedule.cells]
-            if numbers is not None:
-                examples = [numbers[places] for places in examples]
-            feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
+            if any(self.model.keys):
+                drawing = examples if numbers is None else [numbers[places] for places in examples]
+                feeds = keyed(feeds, self.model.keys, self.seed, step, drawing)
+            if weights is not None:
+                feeds = weighed(feeds, self.model, weights, examples)
         run = self.engine.forward(engine_batch, feeds, memory)
         run.within = Naming(self.model, batch, part.first)  # type: ignore[misc] # mypy takes it for a method
         return run
@@ -435,12 +442,13 @@ class Runner:
         visited: bool = False,
         asides: Collection[str] | None = None,
         numbers: NDArray[np.int64] | None = None,
+        weights: NDArray[np.float32] | None = None,
     ) -> Derived:
-        """Run a part forward and backward; `numbers` are those of `value_and_grad`.
+        """Run a part forward and backward; `numbers` and `weights` are those of `value_and_grad`.
 
         Where `visited`, the result lists the calls that read data; with `asides`, it has the results.
         """
-        begun = self.begin(step, seeds is not None, part, ready, memory, numbers)
+        begun = self.begin(step, seeds is not None, part, ready, memory, numbers, weights)
         results = None
         if asides is not None:
             with Naming(self.model, begun.batch, part.first):
@@ -461,6 +469,7 @@ class Runner:
         ready: tuple[ScheduledBatch, Any],
         memory: Any,
         numbers: NDArray[np.int64] | None = None,
+        weights: NDArray[np.float32] | None = None,
     ) -> ForwardPart:
         """Run a part forward, for training; `seeded_results` says that results will have cotangents."""
         batch, _ = ready
@@ -469,7 +478,8 @@ class Runner:
             batch = batch._replace(schedule=seeded(batch.schedule, arenas))
             ready = batch, self.engine.ready(batch, training=True)
         with Naming(self.model, batch, part.first):
-            return ForwardPart(part, batch, self._forward(part, ready, memory, step, numbers))
+            run = self._forward(part, ready, memory, step, numbers, weights)
+            return ForwardPart(part, batch, run)
 
     @np.errstate(all="ignore")
     def finish(self, begun: ForwardPart, cotangents: Cotangents, *, visited: bool) -> Derived:

@@ -24,11 +24,13 @@ from foldbatch.recipes.configuration import (
 )
 from foldbatch.recipes.data import Dataset, Kind
 from foldbatch.schema import Schema, infer
+from foldbatch.train.weights import BALANCED, by_class, label_of
 from foldbatch.trees import embedding_matrix, read_vectors
 from foldbatch.trees.brackets import unescape
 from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.zoo import MODELS, Task, Words, json
+from foldbatch.zoo.tasks import UNLABELLED
 from foldbatch.zoo.votes import features_of
 from foldbatch.zoo.words import name_of, subwords, words_of
 
@@ -47,8 +49,8 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
     """Return the model of a configuration, with the vocabulary of the training part."""
     options, task = configuration.model, _task(configuration.task, dataset)
     if isinstance(options, JsonModel):
-        ignored = (configuration.data.label, *configuration.data.leave_out)
-        block = schema_of(dataset).block(options.size, pooling=options.list_pooling, ignored=ignored)
+        ignored, pooling = configuration.data.ignored, options.list_pooling
+        block = schema_of(dataset).block(options.size, pooling=pooling, ignored=ignored)
         return json(block, task, hidden=options.hidden)
     words = _words(configuration, dataset)
     arguments = msgspec.structs.asdict(options)
@@ -93,9 +95,26 @@ def _task(options: TaskOptions, dataset: Dataset) -> Task:
         dataset.kind,
         len(dataset.classes) + len(dataset.aside),
         options.dropout,
-        tuple(options.weights),
+        _class_weights(options, dataset),
         len(dataset.classes) if dataset.aside else 0,
+        smoothing=options.smoothing,
     )
+
+
+def _class_weights(options: TaskOptions, dataset: Dataset) -> tuple[float, ...]:
+    """Return the weights of classes, given, or balanced by how often training has them."""
+    if not options.balanced:
+        return tuple(options.weights)
+    if options.weights:
+        fix = "leave one of them out"
+        raise TrainingError("task.balanced", "no task.weights beside it", str(options.weights), fix)
+    if dataset.kind == "nodes":
+        labels = [label for tree in dataset.train for label in tree.tree.labels]
+    else:
+        labels = [label_of(example) for example in dataset.train]
+    classes = [None if label == UNLABELLED else label for label in labels]
+    by_label = dict(zip(classes, by_class(classes, BALANCED).tolist(), strict=True))
+    return tuple(by_label.get(number, 1.0) for number in range(len(dataset.classes) + len(dataset.aside)))
 
 
 def _words(configuration: Configuration, dataset: Dataset) -> Words:

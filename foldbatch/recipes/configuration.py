@@ -63,9 +63,15 @@ class Data(Section, frozen=True):
     test: Annotated[str, "the same, to test the best epoch on"] = ""
     label: Annotated[str, "of jsonlines: the key of the label"] = "label"
     leave_out: Annotated[list[str], "of jsonlines: keys that are not read, such as an id"] = []
+    weight: Annotated[str, "of jsonlines: the key of how much an example counts in training"] = ""
     training_verbs: Annotated[
         Count, "of functions: how many verbs there are to train on; 16 are asked for"
     ] = 16
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The keys of records that the model does not read."""
+        return (self.label, *self.leave_out, *([self.weight] if self.weight else []))
 
 
 class WordOptions(Section, frozen=True):
@@ -136,6 +142,8 @@ class TaskOptions(Section, frozen=True):
     ] = "auto"
     dropout: Annotated[Share, "of a state before it is classified"] = 0.0
     weights: Annotated[list[float], "of the losses of the classes, in their order; [1, 5]"] = []
+    balanced: Annotated[bool, "whether classes count alike, however frequent they are"] = False
+    smoothing: Annotated[Share, "of a class's loss that is the mean over all classes; 0.1"] = 0.0
 
 
 class OptimizerOptions(Section, frozen=True):
