@@ -180,10 +180,13 @@ METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "top3": lambda of, name: training.TopK(of, 3, name),
     "perplexity": training.Perplexity,
     "calibration_error": training.CalibrationError,
+    "auroc": training.AUROC,
+    "average_precision": training.AveragePrecision,
 }
 NUMBER_METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "mse": training.MeanSquaredError,
     "mae": training.MeanAbsoluteError,
+    "r2": training.R2,
 }
 
 

@@ -188,7 +188,21 @@ class Train(Section, frozen=True):
     seed: Annotated[Natural, "of parameters, order and dropout"] = 0
     backend: Annotated[BackendName, "what computes"] = "auto"
     metrics: Annotated[
-        list[Literal["accuracy", "f1", "confusion", "top3", "perplexity", "calibration_error", "mse", "mae"]],
+        list[
+            Literal[
+                "accuracy",
+                "f1",
+                "confusion",
+                "top3",
+                "perplexity",
+                "calibration_error",
+                "auroc",
+                "average_precision",
+                "mse",
+                "mae",
+                "r2",
+            ]
+        ],
         "figures besides the accuracy of classes or the mse of numbers",
     ] = []
     best: Annotated[

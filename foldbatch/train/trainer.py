@@ -285,7 +285,8 @@ class Trainer(Closed):
         optimizer: what changes them; the loss of a batch is divided by its number of examples.
         batch_size: how many examples make a batch, 32 by default.
         sampler: makes the batches instead; see `foldbatch.train.samplers`.
-        metrics: figures of the values that `Metric` blocks collect; see `foldbatch.train.metrics`.
+        metrics: figures of the values that `Metric` blocks collect; see `foldbatch.train.metrics`. Metrics of
+            torchmetrics may be among them as they are, where the model has one such block.
         callbacks: called meanwhile, in order, `Checkpoints` last; `Progress` too where a person looks on.
         seed: from which epochs are shuffled.
         accumulate: how many batches make one update. Their gradients are added, so that the update is that of
@@ -438,7 +439,7 @@ class Trainer(Closed):
             training = checks.fitting_examples(self.program, "examples", examples)
             if validation is not None:
                 validation = checks.fitting_examples(self.program, "validation", validation)
-            checks.check_metrics(self.program, self.metrics)
+            self.metrics = checks.check_metrics(self.program, self.metrics)
             sampler = self._sampler_for(training)
             self._weights = weights_of(training, sample_weight, class_weight)
             with self._folder_kept(), self._called_as_well(trackers):
@@ -695,7 +696,8 @@ class Trainer(Closed):
         self._call("on_epoch_end")
 
     def _evaluate(self, examples: Iterable[Any], between: Callable[[], None]) -> dict[str, Any]:
-        return evaluate(self.parallel, self.metrics, examples, lambda: self._interrupts.noted, between)
+        metrics = checks.check_metrics(self.program, self.metrics, learnt=False)
+        return evaluate(self.parallel, metrics, examples, lambda: self._interrupts.noted, between)
 
     def _step(self, batch: Batch, position: resuming.Position, indices: Sequence[int] | None) -> None:
         """Train on a batch; errors of its examples tell their indices, if there are any."""
