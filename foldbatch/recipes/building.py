@@ -208,7 +208,7 @@ def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[training.Metric]:
 
 def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]) -> str:
     """Return the figure by which the best epoch is chosen."""
-    train, moving = configuration.train, configuration.average.name == "moving"
+    train, moving = configuration.train, configuration.average.name != "none"
     metrics = [metric.name for metric in metrics_of(kind, train.metrics)]
     figures = ["loss", *(name for name in metrics if name != "confusion")]
     name = metrics[0] if train.best in (AUTO, LAST) else train.best
@@ -230,8 +230,11 @@ def build_callbacks(
     callbacks: list[training.Callback] = [training.NaNGuard()]
     if configuration.optimizer.clip:
         callbacks.append(training.ClipGradients(configuration.optimizer.clip))
-    if average.name == "moving":
-        callbacks.append(training.AverageWeights(average.decay, validation=dev or None, keep=not best))
+    if average.name != "none":
+        decay, start = average.decay if average.name == "moving" else None, average.start * steps
+        callbacks.append(
+            training.AverageWeights(decay, every="step", start=start, validation=dev or None, keep=not best)
+        )
     if schedule.name == "plateau" and dev:
         callbacks.append(training.ReduceLROnPlateau(figure, factor=schedule.factor, patience=schedule.every))
     elif schedule.name != "constant" or schedule.warm_up:

@@ -175,7 +175,10 @@ class ScheduleOptions(Section, frozen=True):
 class AverageOptions(Section, frozen=True):
     """The mean of the parameters along the way, which is evaluated and saved in their place."""
 
-    name: Annotated[Literal["none", "moving"], "moving: by decay, after each step"] = "none"
+    name: Annotated[
+        Literal["none", "moving", "mean"], "moving: by decay, after each step; mean: of all steps alike"
+    ] = "none"
+    start: Annotated[Natural, "epochs before it begins"] = 0
     decay: Annotated[Within, "of moving: the share of the former mean"] = 0.999
 
 

@@ -10,6 +10,7 @@ from foldbatch.train.callbacks import (
     ReduceLROnPlateau,
     Schedule,
 )
+from foldbatch.train.finding import LRFinder
 from foldbatch.train.history import History
 from foldbatch.train.libraries import AUROC, R2, AveragePrecision, TorchMetric
 from foldbatch.train.logs import CSVLog, JSONLinesLog, Progress
@@ -54,6 +55,7 @@ __all__ = [
     "Eve",
     "History",
     "JSONLinesLog",
+    "LRFinder",
     "LambdaCallback",
     "LazyAdam",
     "MLflow",
