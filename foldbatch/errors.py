@@ -170,6 +170,10 @@ class BackendError(FoldbatchError, RuntimeError):
     """A backend is not installed, or lacks an operation."""
 
 
+class DeviceMemoryError(BackendError, MemoryError):
+    """A GPU has too little memory left."""
+
+
 class ModelError(FoldbatchError, ValueError):
     """A model cannot be written as plain data, or what is read is none."""
 
@@ -236,6 +240,10 @@ class NumberedNamesWarning(FoldbatchWarning):
 
 class SlowPathWarning(FoldbatchWarning, RuntimeWarning):
     """Python does what compiled code would do: results are the same, and take several times as long."""
+
+
+class DeviceMemoryWarning(FoldbatchWarning, RuntimeWarning):
+    """A batch does not fit into a GPU, so it and those that follow are cut into parts that do."""
 
 
 def shortened(names: Iterable[str]) -> str:

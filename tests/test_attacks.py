@@ -74,7 +74,7 @@ def test_what_is_listed_does_no_harm_whatever_it_is_given(tmp_path):
 )
 def test_nothing_that_a_command_has_imported_is_reached_but_what_is_listed():
     modules = [f"foldbatch.commands.{name}" for name in [*PLAIN, "bench", "serve"]]
-    modules += ["foldbatch.serve.running", "foldbatch.serve.service", "foldbatch.exporting.exporter"]
+    modules += ["foldbatch.serve.workers", "foldbatch.serve.service", "foldbatch.exporting.exporter"]
     loaded, tried, listed, reached = in_child("from tests.attacks.walk import main; main()", *modules)
     assert reached == []
     assert loaded > 300 and tried > 20_000 and listed > 150

@@ -20,6 +20,10 @@ DECLARED = {
     ("cli.py", "warnings.showwarning"),
     ("commands/bench.py", "sys.modules[name]"),  # the user's module, under its name
     ("blocks/lower.py", "linecache.cache[FILENAME]"),  # tracebacks show printed programs
+    (
+        "serve/workers.py",
+        "os.environ[SHARED_FIGURES]",
+    ),  # a library reads it in the processes, when it is imported
     ("engines/numpy/kernel.py", "linecache.cache[filename]"),
     ("functions/mixed.py", "linecache.cache[file]"),
 }

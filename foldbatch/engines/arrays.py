@@ -46,6 +46,9 @@ class BatchMemory:
         self._types = types
         self._poisoned = poisoned
         self.helped = False  # whether another core may help with a batch
+        self.limit: int | None = (
+            None  # bytes of all buffers, where it may not grow ahead of what a batch needs
+        )
         self._owned = np.array([type_ is not None for type_ in types], bool)
         # ``[buffers] int64``: how many rows each has
         self.capacity = np.where(self._owned, 0, np.iinfo(np.int64).max)
@@ -58,14 +61,27 @@ class BatchMemory:
 
     def fit(self, heights: Ints) -> None:
         """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""
+        if self.limit is not None:
+            self._shrink(heights, self.limit)
         for number in (heights > self.capacity).nonzero()[0].tolist():
             type_ = self._types[number]
             assert type_ is not None
             height = int(self.capacity[number])
-            self._allocate(number, type_, max(int(heights[number]), height + height // 4))
+            ahead = height + height // 4 if self.limit is None else 0
+            self._allocate(number, type_, max(int(heights[number]), ahead))
         if self._poisoned:
             for number in np.flatnonzero(self._owned).tolist():
                 _poison(self.arrays[number])
+
+    def _shrink(self, heights: Ints, limit: int) -> None:
+        """Free what is higher than a batch needs, if all buffers would take more bytes than the limit."""
+        owned = [(n, type_) for n, type_ in enumerate(self._types) if type_ is not None]
+        needed = sum(max(int(heights[n]), int(self.capacity[n])) * type_.nbytes for n, type_ in owned)
+        if needed <= limit:
+            return
+        for number, type_ in owned:
+            if self.capacity[number] != max(1, int(heights[number])):
+                self._allocate(number, type_, 1)  # before others grow
 
     def bring(self, number: int, array: Array) -> None:
         """Let an array that a batch brings be a buffer: ``[height, *shape]``, without gaps."""
@@ -198,6 +214,11 @@ class ArrayEngine(Engine):
         run.memory.helped = self.helped
         run.forward(feeds)
         return run
+
+    def limit_memory(self, memory: dict[bool, BatchMemory], nbytes: int, *, training: bool) -> None:
+        memory.pop(not training, None)
+        kernels = self.training if training else self.inference
+        self.phase_memory(kernels.bound, memory).limit = nbytes
 
     def phase_memory(self, bound: Bound, memory: dict[bool, BatchMemory]) -> BatchMemory:
         """Return the memory of a phase, made when it is first needed."""

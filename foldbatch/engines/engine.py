@@ -95,6 +95,13 @@ class Engine(Protocol):
         """Return memory for batches that run one after the other."""
         return None
 
+    def limit_memory(self, memory: Any, nbytes: int, *, training: bool) -> None:
+        """Let memory grow to so many bytes at most, and free what it holds for the other phase.
+
+        The caller has seen to it that batches need no more (`nbytes`); without a call memory grows ahead.
+        """
+        return
+
     def ready(self, batch: ScheduledBatch, *, training: bool) -> Any:
         """Return a scheduled batch as the engine runs it: without parameters, data and memory."""
 
@@ -234,6 +241,22 @@ def choose_launch(launch: str, name: str) -> str:
         launch = named
     _refuse_missing("launch", launch, has, name)
     return launch
+
+
+def choose_straight(launch: str, name: str) -> str:
+    """Return the way to launch where memory is bounded: kernel by kernel.
+
+    A graph has room for the largest batch of its class.
+
+    Raises:
+        UnknownNameError: when there is no such way.
+        BackendError: when graphs are asked for, or the backend does not have the way.
+    """
+    choose_launch(launch, name)
+    if launch == "captured":
+        expected, fix = "straight or auto where the option memory is set", "leave one of them out"
+        raise BackendError("launch", expected, "'captured'", fix)
+    return "straight" if "straight" in _backend(name).launches else launch
 
 
 def _refuse_missing(option: str, asked: str, has: Sequence[str], name: str) -> None:

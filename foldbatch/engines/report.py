@@ -70,6 +70,15 @@ class Shared(NamedTuple):
     instead: float  # the same without the option
 
 
+class MemoryBound(NamedTuple):
+    """How a batch runs under the option ``memory`` of `foldbatch.compile`."""
+
+    limit: int  # the option, in bytes
+    nbytes: int  # bytes that it needs at most at any time
+    parts: int  # how many parts its examples run in; 1 where it runs as a whole
+    windows: int  # of all parts that are computed twice, into how many windows they are cut; else 0
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Report(Printed):
     """The costs of a batch; prints itself."""
@@ -91,6 +100,7 @@ class Report(Printed):
     shared: Shared | None = None  # with more calls shared, where that may be quicker
     captures: Captures | None = None  # what training batches ran by graphs, where an engine captures them
     remarks: tuple[str, ...] = ()  # what is to be said of the model, in sentences
+    bound: MemoryBound | None = None  # how it is cut where its memory is bounded; times are those of it cut
     runs: int = 0  # how often the batch ran to be timed, after a first run; 0 where that one was timed
 
     @property
@@ -245,12 +255,23 @@ def _costs(report: Report) -> Iterator[str]:
         yield f"time: {duration(total)}{runs}; {shares}"
     kernels = f"{report.calls_forward:,} kernels run forward, {report.calls_backward:,} backward"
     yield f"memory: {report.buffer_bytes / 1e6:.1f} MB for this batch; {kernels}"
+    if report.bound is not None:
+        yield _bounded(report.bound)
     if report.captures is not None:
         yield from _captures(report.captures)
     for kind in ("losses", "metrics"):
         names = dict.fromkeys(name for cell in report.cells for name in getattr(cell, kind))
         if names:
             yield f"{kind}: {', '.join(names)}"
+
+
+def _bounded(bound: MemoryBound) -> str:
+    """Return the line on a bound of memory."""
+    way = "as a whole" if bound.parts == 1 else f"in {counted(bound.parts, 'part')}"
+    if bound.windows:
+        way += f" cut into {counted(bound.windows, 'window')}, whose values are computed twice"
+    limit, needed = f"{bound.limit / 1e6:,.3g} MB", f"{bound.nbytes / 1e6:,.3g} MB"
+    return f"with at most {limit} (the option memory) it runs {way}: {needed}"
 
 
 def _captures(captures: Captures) -> Iterator[str]:

@@ -15,20 +15,37 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
 from statistics import median
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from warnings import warn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
-from foldbatch.engines.engine import Cotangents, EngineSettings, Run, choose_engine, load_engine
+from foldbatch.engines.budget import Bounded, Budget
+from foldbatch.engines.engine import (
+    Cotangents,
+    Engine,
+    EngineSettings,
+    Run,
+    choose_engine,
+    choose_straight,
+    load_engine,
+)
 from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, empty_results, sum_losses
-from foldbatch.engines.report import Report, Shared, may_share, report_on
+from foldbatch.engines.report import MemoryBound, Report, Shared, may_share, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, split
 from foldbatch.engines.visits import DataGradients
-from foldbatch.errors import BackendError, ParameterError
+from foldbatch.engines.windows import Windowed
+from foldbatch.errors import (
+    BackendError,
+    DeviceMemoryError,
+    DeviceMemoryWarning,
+    ParameterError,
+    frames_inside,
+)
 from foldbatch.model.decoding import decode
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.keys import example_numbers, keyed
@@ -68,6 +85,7 @@ class Options:
     share: str | None = "leaves"
     precision: str = "fp32"
     launch: str = "auto"
+    memory: int | None = None  # bytes that a batch may need
 
 
 class Locked(Protocol):
@@ -107,7 +125,10 @@ class Runner:
         self.options = options
         self.seed = seed
         settings = EngineSettings(options.debug, options.precision, options.launch)
-        self.engine = load_engine(choose_engine(options.backend), model, settings)
+        backend = choose_engine(options.backend)
+        self.engine = load_engine(backend, model, settings)
+        limit = options.memory
+        self._budget = None if limit is None else self._budget_of(limit, backend, settings)
         if isinstance(self.engine.updates, Updates):
             self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]
@@ -115,9 +136,17 @@ class Runner:
         self._frozen = {parameter for parameter in model.parameters if not parameter.trainable}
         start_in_each_process(self, Runner._start)
 
+    def _budget_of(self, limit: int, backend: str, settings: EngineSettings) -> Budget:
+        """Return the budget that cuts batches so that they need so many bytes at most."""
+        options = self.options
+        planning = options.policy, options.layout, options.share
+        threads = options.threads if self.engine.splits else 1
+        return Budget(limit, self.model, self.engine, backend, settings, *planning, threads)
+
     def _start(self) -> None:
         """Make what threads use: in a forked process another thread may have been writing to the memory."""
         self._memories = [self.engine.memory()]
+        self._memories_for = self.engine  # the engine that made them
         self._small_batches: Any = None  # the engine's runner of small batches; False where it has none
         self._pool = ThreadPoolExecutor(max(1, self.options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.RLock()
@@ -125,6 +154,8 @@ class Runner:
 
     def plan(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
+        if self._budget is not None:
+            return tuple([part.part for part in self._bounded(traces, training=True)])
         return tuple(
             [
                 SubBatch(first, part_traces, self.scheduled(part_traces))
@@ -168,7 +199,7 @@ class Runner:
     def _ready_for_small_batches(self) -> Any:
         """Return the engine's runner of small batches, with memory of its own; False if there is none."""
         engine, model, options = self.engine, self.model, self.options
-        if not isinstance(engine, ArrayEngine) or not model.cells or any(model.keys):
+        if not isinstance(engine, ArrayEngine) or not model.cells or any(model.keys) or self._budget:
             return False
         kernels = engine.inference
         memory = engine.phase_memory(kernels.bound, engine.memory())  # of their own
@@ -190,13 +221,15 @@ class Runner:
         parts = self._map_parts(
             partial(self._differentiate, step, None, numbers=example_of, weights=weights),
             batch,
+            self._folded,
             training=True,
         )
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 
     def step(self, batch: Work, step: int) -> tuple[Results, BatchGradients[Parameter]]:
         """Run a batch for training; return results and metrics beside the gradients of `value_and_grad`."""
-        parts = self._map_parts(partial(self._differentiate, step, None, asides=ASIDES), batch, training=True)
+        work = partial(self._differentiate, step, None, asides=ASIDES)
+        parts = self._map_parts(work, batch, self._folded, training=True)
         results = [part.results for part in parts if part.results is not None]
         return join(results) if results else empty_results(self.model, ASIDES), self._summed(parts)
 
@@ -212,7 +245,7 @@ class Runner:
         loss.
         """
         parts = self._map_parts(
-            partial(self._differentiate, step, seeds, visited=True), traces, training=True
+            partial(self._differentiate, step, seeds, visited=True), traces, self._folded, training=True
         )
         calls = [np.zeros(0, np.int64)] * len(self.model.cells)
         results = [Results([None] * part.size, gather(part.visits), part.losses) for part in parts]
@@ -246,13 +279,19 @@ class Runner:
         derived = self._side_by_side(tasks) if tasks else []
         return [part.visits for part in derived], self._summed(derived)
 
-    @alone
     def report(self, traces: list[Trace], phases: Phases, *, compare: bool) -> Report:
         """Return a report on one batch, run whole on one thread; `phases` are the seconds spent before.
 
         To compare, the batch runs some times more, in turn with more calls shared where that may be quicker;
         medians count. Else the first run is timed, with all that it has to make.
         """
+        if self._budget is not None:
+            return self._bounded_report(traces, phases)
+        return self._whole_report(traces, phases, compare=compare)
+
+    @alone
+    def _whole_report(self, traces: list[Trace], phases: Phases, *, compare: bool) -> Report:
+        """Return the report on a batch that runs whole."""
         options = self.options
         with np.errstate(all="ignore"):
             batch, ready, timed = self._timed(traces, options)
@@ -277,6 +316,28 @@ class Runner:
             shared=shared,
             runs=len(baseline[1]),
         )
+
+    def _bounded_report(self, traces: list[Trace], phases: Phases) -> Report:
+        """Return a report on a batch as it runs under a budget of memory.
+
+        Forward and backward passes take turns, so both are counted as backward.
+        """
+        assert self._budget is not None
+        batch = self.scheduled(traces)
+        timed = dict(batch.seconds)
+        start = time.perf_counter()
+        ready = self.engine.ready(batch, training=True)
+        timed["ready"] = time.perf_counter() - start
+        kernels, needed = self.engine.launched(ready), self.engine.nbytes(ready)
+        parts = self._bounded(traces, training=True)
+        largest = max((sum(part.nbytes for part in wave) for wave in self._budget.waves(parts)), default=0)
+        start = time.perf_counter()
+        work = partial(self._differentiate, 0, None)
+        self._mapped_in_waves(work, tuple([part.part for part in parts]), self._folded, None, training=True)
+        timed["backward"] = time.perf_counter() - start
+        report = report_on(batch, self.model, kernels, needed, phases | timed)
+        windows = sum(part.windows for part in parts)
+        return replace(report, bound=MemoryBound(self._budget.limit, largest, len(parts), windows))
 
     def _timed(self, traces: list[Trace], options: Options) -> tuple[ScheduledBatch, Any, Phases]:
         """Run a batch forward and backward, whole; return how it was planned, readied, and its seconds."""
@@ -319,14 +380,19 @@ class Runner:
                     actual = "one that was frozen then"
                     expected = "a parameter that was compiled to be trained"
                     raise ParameterError(parameter.path, expected, actual, fix)
-                terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
-                sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
-                gradients[parameter] = total(terms, sums) if terms else self._no_gradient(parameter)
+                gradient = self._sum_over(parts, parameter)
+                gradients[parameter] = self._no_gradient(parameter) if gradient is None else gradient
         if len(called) == len(self.model.cells):  # as in most batches
             return BatchGradients(gradients)
         return BatchGradients(
             gradients, [p for p in gradients if called.isdisjoint(self._readers.get(p, ()))]
         )
+
+    def _sum_over(self, parts: Sequence[Derived], parameter: Parameter) -> Gradient | None:
+        """Return the gradient of a parameter, summed over parts; None where no part has one."""
+        terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
+        sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
+        return total(terms, sums) if terms else None
 
     def _no_gradient(self, parameter: Parameter) -> Gradient:
         """Return a gradient of zeros, sparse where other batches yield sparse gradients."""
@@ -339,18 +405,63 @@ class Runner:
         self,
         work: Callable[[SubBatch, Any, Any], R],
         batch: Work,
+        fold: Callable[[list[R]], list[R]] | None = None,
         *,
         training: bool,
         memories: list[Any] | None = None,
     ) -> list[R]:
         """Return the results of `work` for each part of a batch, given the part, its `_ready` and memory.
 
-        `memories`, if given, become those of the parts, one for each: so what is in them can stay.
+        `memories`, if given, become those of the parts, one for each: so what is in them can stay. `fold`
+        makes the results of parts that have run smaller, where a budget of memory lets parts run in turns.
         """
+        if self._budget is not None:
+            return self._mapped_in_waves(work, batch, fold, memories, training=training)
         parts = [SubBatch(*part) for part in self._cut(batch)] if isinstance(batch, list) else batch
         if not parts:
             return []
-        return self._worked(work, parts, memories, training=training)
+        try:
+            return self._worked(work, parts, memories, training=training)
+        except DeviceMemoryError as error:
+            if memories is not None:  # of batches that are held others may be let go
+                raise
+            shortage = error
+        traces = batch if isinstance(batch, list) else [trace for part in batch for trace in part.traces]
+        return self._mapped_by_halves(work, traces, fold, shortage, training=training)
+
+    def _mapped_by_halves(
+        self,
+        work: Callable[[SubBatch, Any, Any], R],
+        traces: list[Trace],
+        fold: Callable[[list[R]], list[R]] | None,
+        shortage: DeviceMemoryError,
+        *,
+        training: bool,
+    ) -> list[R]:
+        """Return the results of `_map_parts`, under the largest budget that a short device allows.
+
+        The budget stays, so that later batches are cut at once; a warning says so.
+        """
+        engine, options = self.engine, self.options
+        with self._lock:
+            self._memories = [engine.memory()]
+        settings = EngineSettings(options.debug, options.precision, choose_straight("auto", options.backend))
+        limit = engine.nbytes(engine.ready(self.scheduled(traces), training=training)) // 2
+        self.engine = load_engine(options.backend, self.model, settings)
+        while True:
+            self._memories = [self.engine.memory()]
+            self._budget = self._budget_of(limit, options.backend, settings)
+            try:
+                results = self._mapped_in_waves(work, traces, fold, None, training=training)
+            except DeviceMemoryError:
+                limit //= 2
+                continue
+            except BackendError as error:
+                raise (shortage if error.where == "memory" else error) from None
+            fix = f"set options={{'memory': {limit}}}, or make smaller batches"
+            warning = DeviceMemoryWarning("backend", "batches that fit into the device", shortage.found, fix)
+            warn(warning, stacklevel=frames_inside())
+            return results
 
     @alone
     def _worked(
@@ -372,6 +483,86 @@ class Runner:
         ready = [self._ready(part, training=training) for part in parts]
         return self._side_by_side(list(map(partial, [work] * len(parts), parts, ready, memories)))
 
+    def _bounded(self, batch: Work, *, training: bool, waiting: bool = False) -> list[Bounded]:
+        """Return the parts of a batch that fit into the budget of memory; parts that were planned stay."""
+        assert self._budget is not None
+        if isinstance(batch, list):
+            side_by_side = 1 if self._one_by_one else max(1, len(self._cut(batch)))
+            budget, scheduled = self._budget, self.scheduled
+            return budget.parts(batch, scheduled, side_by_side, training=training, waiting=waiting)
+        bounded = list[Bounded]()
+        for part in batch:
+            if part.batch is not None:
+                self._ready(part, training=training)
+            measured = self._budget.measured(part, training=training)
+            if measured is not None:
+                bounded.append(measured)
+            else:  # planned for another phase, or under another budget
+                traces, first = part.traces, part.first
+                bounded += self._budget.parts(
+                    traces, self.scheduled, 1, training=training, waiting=waiting, first=first
+                )
+        return bounded
+
+    @alone
+    def _mapped_in_waves(
+        self,
+        work: Callable[[SubBatch, Any, Any], R],
+        batch: Work,
+        fold: Callable[[list[R]], list[R]] | None,
+        memories: list[Any] | None,
+        *,
+        training: bool,
+    ) -> list[R]:
+        """Return the results of `_map_parts`, with memory of as many parts as the budget allows."""
+        assert self._budget is not None
+        parts = self._bounded(batch, training=training, waiting=memories is not None)
+        results = list[R]()
+        if memories is not None:
+            memories.clear()
+        for wave in [parts] if memories is not None and parts else self._budget.waves(parts):
+            of_wave = self._memories_of(wave, training=training) if memories is None else memories
+            if memories is not None:
+                memories += [self._engine_of(part).memory() for part in wave]
+            tasks = []
+            for part, memory in zip(wave, of_wave, strict=False):
+                self._engine_of(part).helped = len(wave) == 1 and self.options.threads > 1
+                tasks.append(partial(work, part.part, self._ready(part.part, training=training), memory))
+            results += self._side_by_side(tasks)
+            results = results if fold is None else fold(results)
+        return results
+
+    def _engine_of(self, part: Bounded) -> Engine:
+        """Return the engine that runs a part: of windows, that of the model with entries."""
+        assert self._budget is not None
+        return self._budget.planner.engine if part.windows else self.engine
+
+    def _memories_of(self, wave: Sequence[Bounded], *, training: bool) -> list[Any]:
+        """Return a memory for each part of a wave, kept from others where these were of the same engine."""
+        assert self._budget is not None
+        engine = self._engine_of(wave[0])
+        if self._memories_for is not engine:
+            self._memories, self._memories_for = [], engine
+        del self._memories[len(wave) :]
+        self._memories += [engine.memory() for _ in wave[len(self._memories) :]]
+        room = self._budget.limit // len(wave)
+        for part, memory in zip(wave, self._memories, strict=True):
+            stored = part.part.ready[training].border_bytes if part.windows else 0
+            engine.limit_memory(memory, max(room, part.nbytes) - stored, training=training)
+        return self._memories
+
+    def _folded(self, parts: list[Derived]) -> list[Derived]:
+        """Return parts that have run backward with their gradients added up in the first one."""
+        if len(parts) < 2:
+            return parts
+        gradients: dict[Parameter, Gradient] = {}
+        for parameter in dict.fromkeys(p for part in parts for p in part.gradients):
+            gradient = self._sum_over(parts, parameter)
+            assert gradient is not None, "a part has it"
+            gradients[parameter] = gradient
+        first, *following = parts
+        return [replace(first, gradients=gradients), *[replace(part, gradients={}) for part in following]]
+
     def _side_by_side(self, tasks: Sequence[Callable[[], R]]) -> list[R]:
         return [task() for task in tasks] if self._one_by_one else in_threads(self._pool, tasks)
 
@@ -388,12 +579,15 @@ class Runner:
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[ScheduledBatch, Any]:
         """Return a part scheduled and ready for the engine; a planned part keeps what was made."""
+        ready = part.ready.get(training)
+        if isinstance(ready, Windowed):
+            return ready.batch, ready
         if part.batch is None:
             batch = self.scheduled(part.traces)
             return batch, self.engine.ready(batch, training=training)
-        if training not in part.ready:
-            part.ready[training] = self.engine.ready(part.batch, training=training)
-        return part.batch, part.ready[training]
+        if ready is None:
+            ready = part.ready[training] = self.engine.ready(part.batch, training=training)
+        return part.batch, ready
 
     def _forward(
         self,
@@ -414,6 +608,8 @@ class Runner:
                 feeds = keyed(feeds, self.model.keys, self.seed, step, drawing)
             if weights is not None:
                 feeds = weighed(feeds, self.model, weights, examples)
+        if isinstance(engine_batch, Windowed):
+            return engine_batch.forward(feeds, memory, part.first)
         run = self.engine.forward(engine_batch, feeds, memory)
         run.within = Naming(self.model, batch, part.first)  # type: ignore[misc] # mypy takes it for a method
         return run
@@ -473,7 +669,7 @@ class Runner:
     ) -> ForwardPart:
         """Run a part forward, for training; `seeded_results` says that results will have cotangents."""
         batch, _ = ready
-        if seeded_results:
+        if seeded_results and not isinstance(ready[1], Windowed):
             arenas = {arena for arena in self.model.results if self.model.arenas[arena].is_float}
             batch = batch._replace(schedule=seeded(batch.schedule, arenas))
             ready = batch, self.engine.ready(batch, training=True)

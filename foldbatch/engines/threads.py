@@ -139,12 +139,21 @@ def split(
         counts = map(sum, zip(*[trace.counts for trace in traces], strict=True))
         work = sum(weight * count for weight, count in zip(weights, counts, strict=True))
         parts = max(1, min(parts, work // MULTIPLICATIONS_PER_PART))
+    return [(first, list(traces[first:last])) for first, last in runs_of(sizes, parts)]
+
+
+def runs_of(sizes: Sequence[float], parts: int) -> list[tuple[int, int]]:
+    """Return where runs begin and end, at most `parts`, whose sums of sizes are about alike.
+
+    >>> runs_of([1, 1, 1, 3], 2)
+    [(0, 3), (3, 4)]
+    """
     middles = [end - size / 2 for end, size in zip(accumulate(sizes), sizes, strict=True)]
     target, starts = sum(sizes) / parts, [0]
     for part in range(1, parts):
         start = max(starts[-1] + 1, bisect_right(middles, target * part))
-        starts += [start] * (start < len(traces))
-    return [(first, list(traces[first:last])) for first, last in pairwise([*starts, len(traces)])]
+        starts += [start] * (start < len(sizes))
+    return [*pairwise([*starts, len(sizes)])]
 
 
 def in_threads(pool: ThreadPoolExecutor, tasks: Sequence[Callable[[], R]]) -> list[R]:

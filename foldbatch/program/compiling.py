@@ -11,12 +11,14 @@ from foldbatch.blocks.block import as_block
 from foldbatch.blocks.drafts import refuse_no_count
 from foldbatch.blocks.lower import built, linked
 from foldbatch.blocks.plain import from_plain, to_plain
+from foldbatch.engines.budget import bytes_of
 from foldbatch.engines.engine import (
     Launch,
     Precision,
     check_precision,
     choose_engine,
     choose_launch,
+    choose_straight,
     planning_arithmetic,
 )
 from foldbatch.engines.runner import Options
@@ -56,6 +58,7 @@ OPTIONS: Mapping[str, Any] = {
     "share": "leaves",
     "max_calls": MAX_CALLS,
     "precision": "fp32",
+    "memory": None,
 }
 LOADED = (*OPTIONS, "seed", "threads", "launch", "debug")  # options of `load`
 
@@ -69,6 +72,7 @@ class CompileOptions(TypedDict, total=False):
     share: Literal["leaves", "subtrees"] | None
     max_calls: int
     precision: Precision
+    memory: str | int | None
 
 
 class LoadOptions(CompileOptions, total=False):
@@ -127,6 +131,12 @@ def compile(
             - ``max_calls``: how many calls an example may make; one that makes more is refused before it
               fills the memory. Examples that share their parts do, where the parts are visited at each place
               (`ForwardDeclaration`).
+            - ``memory``: how many bytes a batch may need for its values and what its backward pass reads:
+              a number, or text such as ``"2 GiB"``. A batch that needs more runs in parts, whose gradients
+              are added, and a part of few examples in windows of levels, whose values are computed twice.
+              Results, metrics and random numbers are those of the whole batch, gradients differ by
+              rounding. Parameters, their gradients and the examples are not counted. `Program.describe`
+              says what a batch takes. A GPU runs such batches kernel by kernel.
             - ``precision``: how matrices of float32 are multiplied: ``fp32``, of the factors as they are;
               ``bf16``, of factors rounded to 7 bits behind the point (results differ by about 5e-3 of the
               largest), by ``llvm`` on a processor with AVX-512 BF16, by ``cuda``, and slowly by ``numpy``;
@@ -209,8 +219,11 @@ def _prepare(
     engine = choose_engine(backend)
     cores = available_cores() if threads is None else threads
     check_precision(chosen["precision"], engine)
-    launch = choose_launch(launch, engine)
-    options = Options(engine, policy, layout, batched, cores, debug, share, chosen["precision"], launch)
+    memory = bytes_of(chosen["memory"])
+    launch = choose_launch(launch, engine) if memory is None else choose_straight(launch, engine)
+    options = Options(
+        engine, policy, layout, batched, cores, debug, share, chosen["precision"], launch, memory
+    )
     find_layout(layout)
     find_share(share)
     arithmetic = planning_arithmetic(engine)

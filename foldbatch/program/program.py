@@ -609,14 +609,15 @@ class Program(Closed, Printed):
         """
         batch = several_of(examples)
         truth("describe compare", compare)
-        before = Snapshot(batch) if isinstance(batch, list | tuple) else None
         again = compare
+        read = [x for x in batch if not isinstance(x, Prepared)] if isinstance(batch, list | tuple) else None
+        before = Snapshot(read) if again and read is not None else None
         seconds: list[float] = []
         while not seconds or (again and len(seconds) <= TURNS and sum(seconds) < SECONDS):
             start = time.perf_counter()
             ready, traces = self._traced(batch)
             seconds.append(time.perf_counter() - start)
-            again = again and (before is None or not [*obstacles(batch, before, hidden=False)])
+            again = again and (before is None or not [*obstacles(read or (), before, hidden=False)])
         phases = {"rounds" if self.lowered.decides else "trace": median(seconds[1:] or seconds)}
         report = ready.runner.report(traces, phases, compare=compare)
         remarks = tuple(self.lowered.remarks([cell.calls for cell in report.cells]))

@@ -190,6 +190,7 @@ class Train(Section, frozen=True):
     accumulate: Annotated[Count, "batches whose gradients make one update"] = 1
     seed: Annotated[Natural, "of parameters, order and dropout"] = 0
     backend: Annotated[BackendName, "what computes"] = "auto"
+    memory: Annotated[str, "bytes that a batch may need at most, such as 2 GiB; empty: any number"] = ""
     metrics: Annotated[
         list[
             Literal[

@@ -108,7 +108,11 @@ def fit(
     communicator = communicator or Alone()
     threads = None if communicator.size == 1 else cores(communicator)
     program = compile(
-        building.build_model(configuration, dataset), options.backend, seed=options.seed, threads=threads
+        building.build_model(configuration, dataset),
+        options.backend,
+        seed=options.seed,
+        threads=threads,
+        options={"memory": options.memory or None},
     )
     parallel = DataParallel(program, communicator)
     traced = replace(dataset, train=parallel.prepare(dataset.train), dev=parallel.prepare(dataset.dev))

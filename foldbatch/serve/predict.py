@@ -1,9 +1,11 @@
-"""The route ``/predict``: from the bytes of a request to those of its answer, and to a status of HTTP.
+"""Predictions by HTTP: from the bytes of a request to those of its answer, and to a status.
 
-A fault in one example of a body is told of it alone.
+`Predict` answers the route ``/predict``, and bodies of other protocols by their `Form`. A fault in one
+example of a body is told of it alone.
 """
 
 import asyncio
+import os
 import time
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
@@ -12,11 +14,13 @@ from dataclasses import dataclass
 from io import StringIO
 from itertools import islice
 from math import ceil
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from foldbatch.errors import ExampleError, ExamplePlace, ExampleTypeError, FoldbatchError, ReadError, told_of
 from foldbatch.recipes.configuration import Configuration, check_arity
@@ -28,12 +32,15 @@ from foldbatch.types import describe_value
 JSON = "application/json"
 
 
+Seconds = Annotated[float, msgspec.Meta(gt=0, description="seconds that the request may take")]
+
+
 class Ask(msgspec.Struct, forbid_unknown_fields=True):
-    """A body of JSON."""
+    """The examples of a request, and its options."""
 
     examples: list[Any]
-    nodes: bool = False
-    deadline: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    nodes: Annotated[bool, msgspec.Meta(description="whether to predict every node of a tree, too")] = False
+    deadline: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,33 @@ class ReadExample:
 
 
 Read = ReadExample | FoldbatchError  # an example, or why it is refused
+Headers = Mapping[bytes, bytes]
+Content = dict[str, Any]  # of an answer
+
+
+class Options(Protocol):
+    """The options of a request, in any form of it."""
+
+    @property
+    def nodes(self) -> bool:
+        """Whether every node of a tree is predicted, too."""
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds that the request may take; None for the server's limit."""
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[OptionsT]):
+    """How a protocol writes requests and answers."""
+
+    # reads a body: its examples, and the request's options
+    read: Callable[[bytes, Headers, Configuration, Limits], tuple[list[Read], OptionsT]]
+    # writes an answer, of the status and the prediction or error of each example: its status and content
+    write: Callable[[int, list[Content], OptionsT], tuple[int, Content]]
 
 
 def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limits) -> tuple[list[Read], Ask]:
@@ -56,18 +90,28 @@ def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limi
     >>> read[0].size, read[1].where
     (3, 'example 1:1:8')
     """
-    kind = kind.partition(";")[0].strip().lower() or JSON
-    if kind != JSON:
-        raise RefusedError(415, "body", "JSON", kind, f"send Content-Type: {JSON}")
+    refuse_media(kind)
     ask = _ask(body)
     if not ask.examples:
         raise ReadError("body", "an example or more", "none", 'send {"examples": [...]}')
-    if len(ask.examples) > limits.examples:
-        fix = "send them in several requests"
-        raise RefusedError(413, "body", f"{limits.examples:,} examples or fewer", "more", fix, ends=True)
+    refuse_number(len(ask.examples), limits)
     return [
-        _read_value(value, number, configuration, limits) for number, value in enumerate(ask.examples)
+        read_value(value, number, configuration, limits) for number, value in enumerate(ask.examples)
     ], ask
+
+
+def _read_plain(
+    body: bytes, headers: Headers, configuration: Configuration, limits: Limits
+) -> tuple[list[Read], Ask]:
+    return read_body(body, content_type(headers), configuration, limits)
+
+
+def content_type(headers: Headers) -> str:
+    """Return the media type that a request names, or an empty text."""
+    return headers.get(b"content-type", b"").decode("latin-1")
+
+
+PLAIN = Form(_read_plain, lambda status, contents, _: (status, {"predictions": contents}))
 
 
 def numbered(error: FoldbatchError, number: int) -> FoldbatchError:
@@ -81,6 +125,20 @@ def numbered(error: FoldbatchError, number: int) -> FoldbatchError:
     return ExampleError(where, error.expected, error.found, error.fix)
 
 
+def refuse_media(kind: str) -> None:
+    """Refuse a media type other than JSON; a request that names none is JSON."""
+    kind = kind.partition(";")[0].strip().lower() or JSON
+    if kind != JSON:
+        raise RefusedError(415, "body", "JSON", kind, f"send Content-Type: {JSON}")
+
+
+def refuse_number(examples: int, limits: Limits) -> None:
+    """Refuse a request of more examples than the limit."""
+    if examples > limits.examples:
+        fix = "send them in several requests"
+        raise RefusedError(422, "body", f"{limits.examples:,} examples or fewer", "more", fix, ends=True)
+
+
 def _ask(body: bytes) -> Ask:
     """Return the decoded JSON body of a request; raise a ReadError where it is none."""
     fix = 'send {"examples": [...], "nodes": false, "deadline": 1.5}'
@@ -92,7 +150,7 @@ def _ask(body: bytes) -> Ask:
         raise ReadError("body", "a JSON object", "deeper nesting than the parser can follow", fix) from None
 
 
-def _read_value(value: Any, number: int, configuration: Configuration, limits: Limits) -> Read:
+def read_value(value: Any, number: int, configuration: Configuration, limits: Limits) -> Read:
     """Return one value of a JSON body as an example to predict, or as the error that refuses it."""
     where = f"example {number}"
     if FORMATS[configuration.data.format].kind == "records":
@@ -156,6 +214,9 @@ def _extent(value: Any) -> tuple[int, int]:
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+SHARED_FIGURES = (
+    "PROMETHEUS_MULTIPROC_DIR"  # the variable that names the folder where processes add theirs up
+)
 NODES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
@@ -171,7 +232,8 @@ class ServerMetrics:
     content_type: str = CONTENT_TYPE_LATEST  # of `text`
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
+        registry = CollectorRegistry()
+        self._registry = registry
 
         def metric(kind: Any, name: str, help_text: str, *labels: str, **bounds: Any) -> Any:
             return kind(f"foldbatch_{name}", help_text, labels, registry=registry, **bounds)
@@ -184,14 +246,14 @@ class ServerMetrics:
         self._requests = metric(Counter, "requests", "Requests for predictions, by status", "status")
         self.refusals = metric(Counter, "refused_examples", "Examples that were refused, by reason", "reason")
         self.reloads = metric(Counter, "reloads", "Models read anew, by outcome", "outcome")
+        mode = {"multiprocess_mode": "livesum"}
+        self._queue_examples = metric(Gauge, "queue_examples", "Examples that wait", **mode)
+        self._queue_nodes = metric(Gauge, "queue_nodes", "Nodes that wait", **mode)
 
-    def watch_queue(self, examples: Callable[[], int], nodes: Callable[[], int]) -> None:
-        """Register gauges that call functions for the present length of the queue."""
-        for name, help_text, length in (
-            ("queue_examples", "Examples that wait", examples),
-            ("queue_nodes", "Nodes that wait", nodes),
-        ):
-            Gauge(f"foldbatch_{name}", help_text, registry=self._registry).set_function(length)
+    def queue(self, examples: int, nodes: int) -> None:
+        """Take note of the present length of the queue."""
+        self._queue_examples.set(examples)
+        self._queue_nodes.set(nodes)
 
     def batch(self, examples: int, nodes: int, seconds: float) -> None:
         """Take note of a batch that ran."""
@@ -205,15 +267,30 @@ class ServerMetrics:
         self._seconds.observe(seconds)
 
     def text(self) -> bytes:
-        """Return all figures in Prometheus' text format."""
-        written: bytes = generate_latest(self._registry)
+        """Return all figures in Prometheus' text format, those of all processes of the server added up."""
+        registry = self._registry
+        if folder := os.environ.get(SHARED_FIGURES):
+            for file in Path(folder).glob("gauge_live*.db"):  # of processes that were killed
+                process = int(file.stem.rpartition("_")[2])
+                if not _runs(process):
+                    mark_process_dead(process, folder)
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry, folder)
+        written: bytes = generate_latest(registry)
         return written
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
 
 READERS = 2  # long bodies that are read at the same time, which bounds memory and leaves time to others
 SHORT_BODY = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
@@ -238,11 +315,15 @@ class Predict:
         self._retained = 0  # bytes of requests that are being read or answered
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer a request to ``/predict``."""
+        await self.answer(PLAIN, scope, receive, send)
+
+    async def answer(self, form: Form[Any], scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer a request that is written in a form."""
         start = time.perf_counter()
-        additional: Headers = []
+        additional: list[tuple[bytes, bytes]] = []
         try:
-            status, content = await self._answer(scope, receive)
+            status, content = await self._answer(form, scope, receive)
         except GoneError:
             self._metrics.request(499, time.perf_counter() - start)
             return
@@ -267,45 +348,51 @@ class Predict:
         await send({"type": "http.response.body", "body": body})
         self._metrics.request(status, time.perf_counter() - start)
 
-    async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> tuple[int, Any]:
+    async def _answer(
+        self, form: Form[Any], scope: Mapping[str, Any], receive: Receive
+    ) -> tuple[int, Content]:
         """Return status and content for a request; count its body among the bytes being answered."""
         arrived = self._batching.now()
         headers = dict(scope["headers"])
         body = await self._body(headers, receive)
         try:
-            return await self._answer_body(body, headers, arrived, receive)
+            return await self._answer_body(form, body, headers, arrived, receive)
         finally:
             self._retained -= len(body)
 
     async def _answer_body(
-        self, body: bytes, headers: Mapping[bytes, bytes], arrived: float, receive: Receive
-    ) -> tuple[int, Any]:
+        self, form: Form[Any], body: bytes, headers: Headers, arrived: float, receive: Receive
+    ) -> tuple[int, Content]:
         """Return status and content for a body: read its examples, wait for their predictions."""
-        kind = headers.get(b"content-type", b"").decode("latin-1")
         coding = headers.get(b"content-encoding", b"identity").decode("latin-1")
         if coding.lower() != "identity":
             raise RefusedError(415, "body", "no Content-Encoding", coding, "send it as it is")
         configuration = self._service.model.configuration
         if len(body) > SHORT_BODY:
-            reading = self._readers.submit(read_body, body, kind, configuration, self._limits)
+            reading = self._readers.submit(form.read, body, headers, configuration, self._limits)
             try:
                 async with asyncio.timeout_at(arrived + self._limits.deadline):
-                    read, ask = await asyncio.wrap_future(reading)
+                    read, options = await asyncio.wrap_future(reading)
             except TimeoutError:
                 fix = "ask for fewer examples, or later"
                 raise RefusedError(504, "deadline", "a body that is read in time", "none", fix) from None
         else:
-            read, ask = read_body(body, kind, configuration, self._limits)
-        seconds = self._seconds(ask)
+            read, options = form.read(body, headers, configuration, self._limits)
+        seconds = self._seconds(options)
         examples = [entry for entry in read if isinstance(entry, ReadExample)]
         answers: Sequence[Any] = ()
         if examples:
             structures, sizes = [entry.structure for entry in examples], [entry.size for entry in examples]
-            asked = self._batching.ask(structures, sizes, arrived + seconds, nodes=ask.nodes)
-            answers = await _unless_gone(asked, receive)
-        return self._response(read, answers)
+            asked = self._batching.ask(structures, sizes, arrived + seconds, nodes=options.nodes)
+            try:
+                answers = await _unless_gone(asked, receive)
+            except RefusedError as error:
+                if error.status == 504 and seconds < self._limits.deadline:  # no fault of the server
+                    error.status = 408
+                raise
+        return form.write(*self._contents(read, answers), options)
 
-    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
         """Return the body of a request, of which no more is held than the limit."""
         announced = headers.get(b"content-length", b"0")[:MOST_DIGITS]
         size, limit = int(announced) if announced.isdigit() else 0, self._limits.body
@@ -346,18 +433,18 @@ class Predict:
             unfinished = message.get("more_body", False)
         return size
 
-    def _seconds(self, ask: Ask) -> float:
+    def _seconds(self, options: Options) -> float:
         """Return how long a request may take; refuse nodes where the model does not tell them."""
         task = self._service.model.notes["task"]
-        if ask.nodes and task != "nodes":
+        if options.nodes and task != "nodes":
             actual = f"the task {task}" if task else "none"
             raise ReadError("nodes", "a model that is trained on every node", actual, "leave nodes out")
-        return min(ask.deadline or self._limits.deadline, self._limits.deadline)
+        return min(options.deadline or self._limits.deadline, self._limits.deadline)
 
-    def _response(self, read: Sequence[Read], answers: Sequence[Any]) -> tuple[int, dict[str, Any]]:
+    def _contents(self, read: Sequence[Read], answers: Sequence[Any]) -> tuple[int, list[Content]]:
         """Return the status and the predictions, one for each entry of the body: an answer or an error."""
         predicted = iter(answers)
-        contents: list[dict[str, Any]] = []
+        contents: list[Content] = []
         internal = refused = 0
         logged = False
         for number, entry in enumerate(read):
@@ -381,7 +468,7 @@ class Predict:
             name = entry.name if isinstance(entry, ReadExample) else None
             contents.append({"name": name, **answer} if name else answer)
         status = 500 if internal else 422 if refused == len(read) else 200
-        return status, {"predictions": contents}
+        return status, contents
 
 
 async def _unless_gone(answers: Coroutine[Any, Any, Sequence[Any]], receive: Receive) -> Sequence[Any]:

@@ -10,6 +10,7 @@ import marshal
 import sys
 import threading
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -23,7 +24,15 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from foldbatch.errors import ExampleError, ExamplePlace, FoldbatchError, ReadError, counted, told_of
+from foldbatch.errors import (
+    ExampleError,
+    ExamplePlace,
+    FoldbatchError,
+    ReadError,
+    UnlikeSamplesWarning,
+    counted,
+    told_of,
+)
 from foldbatch.functions.deciding import UnderWay
 from foldbatch.functions.notes import let_forks_pass, session
 from foldbatch.functions.suspended import Walked
@@ -32,8 +41,9 @@ from foldbatch.program.predicting import plain, predictions, with_text_keys
 from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.data import unlike
-from foldbatch.recipes.fitting import SCRIPTED, load_models
+from foldbatch.recipes.fitting import SCRIPTED, load_models, model_files
 from foldbatch.schema import Schema
+from foldbatch.system.processes import set_aside
 from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.types import BackendName
 
@@ -297,6 +307,18 @@ def _try(model: ServedModel, path: Path, *, nodes: bool) -> None:
             raise ReadError(str(path), EXPECTED, "one whose answers are NaN or infinite", FIX)
 
 
+State = list[tuple[str, int, int, int]]  # of files: path, number, time of change in ns, bytes
+
+
+def state_of(path: Path) -> State | None:
+    """Return the state of a model's files, to see whether they change; None while one is missing."""
+    try:
+        stats = [(file, file.stat()) for file in model_files(path) or [path]]
+    except OSError:
+        return None
+    return [(str(file), stat.st_ino, stat.st_mtime_ns, stat.st_size) for file, stat in stats]
+
+
 class Service:
     """The model that answers now."""
 
@@ -312,11 +334,13 @@ class Service:
         self._trust = tuple(trust)
         self._loaded = loaded
         self._continuous: Continuous | None = None
+        self.state = state_of(path)  # of the files that were read last, also where that failed
         self.model = load(path, backend, self._trust)
         loaded()
 
     def reload(self) -> None:
         """Read the model anew. A batch that runs ends on the former model, which stays where this fails."""
+        self.state = state_of(self.path)
         model = load(self.path, self._backend, self._trust)
         former, new = self.model.configuration.data.format, model.configuration.data.format
         if new != former:
@@ -377,6 +401,25 @@ class Service:
             end = self._continuous.close
             threading.Thread(target=end, name="foldbatch end of rounds", daemon=True).start()
             self._continuous = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A model to serve, and how: all that a process needs to begin."""
+
+    path: Path
+    backend: BackendName
+    trust: tuple[str, ...]
+    limits: Limits
+    watch: float | None = None
+    name: str = ""
+
+    def service(self) -> Service:
+        """Return the model, read from its file."""
+        service = Service(self.path, self.backend, set_aside, self.trust)
+        if service.model.schema is not None:  # each answer says what is odd of its record
+            warnings.simplefilter("ignore", UnlikeSamplesWarning)
+        return service
 
 
 def _kept(structure: Any) -> bytes | None:
@@ -475,8 +518,10 @@ class Batching:
         limits: Limits,
         batch_done: Callable[[int, int, float], object] = lambda examples, nodes, seconds: None,
         joining: Callable[[], Join | None] = lambda: None,
+        queue_changed: Callable[[int, int], object] = lambda examples, nodes: None,
     ) -> None:
         self._answer = answer
+        self._queue_changed = queue_changed  # is called with the examples and nodes that wait
         self._joining = joining  # what lets an example join; None where batches run one after the other
         self._under_way = 0  # examples that have joined
         self._limits = limits
@@ -491,6 +536,11 @@ class Batching:
     def examples(self) -> int:
         """How many examples wait."""
         return len(self._waiting)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the engine's thread runs."""
+        return self._thread.is_alive()
 
     def start(self) -> None:
         """Start the engine's thread; call it in the loop from which requests come."""
@@ -521,6 +571,7 @@ class Batching:
         asked = [Asked(structure, size, nodes, self._loop.create_future()) for structure, size in pairs]
         self._waiting |= dict.fromkeys(asked)
         self.nodes += room
+        self._queue_changed(len(self._waiting), self.nodes)
         self._loop.call_soon(self._next)  # requests that came together leave together
         answers = [question.answer for question in asked]
         try:
@@ -553,9 +604,12 @@ class Batching:
         return self._taken(batch)
 
     def _taken(self, batch: list[Asked]) -> list[Asked]:
+        """Take examples out of the queue, and return them."""
         for question in batch:
             del self._waiting[question]
             self.nodes -= question.size
+        if batch:
+            self._queue_changed(len(self._waiting), self.nodes)
         return batch
 
     def _next(self) -> None:

@@ -119,6 +119,7 @@ def sweep(
     if suggestion is not None:
         axes.axvline(suggestion, color=RED, linestyle="--", label=f"suggested: {suggestion:.2g}")
     axes.set_xscale("log")
+    axes.set_ylim(top=min(max(losses), 2 * max(smoothed, default=max(losses))) * 1.05)  # not of what diverges
     axes.set_xlabel("learning rate")
     axes.set_ylabel("loss of a batch")
     axes.grid(alpha=0.3)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+import foldbatch.program.program as program_module
 from foldbatch.engines.arrays import LevelsWatched
 from foldbatch.engines.report import Captures, CellReport, Report, Shared, advice, may_share
 from foldbatch.engines.watching import Watch
@@ -51,6 +52,21 @@ def test_bytes_are_those_of_this_batch() -> None:
     before = program.describe(small).buffer_bytes
     assert before < program.describe(small * 100).buffer_bytes
     assert program.describe(small).buffer_bytes == before
+
+
+def test_prepared_examples_are_described_without_a_look_into_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They lead to the program and all its arrays, whose contents would be digested."""
+    seen: list[object] = []
+    snapshot = program_module.Snapshot
+    monkeypatch.setattr(
+        program_module, "Snapshot", lambda examples: seen.extend(examples) or snapshot(examples)
+    )
+    program = fb.compile(_labelled(2), "numpy")
+    examples = [(1, (0, None))]
+    report = program.describe(program.prepare(examples))
+    assert seen == []
+    assert report.calls == program.describe(examples).calls
+    assert seen == examples
 
 
 def test_more_calls_are_shared_and_counted() -> None:

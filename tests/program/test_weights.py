@@ -5,10 +5,12 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.engines import budget
 from foldbatch.errors import BlockValueError
 from foldbatch.params.parameters import dense
 from tests.backends import needs_llvm
 from tests.engines.cuda.emulated import needs_compiler
+from tests.engines.test_budget import compiled, need, sentences, tagger
 
 backends = pytest.mark.parametrize(
     "backend",
@@ -94,6 +96,18 @@ def test_weights_are_multiplied_with_losses_and_change_nothing_else(backend):
         np.testing.assert_array_equal(dense(ones[1][name]), dense(plain[1][name]))
         each = sum(w * dense(part[name]) for w, part in zip([0.5, 1, 0, 2], parts, strict=True))
         np.testing.assert_allclose(dense(weighted[name]), each, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("share", "rows"), [(0.4, budget.CALLS_PER_LEVEL), (0.5, 1)])
+def test_weights_go_with_examples_into_parts_that_bound_the_memory(monkeypatch, share, rows):
+    """Parts of few examples, of few rows, or windows of levels."""
+    monkeypatch.setattr(budget, "CALLS_PER_LEVEL", rows)
+    walk, examples = tagger(), sentences()
+    weights = np.arange(len(examples)) / 2
+    whole = compiled(walk, None, backend="numpy")
+    whole.warm(examples)
+    bounded = compiled(walk, int(need(whole, examples) * share), backend="numpy")
+    assert_same(*(p.value_and_grad(examples, step=7, weights=weights) for p in (bounded, whole)))
 
 
 def test_weights_of_a_deciding_walk_go_with_its_examples():

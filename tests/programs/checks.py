@@ -10,10 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import foldbatch as fb
+from foldbatch.engines import budget
 from foldbatch.params.parameters import dense
 from foldbatch.program.program import Program
 from foldbatch.scheduler.layout import LAYOUTS
@@ -28,6 +30,7 @@ from tests.programs.comparing import (
     assert_differentiated,
     assert_meant,
     assert_same,
+    bounded,
     gradients_of,
     leave_other_values,
     metrics_of,
@@ -99,9 +102,13 @@ def change(compiled: Program, rng: Random) -> None:
         compiled.params[name] = draws.normal(0.0, 0.6, compiled.params[name].shape)
 
 
-def ways(compiled: Program, rng: Random, many: bool) -> Iterator[Program]:
+def ways(compiled: Program, program: AnyProgram, rng: Random, many: bool) -> Iterator[Program]:
     """Yield programs of one model that run it in several ways, the one that was compiled first, the oracle last."""
     yield compiled
+    rows, share = rng.choice([1, budget.CALLS_PER_LEVEL]), rng.choice([0.2, 0.4, 0.7])
+    if rng.randrange(2 if compiled.engine.name == "numpy" else 8) == 0:  # it compiles cells once more
+        with mock.patch.object(budget, "CALLS_PER_LEVEL", rows):
+            yield bounded(compiled, program.examples, share)
     for _ in range(3 if many else rng.randrange(2)):
         other = planned_by(compiled, rng.choice(list(POLICIES)))
         layout, share = rng.choice(list(LAYOUTS)), rng.choice(list(SHARES))
@@ -115,7 +122,7 @@ def check_ways(compiled: Program, program: AnyProgram, rng: Random, many: bool) 
     """Check values, metrics, losses and gradients in several ways, of examples, plans and prepared ones."""
     meanings = [program.meant(example) for example in program.examples]
     first: tuple[dict[Any, Any], dict[Any, Any]] | None = None
-    for engine in ways(compiled, rng, many):
+    for engine in ways(compiled, program, rng, many):
         for trace in engine._trace_all(program.examples):
             check_trace(engine.model, engine.lowered.policy, trace)
         if not engine.options.debug:
@@ -148,7 +155,7 @@ def given_prepared(engine: Program, program: AnyProgram) -> Any:
 def check_draws(compiled: Program, program: AnyProgram, rng: Random, many: bool) -> None:
     """Check that what a step draws depends on the step and the call alone."""
     first: dict[int, Any] = {}
-    for engine in ways(compiled, rng, many):
+    for engine in ways(compiled, program, rng, many):
         for step in (3, 7, 3):
             found, named = gradients_of(engine, program.examples, step)
             mine = {engine.params.parameters[name]: gradient for name, gradient in named.items()}

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from foldbatch.engines.batch import Planned
 from foldbatch.engines.runner import Runner
+from foldbatch.errors import BackendError
 from foldbatch.params.parameters import Remote, dense
 from foldbatch.program.program import Program
 from foldbatch.scheduler.policies import find_policy
@@ -35,6 +36,28 @@ def share_kernels(runner: Runner, other: Runner) -> None:
     """Let a runner of the same model use the kernels of the first, which takes longer to make than to run."""
     if (other.options.backend, other.options.debug) == (runner.options.backend, runner.options.debug):
         other.engine = runner.engine
+        if other._budget is not None:
+            other._budget.engine = runner.engine
+
+
+def bounded(program: Program, examples: Sequence[Any], share: float) -> Program:
+    """Return a program of the same model with a budget of memory: about a share of what the batch needs.
+
+    Where no cut needs so little, the budget is doubled until one does.
+    """
+    traces = program._trace_all(examples)
+    ready = program._runner.engine.ready(program._runner.scheduled(traces), training=True)
+    limit = max(1, int(program._runner.engine.nbytes(ready) * share))
+    while True:
+        other = run_with(program, memory=limit)
+        try:
+            for training in (True, False):
+                other._runner._bounded(traces, training=training)
+        except BackendError as error:
+            assert error.where == "memory"
+            limit *= 2
+        else:
+            return other
 
 
 def planned_by(program: Program, policy: str) -> Program:

@@ -51,7 +51,8 @@ def test_the_small_routes_answer(service):
         about = (await opened.get("/")).json()
         assert about["format"] == "sst-binary" and about["classes"] == ["bad", "good"]
         assert about["example"] == "(2 (2 a) (3 (3 fine) (2 film)))"
-        assert (await opened.get("/healthz")).json() == {"status": "ready"}
+        for path, state in (("/healthz", "alive"), ("/readyz", "ready"), ("/v2/health/ready", "ready")):
+            assert (await opened.get(path)).json() == {"status": state}
         for path, status in (("/predict", 405), ("/predict/", 404), ("/nowhere", 404)):
             wrong = await opened.get(path)
             assert wrong.status_code == status
@@ -60,8 +61,9 @@ def test_the_small_routes_answer(service):
         assert figures.headers["content-type"].startswith("text/plain")
         assert "foldbatch_queue_nodes 0.0" in figures.text
         ending.append(True)
-        drained = await opened.get("/healthz")
+        drained = await opened.get("/readyz")
         assert (drained.status_code, drained.json()) == (503, {"status": "draining"})
+        assert (await opened.get("/healthz")).status_code == 200
 
     asked(scenario, service, draining=lambda: bool(ending))
 
@@ -94,6 +96,47 @@ def test_a_model_is_read_anew_at_a_signal_and_a_damaged_one_is_not(tmp_path, cap
     asked(scenario, service)
     said = capsys.readouterr().err
     assert "read anew" in said and "the former model answers on" in said
+
+
+def test_a_changed_file_is_read_anew_and_no_request_is_lost(tmp_path, capsys):
+    path = tmp_path / "model.safetensors"
+    save_model(path)
+    service = Service(path, "numpy")
+    statuses, done = [], []
+
+    async def scenario(opened):
+        async def ask():
+            while not done:
+                statuses.append((await opened.post("/predict", json={"examples": [GOOD]})).status_code)
+
+        async def said(text):
+            async with asyncio.timeout(30):
+                while text not in capsys.readouterr().err:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+        asking = asyncio.create_task(ask())
+        before = service.model
+        save_model(path, seed=5)
+        await said("read anew")
+        second = service.model
+        path.write_bytes(b"damaged")
+        await said("the former model answers on")
+        assert before is not second is service.model
+        path.unlink()  # nothing to read
+        await asyncio.sleep(0.1)
+        save_model(path, seed=6)
+        await said("read anew")
+        assert service.model is not second and len(statuses) > 3
+        done.append(True)
+        await asking
+
+    asked(scenario, service, watch=0.02)
+    assert {*statuses} == {200}
+
+
+def test_an_unchanged_file_is_not_read_again(service, capsys):
+    asked(lambda opened: asyncio.sleep(0.2), service, watch=0.01)
+    assert capsys.readouterr().err == ""
 
 
 def test_reading_ends_with_the_server_also_while_it_reads():

@@ -104,11 +104,12 @@ def test_a_bad_example_fails_neither_its_own_request_nor_others(service):
     [
         (b"{", {}, 400, "expected a JSON object"),
         (b"a", {"headers": {"content-type": "image/png"}}, 415, "found image/png"),
-        (examples(GOOD, GOOD), {"limits": Limits(examples=1)}, 413, "expected 1 examples or fewer"),
+        (examples(GOOD, GOOD), {"limits": Limits(examples=1)}, 422, "expected 1 examples or fewer"),
         (examples(GOOD), {"limits": Limits(body=10)}, 413, "expected 10 bytes or fewer"),
         (examples(GOOD), {"limits": Limits(body=10), "chunks": 3}, 413, "expected 10 bytes or fewer"),
         (examples(GOOD), {"headers": {"content-encoding": "gzip"}}, 415, "no Content-Encoding, found gzip"),
-        (examples(GOOD, deadline=1e-9), {}, 504, "expected all answers in time"),
+        (examples(GOOD, deadline=1e-9), {}, 408, "expected all answers in time"),
+        (examples(GOOD), {"limits": Limits(deadline=1e-9)}, 504, "expected all answers in time"),
     ],
 )
 def test_a_request_that_is_refused_as_a_whole(service, body, options, status, message):
@@ -252,7 +253,7 @@ def test_a_request_that_the_end_of_the_server_cuts_off_is_503(service, capsys):
 
 def test_everything_is_counted():
     metrics, other = ServerMetrics(), ServerMetrics()
-    metrics.watch_queue(lambda: 3, lambda: 90)
+    metrics.queue(3, 90)
     metrics.batch(4, 100, 0.02)
     metrics.request(200, 0.03)
     metrics.request(200, 0.03)

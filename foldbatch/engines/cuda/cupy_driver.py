@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from foldbatch.engines.cuda.driver import ARGUMENTS, HEADER, DeviceBuffer, MatrixProduct
-from foldbatch.errors import BackendError, install
+from foldbatch.errors import BackendError, DeviceMemoryError, install
 from foldbatch.params.parameters import Array
 from foldbatch.system.processes import start_in_each_process
 
@@ -342,7 +342,7 @@ class CupyDriver:
             actual = f"{_size(free)} free of {_size(total)}"
             fix = "take smaller batches, or end what else uses the GPU"
             expected = f"{_size(nbytes)} more memory on {self.name}"
-            raise BackendError("backend cuda", expected, actual, fix) from None
+            raise DeviceMemoryError("backend cuda", expected, actual, fix) from None
 
     @_here
     def pinned(self, nbytes: int) -> Array:

@@ -66,7 +66,7 @@ class Driver(Protocol):
         """Return memory with any content.
 
         Raises:
-            BackendError: when the device has too little memory left.
+            DeviceMemoryError: when the device has too little memory left.
         """
 
     def pinned(self, nbytes: int) -> Array:

@@ -324,15 +324,26 @@ class CudaEngine(Engine):
     def watch(self) -> AbstractContextManager[StreamsWatched]:
         return StreamsWatched(self.device)
 
-    def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: Memory) -> CudaRun:
-        """Begin a batch: its launches wait until a result is read or an update is made."""
-        phase = ready.phase
-        training = phase.bound.training
+    def limit_memory(self, memory: Memory, nbytes: int, *, training: bool) -> None:
+        with self.device.lock:
+            self.device.flush()  # what waits may read the buffers that go
+            memory.buffers.pop(not training, None)
+            self._buffers(memory, training=training).limit = nbytes
+
+    def _buffers(self, memory: Memory, *, training: bool) -> DeviceMemory:
+        """Return the buffers of a phase, made when they are first needed."""
         if training not in memory.buffers:
+            phase = self.training if training else self.inference
             buffers = DeviceMemory(self.device, phase.bound.types, poisoned=self.debug)
             for number, constant in phase.constants.items():
                 buffers.bring(number, constant)
             memory.buffers[training] = buffers
+        return memory.buffers[training]
+
+    def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: Memory) -> CudaRun:
+        """Begin a batch: its launches wait until a result is read or an update is made."""
+        training = ready.phase.bound.training
+        self._buffers(memory, training=training)
         with self.device.lock:
             self._renew(ready)
             self.device.flush()  # before its buffers are used again, or made anew

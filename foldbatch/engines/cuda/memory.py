@@ -44,6 +44,9 @@ class DeviceMemory:
         self._poisoned = poisoned  # whether buffers of floats are filled with NaN before each batch
         self._owned = np.array([type_ is not None for type_ in types], bool)
         self._capacity = np.zeros(len(types), np.int64)
+        self.limit: int | None = (
+            None  # bytes of all buffers, where it may not grow ahead of what a batch needs
+        )
         self.sources: list[DeviceBuffer | Any] = [None] * len(types)  # what holds the memory of each
         self.addresses = np.zeros(len(types), np.int64)  # ``[buffers]``: where each begins
 
@@ -54,10 +57,12 @@ class DeviceMemory:
         """
         driver = self._device.driver
         wanted = np.maximum(heights, 1)
+        if self.limit is not None:
+            self._shrink(wanted, self.limit)
         for number in np.flatnonzero(self._owned & (wanted > self._capacity)).tolist():
             type_ = self._types[number]
             assert type_ is not None
-            rows = capacity(int(wanted[number]))
+            rows = capacity(int(wanted[number])) if self.limit is None else int(wanted[number])
             self._capacity[number] = 0  # until it is there: memory may be short
             self.sources[number] = None  # before the new one is there: together they may be too much
             self.bring(number, self._device.allocate(rows * type_.nbytes))
@@ -68,6 +73,15 @@ class DeviceMemory:
                 if type_ is not None and type_.is_float:
                     nbytes = int(self._capacity[number]) * type_.nbytes
                     driver.fill(int(self.addresses[number]), NAN, nbytes, self._device.stream)
+
+    def _shrink(self, wanted: Ints, limit: int) -> None:
+        """Free buffers of another height than a batch needs, if all would take more bytes than the limit."""
+        owned = [(n, type_) for n, type_ in enumerate(self._types) if type_ is not None]
+        if sum(max(int(wanted[n]), int(self._capacity[n])) * type_.nbytes for n, type_ in owned) <= limit:
+            return
+        for number, _ in owned:
+            if self._capacity[number] != wanted[number]:
+                self._capacity[number], self.sources[number] = 0, None
 
     def bring(self, number: int, memory: Any, offset: int = 0) -> None:
         """Let memory that a batch brings be a buffer, from a byte on; `held` has a `pointer`."""
