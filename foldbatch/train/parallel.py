@@ -287,8 +287,9 @@ class DataParallel(Closed):
         """
         program = self.program
         if self.is_alone and parts == 1:
+            weighing = {} if weights is None else {"weights": weights}
             with nullcontext() if indices is None else noting(NUMBERED, indices):
-                return program.value_and_grad(examples, weights=weights)
+                return program.value_and_grad(examples, **weighing)
         places = list(range(len(examples))) if self.is_alone else self.places(examples)
         step = program.steps_drawn
         parts = max(1, min(parts, len(places)))
