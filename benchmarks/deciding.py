@@ -102,7 +102,7 @@ class _Unable:
     def decide(self, *given: Any, **options: Any) -> None:
         """Run no walk in rounds."""
 
-    small_batch_runner = decide  # nor any as it was noted
+    run_small = decide  # nor a small batch from its notes
 
 
 def unread(examples: Sequence[Any], repeats: int, backend: BackendName) -> float:

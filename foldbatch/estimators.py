@@ -105,7 +105,7 @@ class StructureEstimator(BaseEstimator):
             self._program = program
         return self._program
 
-    def _fit(self, structures: Sequence[Any], labels: Sequence[Any], weights: Array | None) -> None:
+    def _fit(self, structures: Sequence[object], labels: Sequence[object], weights: Array | None) -> None:
         """Train a new model on structures, labels and weights as the settings say; keep its parameters."""
         self.__dict__.pop("_program", None)
         self._settings = self.get_params()
@@ -142,7 +142,7 @@ class StructureEstimator(BaseEstimator):
     def _task(self) -> Task:
         raise NotImplementedError
 
-    def _results(self, structures: Iterable[Any]) -> list[Any]:
+    def _results(self, structures: Iterable[object]) -> list[Any]:
         check_is_fitted(self)
         pairs = [(structure, None) for structure in listed(structures)]
         parts = (pairs[i : i + CHUNK] for i in range(0, len(pairs), CHUNK))
@@ -178,7 +178,7 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):
     class_weight: ClassWeight | None = None
     smoothing: float = 0.0
 
-    def fit(self, X: Sequence[Any], y: Any, sample_weight: Any = None) -> StructureClassifier:
+    def fit(self, X: Sequence[object], y: object, sample_weight: object = None) -> StructureClassifier:
         """Train on structures and their classes; `sample_weight` says how much each counts, by default 1."""
         structures = _structures(self, X, y)
         _check_types(y)
@@ -195,13 +195,13 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):
         self._fit(structures, labels.tolist(), weights)
         return self
 
-    def predict_proba(self, X: Iterable[Any]) -> Array:
+    def predict_proba(self, X: Iterable[object]) -> Array:
         """Return the chance of each class, ``[len(X), len(classes_)]``."""
         results = self._results(X)
         scores = np.array(results, "float64").reshape(len(results), len(self.classes_))
         return probabilities(scores)
 
-    def predict(self, X: Iterable[Any]) -> Array:
+    def predict(self, X: Iterable[object]) -> Array:
         """Return the likeliest class of each structure."""
         chances = self.predict_proba(X)
         return np.asarray(self.classes_[chances.argmax(axis=1)])
@@ -228,7 +228,7 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
     [1.0, 2.0, 3.0, 4.0]
     """
 
-    def fit(self, X: Sequence[Any], y: Any, sample_weight: Any = None) -> StructureRegressor:
+    def fit(self, X: Sequence[object], y: object, sample_weight: object = None) -> StructureRegressor:
         """Train on structures and their numbers; `sample_weight` says how much each counts, by default 1."""
         structures = _structures(self, X, y)
         try:
@@ -247,7 +247,7 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
         self._fit(structures, ((numbers - self.center_) / self.scale_).tolist(), weights)
         return self
 
-    def predict(self, X: Iterable[Any]) -> Array:
+    def predict(self, X: Iterable[object]) -> Array:
         """Return a number for each structure."""
         return np.array(self._results(X), "float64") * self.scale_ + self.center_
 
@@ -255,7 +255,7 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
         return Task("number", dropout=self._settings["dropout"])
 
 
-def _structures(estimator: StructureEstimator, structures: Sequence[Any], labels: Any) -> list[Any]:
+def _structures(estimator: StructureEstimator, structures: Sequence[object], labels: object) -> list[Any]:
     """Return structures as a list, checked against their labels."""
     if labels is None:
         fix = f"{type(estimator).__name__} requires y to be passed, but the target y is None"
@@ -289,14 +289,14 @@ def _check_types(labels: Any) -> None:
         raise TrainingError("y", "labels of one type", actual, "write all as texts, or all as numbers")
 
 
-def _words(model: str, structures: Sequence[Any]) -> Iterable[str]:
+def _words(model: str, structures: Sequence[object]) -> Iterable[str]:
     if model == "bilstm":
         return (word for structure in structures for word in words_of(structure))
     tokens = (token for node in _nodes(structures) for token in node.tree.tokens[_places(node)])
     return (token for token in tokens if token is not None)
 
 
-def _kinds(model: str, structures: Sequence[Any]) -> Vocabulary | None:
+def _kinds(model: str, structures: Sequence[object]) -> Vocabulary | None:
     if model != "child_sum":
         return None
     labels = (label for node in _nodes(structures) for label in node.tree.labels[_places(node)])

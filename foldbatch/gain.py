@@ -187,8 +187,8 @@ BACKWARD = "backward"
 
 
 def bench(
-    block_or_program: Any,
-    examples: Iterable[Any],
+    block_or_program: object,
+    examples: Iterable[object],
     batch_sizes: Sequence[int] | None = None,
     repeats: int = 5,
     *,
@@ -244,7 +244,7 @@ def bench(
     return Outcome(name, cores, repeats, tasks, figures, replace(report, phases=phases).advice)
 
 
-def _program(block_or_program: Any, backend: BackendName | None, threads: int | None) -> Program:
+def _program(block_or_program: object, backend: BackendName | None, threads: int | None) -> Program:
     """Return the program to measure: compiled of a block, or as it was given."""
     if not isinstance(block_or_program, Program):
         return compile(block_or_program, backend or "auto", threads=threads)
@@ -255,7 +255,7 @@ def _program(block_or_program: Any, backend: BackendName | None, threads: int | 
     return block_or_program
 
 
-def _sample(examples: Iterable[Any], batch_sizes: Sequence[int] | None) -> tuple[list[Any], list[int]]:
+def _sample(examples: Iterable[object], batch_sizes: Sequence[int] | None) -> tuple[list[Any], list[int]]:
     """Return as many examples as the largest batch has, evenly spaced, and the sizes from 1 on."""
     population = list(listed(examples))
     if not population:
@@ -297,7 +297,7 @@ def _in_turn(
     return measured
 
 
-def traced_before(program: Program, examples: Sequence[Any]) -> list[Any]:
+def traced_before(program: Program, examples: Sequence[object]) -> list[Any]:
     """Return examples for runs that do not trace: trees as they are, others prepared."""
     prepared = program.prepare(examples)
     return [x if isinstance(x, Tree) else p for x, p in zip(examples, prepared, strict=True)]
@@ -308,7 +308,7 @@ def cut(examples: list[Any], size: int) -> list[list[Any]]:
     return [examples[i : i + size] for i in range(0, len(examples) - size + 1, size)]
 
 
-def unseen(batches: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def unseen(batches: Sequence[Sequence[object]]) -> list[list[Any]]:
     """Return batches whose trees are copies, as a program knows the traces of trees it has seen."""
     return [
         [Tree(item.parents, item.labels, item.tokens) if isinstance(item, Tree) else item for item in batch]
@@ -398,7 +398,7 @@ GLANCE_TURNS = 7  # timed turns, as far as they fit into
 SECONDS = 2.0  # of measuring; one turn is taken even if it takes longer
 
 
-def glance(program: Program, examples: Sequence[Any], size: int) -> str:
+def glance(program: Program, examples: Sequence[object], size: int) -> str:
     """Measure what batching gains in training, as a line; "" for a program or a batch that does not batch."""
     size = min(size, len(examples))
     if size < 2 or program.engine.one_by_one or not program.options.batched:

@@ -95,7 +95,7 @@ def nearest(name: str) -> str:
     return HINTS.get(name) or (f"use ops.{close[0]}" if close else "dir(fb.ops) lists the ops")
 
 
-def _call(name: str, *operands: Any, **options: Any) -> Value:  # type: ignore[type-var]  # its caller knows
+def _call(name: str, *operands: object, **options: object) -> Value:  # type: ignore[type-var]  # its caller knows
     result: Value = FUNCTIONS[name](*operands, **options)
     return result
 
@@ -113,7 +113,7 @@ def no_attribute(name: str) -> str:
     return f"a symbolic tensor has no {name!r}; {nearest(name)}"
 
 
-def unknown(_: Any, name: str) -> NoReturn:
+def unknown(_: object, name: str) -> NoReturn:
     """Refuse an attribute; as a ``__getattr__`` it makes Python read all others in three times the time."""
     raise AttributeError(name if name.startswith("_") else no_attribute(name))
 
@@ -152,10 +152,10 @@ class Operators(Generic[Result]):
     def __iter__(self) -> Iterator[Result]:
         return iter([self[i] for i in range(len(self))])
 
-    def __getitem__(self, key: Any) -> Result:
+    def __getitem__(self, key: object) -> Result:
         return _call("getitem", self, key)
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+    def __setitem__(self, key: object, value: object) -> NoReturn:
         fix = "make another one, as ops.where(mask, new, x), or ops.concat of its parts"
         raise GraphError("ops.setitem", "a tensor that is not written to", f"x[{key!r}] = ...", fix)
 
@@ -199,7 +199,7 @@ class Operators(Generic[Result]):
 
     __hash__ = object.__hash__  # by identity, so that nodes are keys
 
-    def __xor__(self, other: Any) -> Result:
+    def __xor__(self, other: object) -> Result:
         return _call("not_equal", _bools(self), _bools(other))
 
     __rxor__ = __xor__
@@ -253,23 +253,23 @@ class Operators(Generic[Result]):
         """Return the index of the first maximum along an instance axis, or among all elements."""
         return _call("argmax", self, axis)
 
-    def dot(self, operand: Any) -> Result:
+    def dot(self, operand: object) -> Result:
         """Return the product of vectors or matrices."""
         return _call("dot", self, operand)
 
-    def clip(self, low: Any = None, high: Any = None) -> Result:
+    def clip(self, low: object = None, high: object = None) -> Result:
         """Return the tensor with its elements held between two bounds."""
         return _call("clip", self, low, high)
 
-    def astype(self, dtype: Any) -> Result:
+    def astype(self, dtype: object) -> Result:
         """Return the tensor in another dtype."""
         return _call("cast", self, dtype)
 
-    def reshape(self, *shape: Any) -> Result:
+    def reshape(self, *shape: object) -> Result:
         """Return the elements in another shape, given as one tuple or as several ints."""
         return _call("reshape", self, shape[0] if len(shape) == 1 else shape)
 
-    def transpose(self, *axes: Any) -> Result:
+    def transpose(self, *axes: object) -> Result:
         """Return the tensor with its axes permuted, reversed by default."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return _call("transpose", self, order or None)
@@ -310,11 +310,11 @@ class Recorder(Protocol):
     """A front end that notes the calls which a user's plain function makes while it runs."""
 
     def function(
-        self, function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any], /
+        self, function: Callable[..., object], operands: tuple[object, ...], options: dict[str, Any], /
     ) -> Any:
         """Note a call of a function of `foldbatch.ops`, and return its result."""
 
-    def layer(self, layer: Any, operands: tuple[Any, ...], /) -> Any:
+    def layer(self, layer: object, operands: tuple[object, ...], /) -> Any:
         """Note a call of a layer or another block outside of cells' functions, and return its result."""
 
 
@@ -330,12 +330,14 @@ def record_with(recorder: Recorder | None) -> None:
     _recorder.set(recorder)
 
 
-def _holds_symbol(operands: Sequence[Any]) -> bool:
+def _holds_symbol(operands: Sequence[object]) -> bool:
     flat = [y for x in operands for y in (x if isinstance(x, list | tuple) else [x])]
     return any(isinstance(y, Operators) and not isinstance(y, Stored) for y in flat)
 
 
-def called_as_it_is(function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]) -> Any:
+def called_as_it_is(
+    function: Callable[..., object], operands: Sequence[object], options: dict[str, Any]
+) -> Any:
     """Call a function of `foldbatch.ops`; errors show arguments that it does not take."""
     try:
         return function(*operands, **options)
@@ -351,7 +353,7 @@ def deferring(function: F) -> F:
     """Return a function of `foldbatch.ops` that leaves `Deferred` tensors to the front end."""
 
     @wraps(function)
-    def called(*operands: Any, **options: Any) -> Any:
+    def called(*operands: object, **options: object) -> Any:
         """Call the function, or leave the call to the front end if an operand is `Deferred`."""
         for x in operands:
             if isinstance(x, Deferred) or (
@@ -404,7 +406,7 @@ def is_symbolic() -> bool:
     return _functions.running > 0
 
 
-def _bools(x: Any) -> Any:
+def _bools(x: object) -> Any:
     return _call("logical_not", _call("logical_not", x))  # refuses what is no bool
 
 

@@ -114,7 +114,7 @@ class TupleType:
         """Return the type of the same structure with other types in it."""
         return TupleType(items)
 
-    def value_of(self, parts: Iterable[Any]) -> Any:
+    def value_of(self, parts: Iterable[object]) -> Any:
         """Return a value of these parts."""
         return tuple(parts)
 
@@ -143,7 +143,7 @@ class NestType(TupleType):
         """Return the type of the same keys or fields with other types in it."""
         return NestType(self.kind, self.keys, items)
 
-    def value_of(self, parts: Iterable[Any]) -> Any:
+    def value_of(self, parts: Iterable[object]) -> Any:
         """Return a value of these parts; no code of a dataclass runs, as parts may be numbers of values."""
         if self.kind is dict:
             return dict(zip(self.keys, parts, strict=True))

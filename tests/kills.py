@@ -136,7 +136,7 @@ def saved(folder: Path):
     figures = json.loads((folder / fitting.FIGURES).read_text())
     for epoch in figures["epochs"]:
         del epoch["seconds"]
-    return arrays, header["block"], figures
+    return arrays, header["origin"], figures
 
 
 def training() -> Work:

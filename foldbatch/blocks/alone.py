@@ -37,14 +37,14 @@ PRECISIONS: dict[str, str | None] = {"auto": None, "numpy": None, "reference": "
 class CalledWalk(Protocol):
     """A plain function that a block calls, as a program of the block holds it."""
 
-    def traced(self, block: Buildable, example: Any, asides: frozenset[str]) -> tuple[Model, Trace]:
+    def traced(self, block: Buildable, example: object, asides: frozenset[str]) -> tuple[Model, Trace]:
         """Return the model of a block that calls the function, and the trace of an example for it.
 
         The model has the side outputs in `asides`; its parameters have numbers.
         """
 
 
-def evaluate(block: Buildable, example: Any, backend: BackendName) -> Any:
+def evaluate(block: Buildable, example: object, backend: BackendName) -> Any:
     """Return a block's result for one example, with its metrics if it has some; see `Block.eval`."""
     precision = _precision_of(block, backend)
     # losses are not returned, so nothing that only they need is computed
@@ -69,7 +69,7 @@ def evaluate(block: Buildable, example: Any, backend: BackendName) -> Any:
     return (result, metrics) if metrics else result
 
 
-def max_depth(block: Buildable, example: Any) -> int:
+def max_depth(block: Buildable, example: object) -> int:
     """Return the longest chain of calls that compute something, for one example."""
     return depth(*traced(block, example, ASIDES))
 
@@ -81,7 +81,7 @@ def load_parameters(block: Buildable, path: str | os.PathLike[str]) -> None:
     store.update(numbers, strict=True)
 
 
-def traced(block: Buildable, example: Any, asides: frozenset[str]) -> tuple[Model, Trace]:
+def traced(block: Buildable, example: object, asides: frozenset[str]) -> tuple[Model, Trace]:
     """Return the model of a block, whose parameters have numbers, and the trace of an example for it."""
     program = built(block, asides)
     if program.walks:  # only a run of these tells which cells there are

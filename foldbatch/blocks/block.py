@@ -48,10 +48,10 @@ BlockLike: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...] | Array 
 class OpenScope(Protocol):
     """A scope in which blocks are wired; see `foldbatch.blocks.composition`."""
 
-    def add(self, block: Any, sources: tuple[Any, ...]) -> Any:
+    def add(self, block: object, sources: tuple[object, ...]) -> Any:
         """Use a block, which reads sources; return its result as a wire."""
 
-    def wire_of(self, source: Any) -> Any:
+    def wire_of(self, source: object) -> Any:
         """Return the wire that stands for a block in this scope."""
 
 
@@ -102,7 +102,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
                 parts.append(f"{name}={text}")
         return ", ".join(parts)
 
-    def written(self, value: Any) -> str:
+    def written(self, value: object) -> str:
         """Return an argument as source text."""
         if value is ...:
             return "..."
@@ -127,13 +127,13 @@ class Block(Closed, Generic[In_contra, Out_co]):
     def __rshift__(self, other: Block[Out_co, Next]) -> Block[In_contra, Next]: ...
     @overload
     def __rshift__(self, other: BlockLike) -> Block[In_contra, Any]: ...
-    def __rshift__(self, other: Any) -> Any:
+    def __rshift__(self, other: object) -> Any:
         return Pipe(self, other)
 
     def __rrshift__(self, other: BlockLike) -> Block[Any, Out_co]:
         return Pipe(other, self)
 
-    def __call__(self, *xs: Any) -> Any:
+    def __call__(self, *xs: object) -> Any:
         """Apply the block in a plain function that stands for a model: to objects of its example, or values.
 
         Args:
@@ -153,7 +153,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
     # an array on the left of >> must leave the operator to us
     __array_ufunc__ = None
 
-    def reads(self, *sources: Any) -> Any:
+    def reads(self, *sources: object) -> Any:
         """Connect the block to its sources, in the ``with`` of a `Composition`; return its result as a wire.
 
         Args:
@@ -166,12 +166,12 @@ class Block(Closed, Generic[In_contra, Out_co]):
         """
         return _innermost(self, ".reads").add(self, sources)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return _innermost(self, f"[{key!r}]").wire_of(self)[key]
 
     __iter__ = None  # Python would count items from 0 for ever
 
-    def eval(self, example: Any, backend: BackendName = "auto") -> Any:
+    def eval(self, example: object, backend: BackendName = "auto") -> Any:
         """Return the block's result for one example: nested arrays, lists and tuples.
 
         With metrics, returns ``(result, metrics)``, metrics by name. The block is built anew, and its ops run
@@ -191,7 +191,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
         """
         return alone.evaluate(self, example, backend)
 
-    def max_depth(self, example: Any) -> int:
+    def max_depth(self, example: object) -> int:
         """Return how many levels the example needs, after blocks that run together are joined."""
         return alone.max_depth(self, example)
 
@@ -225,7 +225,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
         """Return the data that the block got after its construction, for `load_state`."""
         return {}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Take what `state` of an equal block returned; raises BlockTypeError for anything else."""
         if state:
             raise BlockTypeError(repr(self), "no state", ", ".join(state), "only some blocks have one")
@@ -277,7 +277,7 @@ class Pipe(Block[Any, Any]):
     nothing happens
     """
 
-    def __init__(self, *blocks: Any) -> None:
+    def __init__(self, *blocks: object) -> None:
         parts = [as_block(block, ">>") for block in blocks]
         self.blocks: tuple[AnyBlock, ...] = tuple(
             member for part in parts for member in (part.blocks if isinstance(part, Pipe) else [part])
@@ -320,7 +320,7 @@ class Pipe(Block[Any, Any]):
 BLOCK_LIKES: list[tuple[tuple[type, ...], Callable[[Any], AnyBlock]]] = []
 
 
-def as_block(value: Any, where: str = "block") -> AnyBlock:
+def as_block(value: object, where: str = "block") -> AnyBlock:
     """Return the block that a value stands for; `where` names the caller in errors.
 
     A Block stands for itself, an array or a Parameter for FromTensor, a dict, list or tuple for
@@ -397,7 +397,7 @@ def _is_key(value: Any) -> bool:
     return isinstance(value, Hashable | slice) and not isinstance(value, Block | Parameter)
 
 
-def _hashable(key: Any) -> Any:
+def _hashable(key: object) -> Any:
     return ("slice", key.start, key.stop, key.step) if isinstance(key, slice) else key
 
 
@@ -408,7 +408,7 @@ def named(name: object, where: str) -> str:
     return name
 
 
-def function_name(fn: Callable[..., Any]) -> str:
+def function_name(fn: Callable[..., object]) -> str:
     """Return the name of a user's function in `repr` and in errors.
 
     >>> function_name(len), function_name(lambda x: x)
@@ -450,7 +450,7 @@ def settings_of(obj: object) -> dict[str, Any]:
     return settings
 
 
-def make(cls: type, settings: Mapping[str, Any]) -> Any:
+def make(cls: type, settings: Mapping[str, object]) -> Any:
     """Return an object of a class, made with settings; the inverse of `settings_of`."""
     signature = signature_of(cls)
     unknown = settings.keys() - signature.parameters.keys()

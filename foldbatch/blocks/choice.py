@@ -204,11 +204,12 @@ class Optional(Block[ObjectType | TupleType, Any]):
         return read(builder, result)
 
 
-def _question(key_fn: Any) -> str:
+def _question(key_fn: object) -> str:
     """Return the user's word for what a key answers, for the labels of cases; empty without one."""
     word = key_fn.key if isinstance(key_fn, GetItem) else getattr(key_fn, "__name__", "")
-    is_word = isinstance(word, str) and word.isidentifier()
-    return word if is_word and not isinstance(key_fn, type) else ""  # `type` asks nothing of the user's
+    if not isinstance(word, str) or not word.isidentifier() or isinstance(key_fn, type):
+        return ""  # `type` asks nothing of the user's
+    return word
 
 
 def _refusal(expected: str) -> Callable[[Any], None]:

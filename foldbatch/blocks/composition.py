@@ -33,7 +33,7 @@ class Wire:
         self,
         home: Composition,
         block: AnyBlock | None,
-        sources: tuple[Any, ...] = (),
+        sources: tuple[object, ...] = (),
         *,
         selects: bool = False,
     ) -> None:
@@ -43,7 +43,7 @@ class Wire:
         self.selects = selects  # items need no reader, other wires do
         self.line = line_of_caller()
 
-    def __getitem__(self, key: Any) -> Wire:
+    def __getitem__(self, key: object) -> Wire:
         block: AnyBlock | None = self.block
         if isinstance(block, Record) and block.named and not isinstance(key, slice):
             keys = [name for name, _ in block.blocks]
@@ -62,11 +62,11 @@ class Wire:
             fix = "reads returns what the block yields; keep the block, as in inner = Composition()"
             raise AttributeError(f"a wire has no {name!r}; {fix}", name=name, obj=self)
 
-    def __rshift__(self, block: Any) -> Wire:
+    def __rshift__(self, block: object) -> Wire:
         wire: Wire = as_block(block, ">>").reads(self)
         return wire
 
-    def reads(self, *sources: Any) -> None:
+    def reads(self, *sources: object) -> None:
         """Refuse: only the output of a composition, and blocks, read."""
         fix = "wires are read; blocks and the composition's output read them"
         raise BlockUseError(f"{self!r}.reads", "a block", "the input or a result", fix)
@@ -82,14 +82,14 @@ class Output:
         self.home = home
         self.wire: Wire | None = None
 
-    def reads(self, *sources: Any) -> None:
+    def reads(self, *sources: object) -> None:
         """Define the composition's result: one source as it is, several as a tuple, none as void."""
         if self.wire is not None:
             fix = "read all of it at once, as in output.reads(a, b)"
             raise BlockUseError(f"{self.home.name}.output.reads", "one call", "a second one", fix)
         self.wire = self.home.add(Output, sources)
 
-    def __getitem__(self, key: Any) -> Wire:
+    def __getitem__(self, key: object) -> Wire:
         self.home.refuse_output()
         raise AssertionError
 
@@ -159,7 +159,7 @@ class Composition(Block[Any, Any]):
             block.reads(*sources) if is_wired else self.add(as_block(block, f"{self.name}.connect"), sources)
         )
 
-    def add(self, block: Any, sources: tuple[Any, ...], *, selects: bool = False) -> Wire:
+    def add(self, block: Any, sources: tuple[object, ...], *, selects: bool = False) -> Wire:
         """Use a block in this composition; returns its result."""
         if block is self:
             fix = "a recursion needs a ForwardDeclaration"
@@ -179,7 +179,7 @@ class Composition(Block[Any, Any]):
         fix = "read what the output reads"
         raise BlockUseError(self.name, "sources that come before the output", "its own output", fix)
 
-    def _source(self, source: Any) -> Any:
+    def _source(self, source: object) -> Any:
         """Return a source as wires, blocks, or tuples of these, refusing wires of other scopes."""
         match source:
             case Output() if source.home is self:
@@ -309,14 +309,14 @@ class Composition(Block[Any, Any]):
         return f"Composition({self.name!r})"
 
 
-def _numbered(source: Any, numbers: Mapping[Wire, int]) -> Any:
+def _numbered(source: object, numbers: Mapping[Wire, int]) -> Any:
     """Return a source with numbers for its wires; blocks stay."""
     if isinstance(source, tuple):
         return tuple(_numbered(part, numbers) for part in source)
     return numbers[source] if isinstance(source, Wire) else source
 
 
-def _wired(source: Any, wires: Sequence[Wire]) -> Any:
+def _wired(source: object, wires: Sequence[Wire]) -> Any:
     """Return a source with wires for their numbers."""
     if isinstance(source, tuple):
         return tuple(_wired(part, wires) for part in source)

@@ -267,7 +267,7 @@ def new_wires(type_: Type) -> Any:
             return None
 
 
-def feed(source: Any, target: Any) -> None:
+def feed(source: object, target: object) -> None:
     """Connect the wires of one terminal to those of another of the same type."""
     match source, target:
         case Flow(), Flow():

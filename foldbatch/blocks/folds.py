@@ -36,7 +36,7 @@ class Fold(Block[ObjectType | TupleType | SequenceType, Any]):
     10.0
     """
 
-    def __init__(self, combine: Any, start: Any) -> None:
+    def __init__(self, combine: object, start: object) -> None:
         self.combine = as_block(combine, "Fold.combine")
         self.start = as_block(start, "Fold.start")
 
@@ -84,7 +84,7 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
     """
 
     def __init__(
-        self, cell: Any, initial_state: Any = None, *, initial_state_from_input: bool = False
+        self, cell: object, initial_state: object = None, *, initial_state_from_input: bool = False
     ) -> None:
         self.cell = as_block(cell, "RNN.cell")
         if initial_state is not None and initial_state_from_input:
@@ -158,7 +158,7 @@ class Reduce(Block[TupleType | SequenceType, Any]):
     [24.0, 1.0]
     """
 
-    def __init__(self, combine: Any, default: Any = None) -> None:
+    def __init__(self, combine: object, default: object = None) -> None:
         self.combine = as_block(combine, "Reduce.combine")
         self.default = None if default is None else as_block(default, "Reduce.default")
 

@@ -49,7 +49,7 @@ class TensorBlock(Block[In_contra, Out_co]):
     Subclasses implement `apply`; a tuple input is spread over its arguments.
     """
 
-    def apply(self, *xs: Any) -> Any:
+    def apply(self, *xs: object) -> Any:
         """Return the result for symbolic tensors (or nested tuples of them)."""
         raise NotImplementedError
 
@@ -62,7 +62,7 @@ class TensorBlock(Block[In_contra, Out_co]):
         """Whether the user gave the layer's name."""
         return False
 
-    def __call__(self, *xs: Any) -> Any:
+    def __call__(self, *xs: object) -> Any:
         """Apply the block to symbolic tensors, inside the function of another block or of a cell.
 
         In a plain function that stands for a model it is a call of a small cell.
@@ -109,7 +109,7 @@ class TensorBlock(Block[In_contra, Out_co]):
                 fix = "give it an input"
         raise BlockTypeError(builder.where(self), "tensors", str(type_of(value)), fix)
 
-    def _checked(self, builder: Builder, result: Any) -> Value:
+    def _checked(self, builder: Builder, result: object) -> Value:
         """Return a function's result as tensors and tuples; refuse any other object."""
         match result:
             case Node():
@@ -126,7 +126,7 @@ class TensorBlock(Block[In_contra, Out_co]):
         raise BlockTypeError(builder.where(self), expected, describe_value(result), fix)
 
 
-def _read(x: Any) -> Any:
+def _read(x: object) -> Any:
     """Return parameters as symbolic tensors, in tuples too."""
     if type(x) is tuple:
         return tuple(map(_read, x))
@@ -148,7 +148,7 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
     array([2., 4.], dtype=float32)
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., object]) -> None:
         if not callable(fn):
             fix = "for example Function(lambda a, b: a + b)"
             raise BlockTypeError("Function", "a function of tensors", describe_value(fn), fix)
@@ -171,11 +171,11 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
         name = function_name(self.fn)
         return name if name.isidentifier() else "", ""  # a lambda has none
 
-    def apply(self, *xs: Any) -> Any:
+    def apply(self, *xs: object) -> Any:
         self._check_arity(xs)
         return self.fn(*xs)
 
-    def _check_arity(self, xs: tuple[Any, ...]) -> None:
+    def _check_arity(self, xs: tuple[object, ...]) -> None:
         """Refuse a function that cannot be called with as many arguments as the input has items."""
         try:
             signature = arguments_of(self.fn)
@@ -258,7 +258,7 @@ class FromTensor(Block[Any, TensorType]):
 
     input_type = VOID
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: object) -> None:
         if not isinstance(tensor, Parameter | np.ndarray | np.generic | int | float):
             actual, fix = describe_value(tensor), "convert it with np.asarray"
             raise BlockTypeError("FromTensor", "an array or a Parameter", actual, fix)
@@ -299,7 +299,7 @@ class Zeros(Block[Any, Any]):
 
     input_type = VOID
 
-    def __init__(self, type: Any) -> None:
+    def __init__(self, type: object) -> None:
         self.type = as_type(type, "Zeros")
         _refuse_no_zero(self.type, self.type, "Zeros")
 

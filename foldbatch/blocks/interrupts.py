@@ -43,7 +43,7 @@ def _has_argument(frame: FrameType, interrupted_frame: FrameType) -> bool:
     )
 
 
-def is_accident(error: Exception, example: Any) -> bool:
+def is_accident(error: Exception, example: object) -> bool:
     """Return whether an error that did not happen again cannot have come of an example.
 
     Our own code raised it, or the tracing program, and the example is plain data. So memory was short, or

@@ -56,7 +56,7 @@ class GetItem(Block[Any, Any]):
     ['c', 'none']
     """
 
-    def __init__(self, key: Any, *, default: Any = ...) -> None:
+    def __init__(self, key: object, *, default: object = ...) -> None:
         self.key = key
         self.default = default
 
@@ -145,7 +145,7 @@ class Items(Block[ObjectType, ObjectType]):
         return builder.apply(SORTED_ITEMS, source, place=place, where=builder.where(self))
 
 
-def _sorted_items(data: Any) -> list[tuple[Any, Any]]:
+def _sorted_items(data: object) -> list[tuple[Any, Any]]:
     """Return the items of a mapping in the order of their keys; refuse keys that cannot be sorted."""
     if not isinstance(data, Mapping):
         raise BadDataError("a mapping", describe_value(data), "give it a dict", ExampleTypeError)
@@ -337,7 +337,7 @@ class AllOf(Block[Any, TupleType]):
     (array(1., dtype=float32), array(1, dtype=int32))
     """
 
-    def __init__(self, *blocks: Any) -> None:
+    def __init__(self, *blocks: object) -> None:
         self.blocks = tuple(as_block(block, f"AllOf[{i}]") for i, block in enumerate(blocks))
         check(self)
 

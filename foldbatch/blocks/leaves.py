@@ -86,7 +86,7 @@ class Tensor(Block[ObjectType, TensorType]):
 
     input_type = OBJECT
 
-    def __init__(self, shape: Any, dtype: str = DEFAULT_DTYPE) -> None:
+    def __init__(self, shape: object, dtype: str = DEFAULT_DTYPE) -> None:
         if not isinstance(shape, PySequence) or isinstance(shape, str):
             fix = "Tensor([2, 3]) reads 2 lists of 3 numbers, Vector(3) one"
             raise BlockTypeError("Tensor", "a list or tuple as shape", describe_value(shape), fix)
@@ -160,7 +160,7 @@ class InputTransform(Block[ObjectType | TupleType, ObjectType]):
 
     input_type = OBJECT
 
-    def __init__(self, fn: Callable[[Any], Any]) -> None:
+    def __init__(self, fn: Callable[[Any], object]) -> None:
         if not callable(fn):
             fix = "for example InputTransform(len)"
             raise BlockTypeError("InputTransform", "a function", describe_value(fn), fix)
@@ -262,7 +262,9 @@ class OneHotFromList(Block[ObjectType, TensorType]):
 
     input_type = OBJECT
 
-    def __init__(self, elements: Iterable[Any], dtype: str = DEFAULT_DTYPE, *, strict: bool = True) -> None:
+    def __init__(
+        self, elements: Iterable[object], dtype: str = DEFAULT_DTYPE, *, strict: bool = True
+    ) -> None:
         if not isinstance(elements, Iterable):
             actual = describe_value(elements)
             raise BlockTypeError("OneHotFromList", "a list of elements", actual, "for example ['a', 'b']")
@@ -307,7 +309,7 @@ def _finder(numbering: dict[Any, int], expected: str, unlisted: int | None = Non
     """
     numbers = {**numbering}  # a copy, which no caller can change
 
-    def find(x: Any) -> int:
+    def find(x: object) -> int:
         """Return the number of an object, or of the unlisted ones; raise BadDataError where there is none."""
         try:
             number = numbers.get(x, unlisted)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from types import CodeType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from foldbatch.blocks.builder import MODEL, Builder
 from foldbatch.blocks.building import Buildable, build
@@ -44,7 +44,16 @@ from foldbatch.blocks.printing import (
 )
 from foldbatch.blocks.purity import direct, is_pure
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
-from foldbatch.blocks.tracer import FILENAME, NO_TREE, Descent, Located, depth_left, place_of, unlocated
+from foldbatch.blocks.tracer import (
+    FILENAME,
+    NO_TREE,
+    Descent,
+    Located,
+    depth_left,
+    paths_of,
+    place_of,
+    unlocated,
+)
 from foldbatch.blocks.tracing import (
     GONE,
     Apply,
@@ -74,8 +83,9 @@ from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components,
 from foldbatch.model.labels import tell_apart
 from foldbatch.model.link import link, numbered_sites
 from foldbatch.model.model import Model, asides_of
+from foldbatch.model.reading_paths import ReadingPaths
 from foldbatch.model.replacing import Replacements
-from foldbatch.model.tracer import MAX_CALLS, AtOnce, Decide, Look, Written
+from foldbatch.model.tracer import MAX_CALLS, Decide, Look, RunSmall, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
@@ -97,6 +107,7 @@ from foldbatch.types import OBJECT, VOID, Type
 # Returns a block as plain data, given the names of parameters, and those that stand in the place of others.
 Write: TypeAlias = Callable[[Any, Mapping[str, Parameter], Replacements], Written]
 
+R = TypeVar("R")
 # The globals of a run, and the lists that it appends to.
 Run: TypeAlias = "tuple[dict[str, Any], Recorder]"
 
@@ -129,7 +140,7 @@ class Lowered:
     # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, init=False, repr=False)
     grows: ClassVar[bool] = False
-    cells: ClassVar[Sequence[tuple[Any, PrunedDraft]]] = ()
+    cells: ClassVar[Sequence[tuple[Hashable, PrunedDraft]]] = ()
     decides: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -176,21 +187,20 @@ class Lowered:
 
     def trace_all(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[object],
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-        at_once: AtOnce | None = None,
-    ) -> list[Trace] | Any:
+        run_small: RunSmall[R] | None = None,
+    ) -> list[Trace] | R:
         """Trace examples by the tracing program, in as few records as possible."""
         traces: list[Trace] = []
         with no_garbage():  # long traces make very many numbers, and many of them are many objects
             while len(traces) < len(examples):
                 count = len(traces)
-                at_first = None if count else at_once
-                record = self.record(examples[count:], numbers[count:], look, at_first)
+                record = self.record(examples[count:], numbers[count:], look, None if count else run_small)
                 if not isinstance(record, BatchRecord):
-                    return record  # the results that `at_once` returns
+                    return record  # the results that `run_small` returns
                 traces += record.traces()
         return traces
 
@@ -214,10 +224,13 @@ class Lowered:
     def parameters(self) -> Sequence[Parameter]:
         return self.model.parameters
 
-    def place_of(self, example: Any, cell: int, call: int) -> str:
+    def place_of(self, example: object, cell: int, call: int) -> str:
         return place_of(self.model, self.read_carefully, example, cell, call)
 
-    def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
+    def paths_of(self, example: object) -> ReadingPaths:
+        return paths_of(self.model, self.read_carefully, self.text.blames, example)
+
+    def debug(self, example: object, begin: Callable[[Parameter], None]) -> Any:
         fix = "metrics show values of blocks: AllOf(Identity(), Metric('name')) >> GetItem(0)"
         raise BlockTypeError("Program.debug", "a program of a plain function", "one of blocks", fix)
 
@@ -233,11 +246,11 @@ class Lowered:
 
     def record(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[object],
         numbers: Sequence[int],
         look: Look | None = None,
-        at_once: AtOnce | None = None,
-    ) -> BatchRecord | Any:
+        run_small: RunSmall[R] | None = None,
+    ) -> BatchRecord | R:
         """Return the record of examples, or of the first ones where there are very many calls.
 
         Arguments and errors are those of `trace_all`.
@@ -260,9 +273,10 @@ class Lowered:
                     break
             if look is not None:
                 look(self.model, recorder.data)
-            record = (at_once and not recorder.full and at_once(recorder.small_batch)) or recorder.record(
-                self.levels
-            )
+            results = None
+            if run_small is not None and recorder.ended == len(examples):
+                results = run_small(recorder.small_batch, numbers)
+            record = recorder.record(self.levels) if results is None else results
         except Exception as error:
             bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
             if bad is None or bad[0] == len(examples):  # it is no example's fault
@@ -278,7 +292,7 @@ class Lowered:
                 self.unused.append(run)
         raise self._refused(examples[bad[0]], numbers[bad[0]], bad[1])  # its context is none of the above
 
-    def _refused(self, example: Any, number: int, error: Exception) -> Exception:
+    def _refused(self, example: object, number: int, error: Exception) -> Exception:
         """Return the error for an example that does not fit, or an error that no example caused."""
         if isinstance(error, TooManyCallsError):
             expected = f"at most {self.max_calls:,} calls"
@@ -298,7 +312,9 @@ class Lowered:
         refused.__cause__ = None if isinstance(error, BadDataError) else error
         return refused
 
-    def read_carefully(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+    def read_carefully(
+        self, example: object, adapt: Callable[[dict[str, Any]], None] = lambda _: None
+    ) -> None:
         """Run the tracing program on an example and check each datum as it is read, to find where it fails.
 
         Nothing is kept of the calls that it notes.
@@ -466,7 +482,7 @@ def _form_of(draft: Draft) -> list[Any]:
     return [draft.name, print_graph(graph), contents, parameters, asides, sizes, draft.marks, draft.keys]
 
 
-def _wires(nested: Any) -> Iterator[Flow]:
+def _wires(nested: object) -> Iterator[Flow]:
     """Yield the wires of a terminal: of a sequence, those of its elements."""
     match nested:
         case Flow():

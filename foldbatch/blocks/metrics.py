@@ -168,7 +168,7 @@ class Collected(Block[Any, TupleType]):
     [2, 4]
     """
 
-    def __init__(self, block: Any, name: str = "nodes") -> None:
+    def __init__(self, block: object, name: str = "nodes") -> None:
         self.block = as_block(block, "Collected")
         self.name = named(name, "Collected")
 

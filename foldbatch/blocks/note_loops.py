@@ -18,6 +18,7 @@ from foldbatch.loops.cpython import COUNT, FIRST, ITEMS, TYPE
 from foldbatch.loops.list_loops import append, put
 from foldbatch.loops.vector_functions import moved
 from foldbatch.loops.words import ask, at, i8
+from foldbatch.recorder.lists import Integers
 
 # The words of a closure: the array of counters (the next number, and the last one that the example may take),
 # the printed function, the class of tuples, how many numbers a call takes, the array of rows, and how many
@@ -33,10 +34,10 @@ _MODULES = sys.modules[__name__], list_loops, closures, cpython  # those of the 
 def noter(
     counters: array[int],
     width: int,
-    printed: Callable[..., Any],
-    rows: array[int],
+    printed: Callable[..., object],
+    rows: Integers,
     operands: int,
-    elements: Sequence[array[int]],
+    elements: Sequence[Integers],
     data: Sequence[tuple[list[Any], bool]],
 ) -> Callable[..., int]:
     """Return a function that notes calls of a block's cell.
@@ -57,7 +58,7 @@ def noter(
     return closures.closure(note, _MODULES, words, counters, printed, rows, *elements, *data)
 
 
-def drawer(counters: array[int], width: int, printed: Callable[..., Any]) -> Callable[..., int]:
+def drawer(counters: array[int], width: int, printed: Callable[..., object]) -> Callable[..., int]:
     """Return a function that takes a number without a call; arguments are those of `noter`."""
     words = id(counters), id(printed), id(tuple), width
     return closures.closure(draw, _MODULES, words, counters, printed)

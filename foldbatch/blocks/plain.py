@@ -43,11 +43,10 @@ class PlainObject(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     state: dict[str, Any] = {}  # for `load_state`, by name, as data
 
 
-class Plain(msgspec.Struct, forbid_unknown_fields=True):
+class Plain(msgspec.Struct, forbid_unknown_fields=True, tag_field="form", tag="block"):
     """A block as plain data."""
 
-    # all objects that it is made of, sources first, which refer to each other by number; `things` in files
-    objects: list[PlainObject] = msgspec.field(name="things")
+    objects: list[PlainObject]  # that it is made of, sources first; they refer to each other by number
     definitions: list[tuple[int, int]]  # pairs of a declaration and the block that it stands for, by number
     block: int  # the number of the block itself
 
@@ -118,7 +117,7 @@ class _Writer(Sink):
         self.current: Any = None
         self.sources: list[Any] = []
 
-    def number(self, root: Any) -> int:
+    def number(self, root: object) -> int:
         """Write an object after all objects that it refers to, however deep; return its number."""
         stack = [] if self._reference(root)["object"] is not None else [self._begin(root)]
         begun = {id(root)}
@@ -139,7 +138,7 @@ class _Writer(Sink):
         number: int = self._reference(root)["object"]
         return number
 
-    def _begin(self, obj: Any) -> _Begun:
+    def _begin(self, obj: object) -> _Begun:
         """Write an object's settings and state as data; note the objects that these refer to."""
         self.current, self.sources = obj, []
         settings, state = self._content(obj)
@@ -151,7 +150,7 @@ class _Writer(Sink):
             self.declared.append(obj)
         return _Begun(obj, PlainObject(kind or "", *data), iter(self.sources))
 
-    def _content(self, obj: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _content(self, obj: object) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the settings and the state of an object; drawn parameters are left to the file's arrays."""
         match obj:
             case Parameter():
@@ -171,7 +170,7 @@ class _Writer(Sink):
                 return obj.settings(), {}
         return settings_of(obj), {}
 
-    def _reference(self, obj: Any) -> dict[str, Any]:
+    def _reference(self, obj: object) -> dict[str, Any]:
         """Return the data that refer to an object; its number is filled in when the object is written."""
         return self.references.setdefault(id(obj), (obj, {"object": None}))[1]
 
@@ -219,7 +218,7 @@ class _BlockReader(Source):
         return obj
 
 
-def _check_names(obj: Any) -> None:
+def _check_names(obj: object) -> None:
     """Refuse settings of wrong types that the constructors of parameters and owners do not check."""
     match obj:
         case Owner():
@@ -243,7 +242,7 @@ def _class(kind: str, trust: Trust) -> type:
     return cls
 
 
-def _expect(cls: type, obj: Any) -> Any:
+def _expect(cls: type, obj: object) -> Any:
     """Return an object, refusing one of another class."""
     if not isinstance(obj, cls):
         raise refused(f"a {type(obj).__name__} in place of a {cls.__name__}")

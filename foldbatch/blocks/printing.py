@@ -85,7 +85,7 @@ def item_or(data: Any, key: Any, default: Any) -> Any:
         return default
 
 
-def items(data: Any) -> Any:
+def items(data: object) -> Any:
     """Return the items of a part of an example: of a node the list of its children, which no user may see."""
     return (type(data) is Node and getattr(data, BELOW)) or items_once(data)
 

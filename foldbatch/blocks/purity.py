@@ -56,7 +56,7 @@ def is_constant(value: Any) -> bool:
     return type(value) in ATOMS
 
 
-def is_pure(function: Any) -> bool:
+def is_pure(function: object) -> bool:
     """Return whether a function is known to be pure.
 
     >>> is_pure(len), is_pure(print), is_pure(pure(lambda x: x + 1)), is_pure(lambda x: x + 1)
@@ -70,7 +70,7 @@ def is_pure(function: Any) -> bool:
     return type(function) in GETTERS or any(function is type_ for type_ in TYPES) or _looks_up(function)
 
 
-def _looks_up(function: Any) -> bool:
+def _looks_up(function: object) -> bool:
     """Whether a function is a vocabulary, or its method that looks a word up."""
     if type(function) is MethodType:
         owner, inner = function.__self__, function.__func__
@@ -78,7 +78,7 @@ def _looks_up(function: Any) -> bool:
     return type(function) is Vocabulary
 
 
-def direct(function: Any) -> Any:
+def direct(function: object) -> Any:
     """Return an equal but faster function: a look-up in a `Vocabulary` becomes one in its dict."""
     if not _looks_up(function):
         return function

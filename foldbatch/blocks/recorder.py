@@ -7,8 +7,7 @@ of its own is the counter of its calls, the lists that it collects values in, an
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
@@ -18,9 +17,10 @@ from numpy.typing import NDArray
 from foldbatch.blocks.printing import CALL, DRAW
 from foldbatch.blocks.tracing import Call
 from foldbatch.model.columns import BadDataError, column
-from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.scheduler.record import BatchRecord, SmallBatch, shift
+from foldbatch.model.small_batches import SmallBatch
+from foldbatch.recorder.lists import call_lists, checking, flattening
+from foldbatch.scheduler.record import BatchRecord, shift
 from foldbatch.scheduler.trace import Ints, Levels, batch_trace
 
 # of a cell: calls, elements and feeds, as of `Trace`
@@ -68,36 +68,35 @@ class Recorder:
         self._compiled = compiled
         # the next number and the last one that the present example may take, for compiled functions
         self._counters = array("q", (0, self._numbers[-1] - width))
-        integers: Callable[[], Any] = partial(array, "q") if compiled else list
-        self._rows: list[Any] = [integers() for _ in model.cells]
-        self._elements: list[list[Any]] = [[integers() for _ in s.sequences] for s in model.signatures]
-        self._feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in model.feeds]
-        self._labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in model.labels]
-        self._counted: list[Any] = [*self._rows, *chain.from_iterable(self._elements)]
+        sizes = zip(model.signatures, model.feeds, model.labels, strict=True)
+        self.lists = [
+            call_lists(len(cell.sequences), len(feeds), len(labels), compiled=compiled)
+            for cell, feeds, labels in sizes
+        ]
+        self._feeds = [lists.feeds for lists in self.lists]
+        self._counted = [lists.rows for lists in self.lists]
+        self._counted += chain.from_iterable([lists.elements for lists in self.lists])
         members = [width for cell in model.signatures for width in cell.sequences]
         self._divisors = self._row_widths + members
         self._none: dict[int, OfCell] = {}  # of cells that were not called once
         self._results: list[Any] = []
         self._offsets: list[int] = [0]
         self._ends: list[list[int]] = []  # after each example, the lengths of the lists that are `_counted`
-        read = [*chain.from_iterable(self._feeds), *chain.from_iterable(self._labels)]
-        self._cleared = *self._counted, *read, self._results, self._offsets, self._ends
         self._counter: Iterator[int] = iter(())
         self._width = width
         notes = self._counted, self._ends, self._offsets, self._feeds
         self.small_batch = SmallBatch(*notes, self._joint_column, self._results)
         # the functions that the tracing program finds among its globals, by name; they append to the lists
         self.bindings: dict[str, Any] = {}
-        for k, feeds in enumerate(model.feeds):
-            members_of = model.signatures[k].sequences
-            self.bindings[f"row{k}"] = self._rows[k].extend
-            for i, elements in enumerate(self._elements[k]):
-                self.bindings[f"elements{k}_{i}"] = flattening(elements.extend, members_of[i])
-            for i, labels in enumerate(self._labels[k]):
-                self.bindings[f"label{k}_{i}"] = labels.append
-            for i, items in enumerate(self._feeds[k]):
-                check = _checking(feeds[i], bounds[k][i], items)
-                self.bindings[f"feed{k}_{i}"] = check if careful else items.append
+        for k, lists in enumerate(self.lists):
+            self.bindings[f"row{k}"] = lists.appender("R")
+            for i, inner in enumerate(model.signatures[k].sequences):
+                self.bindings[f"elements{k}_{i}"] = flattening(lists.appender("E", i), inner)
+            for i in range(len(lists.labels)):
+                self.bindings[f"label{k}_{i}"] = lists.appender("L", i)
+            for i, feed in enumerate(model.feeds[k]):
+                check = checking(feed, bounds[k][i], lists.feeds[i])
+                self.bindings[f"feed{k}_{i}"] = check if careful else lists.appender("F", i)
         if compiled:
             from foldbatch.blocks.note_loops import drawer  # noqa: PLC0415 - it needs llvmlite
 
@@ -117,9 +116,9 @@ class Recorder:
         for call in calls:
             assert call.draft is not None, "it calls a cell"
             k, name = call.draft.number, f"{CALL}{call.draft.number}"
-            pairs = zip((*self._feeds[k], *self._labels[k]), (*call.feeds, *call.labels), strict=True)
+            pairs = zip((*self._feeds[k], *self.lists[k].labels), (*call.feeds, *call.labels), strict=True)
             data = [(items, datum.value == call.target) for items, datum in pairs]
-            arguments = self._rows[k], len(call.arguments), self._elements[k], data
+            arguments = self.lists[k].rows, len(call.arguments), self.lists[k].elements, data
             namespace[name] = noter(self._counters, self._width, namespace[name], *arguments)
 
     def begin(self, namespace: dict[str, Any]) -> None:
@@ -137,7 +136,7 @@ class Recorder:
         for name in self._memos:
             namespace[name] = {}
 
-    def end(self, result: Any) -> None:
+    def end(self, result: object) -> None:
         """End an example: note its result and how many calls and values it has made."""
         taken = next(self._counter) if not self._compiled else self._counters[0]
         self._offsets.append(self._offsets[-1] + taken)
@@ -146,7 +145,9 @@ class Recorder:
 
     def clear(self) -> None:
         """Forget all notes, to begin with the first example again."""
-        for noted in self._cleared:
+        for lists in self.lists:
+            lists.clear()
+        for noted in (self._results, self._offsets, self._ends):
             del noted[:]
         self._offsets.append(0)
 
@@ -197,10 +198,10 @@ class Recorder:
 
     def _of_cell(self, k: int) -> OfCell:
         """Return the notes of a cell as arrays; those of cells without calls are made once and kept."""
-        rows, none = self._rows[k], self._none.get(k)
+        rows, none = self.lists[k].rows, self._none.get(k)
         if not rows and none is not None:
             return none
-        elements, columns, widths = self._elements[k], self._feeds[k], self.model.signatures[k].sequences
+        elements, columns, widths = self.lists[k].elements, self._feeds[k], self.model.signatures[k].sequences
         notes = (
             np.array(rows, np.int32).reshape(-1, self._row_widths[k]),
             tuple([np.array(x, np.int32).reshape(-1, w) for x, w in zip(elements, widths, strict=True)]),
@@ -216,12 +217,13 @@ class Recorder:
         Raises:
             BadDataError: when a datum is not what its block reads.
         """
-        noted = [self._of_cell(k) for k in range(len(self._rows))]
+        noted = [self._of_cell(k) for k in range(len(self.lists))]
         calls, elements, feeds = zip(*noted, strict=True) if noted else ((), (), ())
         sizes = np.array(self._ends, np.int64).reshape(len(self._ends), -1) // self._divisors
         if len(sizes) > 1:
             sizes[1:] -= sizes[:-1].copy()
-        labels = tuple([tuple(map(list.copy, columns)) if columns else () for columns in self._labels])
+        columns = [lists.labels for lists in self.lists]
+        labels = tuple([tuple(map(list.copy, items)) if items else () for items in columns])
         counts, lengths = sizes[:, : len(calls)], sizes[:, len(calls) :]
         offsets = np.array(self._offsets, np.int64)
         if len(sizes) > 1:
@@ -229,20 +231,3 @@ class Recorder:
         parts = calls, elements, (), feeds, labels, self._offsets[-1]
         trace = batch_trace(self._form, find, *parts)
         return BatchRecord(trace, counts, lengths, offsets, self._results.copy())
-
-
-def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], None]:
-    """Return a function that notes elements, single ones or tuples, number by number."""
-    if width == 1:  # what is left of a tuple may be one number
-        return lambda x: extend(chain.from_iterable(x) if x and isinstance(x[0], tuple) else x)
-    return lambda elements: extend(chain.from_iterable(elements))
-
-
-def _checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any], None]:
-    """Return a function that notes a datum of a feed and checks it at once."""
-
-    def check(item: Any) -> None:
-        column([item], feed.type, bound, feed.declared)
-        items.append(item)
-
-    return check

@@ -59,7 +59,7 @@ class Map(Block[ObjectType | TupleType | SequenceType | BroadcastType, Out_co]):
     def __init__(self: Map[ObjectType], block: Block[Any, ObjectType]) -> None: ...
     @overload
     def __init__(self: Map[SequenceType], block: Block[Any, Any] | BlockLike) -> None: ...
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: object) -> None:
         self.block = as_block(block, "Map")
 
     @property
@@ -162,7 +162,7 @@ class ZipWith(Block[TupleType | ObjectType, Any]):
     [4.0, 10.0]
     """
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: object) -> None:
         self.block = as_block(block, "ZipWith")
 
     def build(self, builder: Builder, value: Value) -> Value:
@@ -250,7 +250,7 @@ def _zipped(sequences: Any) -> list[tuple[Any, ...]]:
     return list(zip(*map(items_once, sequences), strict=False))
 
 
-def _listed(data: Any) -> list[Any]:
+def _listed(data: object) -> list[Any]:
     return list(items_once(data))
 
 

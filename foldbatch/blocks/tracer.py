@@ -7,6 +7,7 @@ with a large one, so that a chain of a million nodes is traced as any other.
 from __future__ import annotations
 
 import sys
+from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +16,11 @@ from traceback import walk_stack, walk_tb
 from types import FrameType, TracebackType
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from foldbatch.blocks import printing
 from foldbatch.blocks.drafts import Procedure
+from foldbatch.blocks.purity import is_pure
 from foldbatch.blocks.tracing import Blame
 from foldbatch.errors import (
     ExampleError,
@@ -28,7 +32,9 @@ from foldbatch.errors import (
 )
 from foldbatch.model.columns import BadDataError
 from foldbatch.model.model import Model
+from foldbatch.model.reading_paths import ReadingPath, Through
 from foldbatch.system.processes import in_depth, raise_limit
+from foldbatch.trees.tree import TreeNode
 from foldbatch.types import describe_value
 
 FILENAME = "<foldbatch trace>"
@@ -66,7 +72,7 @@ class Descent:
     namespace: dict[str, Any]  # their globals
     levels: int = 0  # how deep they may call each other so far; 0 where they run in no thread for that yet
 
-    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def __call__(self, function: Callable[..., object], *arguments: object) -> Any:
         """Call a function of the tracing program with a larger limit of depth.
 
         Raises:
@@ -115,7 +121,7 @@ def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None
     return None
 
 
-def frames_of(namespace: Mapping[str, Any], calls: Iterable[tuple[FrameType, int]]) -> Iterator[Frame]:
+def frames_of(namespace: Mapping[str, object], calls: Iterable[tuple[FrameType, int]]) -> Iterator[Frame]:
     """Yield the frames, among some calls, of a tracing program's functions."""
     for frame, line in calls:
         if frame.f_globals is namespace and printing.REMAINING in frame.f_code.co_varnames:
@@ -129,7 +135,7 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
         self,
         blames: Mapping[int, Blame],
         functions: Sequence[Procedure],
-        namespace: Mapping[str, Any],
+        namespace: Mapping[str, object],
         cause: Exception,
     ) -> None:
         super().__init__()
@@ -138,7 +144,8 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
         if isinstance(cause, EndlessError):
             frames = frames[: cycle(frames, functions)]
         self.frames = [(blames[line], scope) for _, line, scope in frames if line in blames]
-        self.places = [part.format(**scope) for blame, scope in self.frames for part in blame.place]
+        parts = [part.format(**scope) for blame, scope in self.frames for part in blame.place]
+        self.places = [part for part in parts if part]
         _shorten(namespace, cause)
 
     def error(self, number: int) -> FoldbatchError:
@@ -189,7 +196,7 @@ def joined(places: Sequence[str]) -> str:
     return "".join(places if len(places) <= 40 else [*places[:20], "...", *places[-20:]])
 
 
-def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
+def _shorten(namespace: Mapping[str, object], cause: BaseException) -> None:
     """Let the traceback of an exception begin at the innermost function of the tracing program."""
     trace: TracebackType | None = cause.__traceback__
     innermost = trace
@@ -225,7 +232,7 @@ class _ReachedError(Exception):
     """The call that is looked for has been reached."""
 
 
-def place_of(model: Model, read_carefully: CarefulReading, example: Any, cell: int, call: int) -> str:
+def place_of(model: Model, read_carefully: CarefulReading, example: object, cell: int, call: int) -> str:
     """Return the part of an example that a call is for, as Python would index it.
 
     That is the part that holds all data that the call reads; of a call that reads none, the part that the
@@ -239,7 +246,7 @@ def place_of(model: Model, read_carefully: CarefulReading, example: Any, cell: i
     return joined([parts[0] for parts in alike])
 
 
-def _stopped(read_carefully: CarefulReading, example: Any, name: str, call: int) -> list[str]:
+def _stopped(read_carefully: CarefulReading, example: object, name: str, call: int) -> list[str]:
     """Return the place in the example at which a global function is called once more than `call` times."""
     calls = iter(range(call))
 
@@ -247,7 +254,7 @@ def _stopped(read_carefully: CarefulReading, example: Any, name: str, call: int)
         """Replace the function by one that stops the tracing program at that call."""
         append = bindings[name]
 
-        def stop(item: Any) -> None:
+        def stop(item: object) -> None:
             if next(calls, None) is None:
                 raise _ReachedError
             append(item)
@@ -261,3 +268,93 @@ def _stopped(read_carefully: CarefulReading, example: Any, name: str, call: int)
     except BadDataError:
         pass
     return []
+
+
+def paths_of(
+    model: Model, read_carefully: CarefulReading, blames: Mapping[int, Blame], example: Any
+) -> dict[tuple[int, int], list[ReadingPath]]:
+    """Return where the data of an example lie that calls read; see `foldbatch.model.tracer.Tracer`.
+
+    Args:
+        model: the tracer's model.
+        read_carefully: runs the tracing program.
+        blames: the parts of errors, by line of the tracing program.
+        example: the example.
+    """
+    paths: dict[tuple[int, int], list[ReadingPath]] = {}
+
+    def adapt(bindings: dict[str, Any]) -> None:
+        """Let the functions that note calls and data keep their paths."""
+
+        def watched(key: tuple[int, int], name: str) -> Callable[[Any], None]:
+            """Return the function of a name that keeps the path of what it is given, and then notes it."""
+            append, of_feed = bindings[name], paths.setdefault(key, [])
+
+            def noted(item: Any) -> None:
+                """Keep the path of what is noted, and note it."""
+                if bindings[printing.DEEPER].levels:  # what called it stands in another thread
+                    of_feed.append(ReadingPath(""))
+                    append(item)
+                    return
+                frames = [*frames_of(bindings, walk_stack(sys._getframe(1)))][::-1]
+                parts = [
+                    Through(part.function) if isinstance(part, Through) else part.format(**scope)
+                    for _, line, scope in frames
+                    if line in blames
+                    for part in blames[line].place
+                ]
+                of_feed.append(_resolved(example, parts, item if key[1] >= 0 else None))
+                append(item)
+
+            return noted
+
+        for k, feeds in enumerate(model.feeds):
+            numbers = {*model.keys[k], *(feed for _, feed in model.marks[k])}
+            for i in range(len(feeds)):
+                if i not in numbers:
+                    bindings[f"feed{k}_{i}"] = watched((k, i), f"feed{k}_{i}")
+            bindings[f"row{k}"] = watched((k, -1), f"row{k}")
+
+    read_carefully(example, adapt)
+    return paths
+
+
+def _resolved(example: Any, parts: Sequence[str], datum: Any) -> ReadingPath:
+    """Return the path of a datum, given the parts of its place.
+
+    It is exact where what lies there, passed through the same functions, is the datum: functions of the user
+    that are not known to be pure are not called again.
+    """
+    last = max((i for i, part in enumerate(parts) if not isinstance(part, Through)), default=-1)
+    part, node, source = example, None, example
+    text = ""
+    try:
+        for place, step in enumerate(parts):
+            if isinstance(part, TreeNode):
+                node = part
+            if isinstance(step, Through):
+                if place <= last:
+                    name = getattr(step.function, "__name__", type(step.function).__name__)
+                    text = f"{name}({text or 'example'})"
+                if not is_pure(step.function):
+                    return ReadingPath(text + "".join(parts[place:]), node=node)
+                part = step.function(part)
+            else:
+                text += step
+                part = _item(part, step)
+            if place <= last:
+                source = part
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, SyntaxError):
+        return ReadingPath("".join(parts), node=node)
+    node = part if isinstance(part, TreeNode) else node
+    exact = part is datum or (type(part) is type(datum) and np.array_equal(part, datum))
+    return ReadingPath(text, exact, node, source if exact else None)
+
+
+def _item(part: Any, step: str) -> Any:
+    """Return the item to which a step leads, such as ``['token']``, ``[0]``, ``.name`` or ``.items()``."""
+    if step == ".items()":
+        return sorted(part.items())
+    if step.startswith("."):
+        return getattr(part, step[1:])
+    return part[literal_eval(step[1:-1])]

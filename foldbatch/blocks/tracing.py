@@ -355,7 +355,7 @@ def statements_of(body: Body) -> Iterator[Statement]:
             yield from statements_of(inner)
 
 
-def constants_of(part: Any) -> Iterator[Constant]:
+def constants_of(part: object) -> Iterator[Constant]:
     """Yield the constants that have names in a part, or a tuple of parts."""
     match part:
         case Constant(name):
@@ -372,7 +372,7 @@ def constants_of(part: Any) -> Iterator[Constant]:
 GONE: Any = object()  # returned by a change for a statement that is left out
 
 
-def changed(part: Any, change: Callable[[Part], Any]) -> Any:
+def changed(part: object, change: Callable[[Part], object]) -> Any:
     """Return a part changed by a function, as all parts in it, innermost first."""
     if isinstance(part, tuple):
         return tuple([new for item in part if (new := changed(item, change)) is not GONE])

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from foldbatch.blocks.drafts import Object, Procedure, Region
 from foldbatch.blocks.tracing import Apply, Assign, Blame, Constant, Expression, Place, Read, Statement
 from foldbatch.errors import BlockValueError
+from foldbatch.model.reading_paths import Through
 from foldbatch.system.showing import shown
 
 LOOPS = 20  # loops inside each other: the most that Python compiles
@@ -108,12 +108,12 @@ class Writer:
         name = self.fresh()
         blame = self.blame(subject, expected, where=where, calls=calls)
         self.add(Apply(blame, name, function, (subject.expression, *additional)))
-        return Object(name, subject.place if place is None else place)
+        return Object(name, (*subject.place, Through(function.value)) if place is None else place)
 
     def item(
         self,
         subject: Object,
-        key: Any,
+        key: object,
         default: Constant | None = None,
         place: Place | None = None,
         expected: str = "",

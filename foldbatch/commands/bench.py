@@ -104,7 +104,7 @@ def _model(path: str) -> Any:
     return value if is_walk(value) and _takes_one(value) else _value_of(path)
 
 
-def _takes_one(function: Any) -> bool:
+def _takes_one(function: object) -> bool:
     required = [x for x in arguments_of(function).parameters.values() if x.default is x.empty]
     return len(required) == 1 and required[0].kind in (
         required[0].POSITIONAL_ONLY,

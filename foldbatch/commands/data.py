@@ -150,7 +150,7 @@ def _writer(path: Path, format_: str | None) -> Callable[[Tree], str]:
     return WRITERS[name]
 
 
-def _write(path: Path, trees: Iterable[Any], writer: Callable[[Any], str]) -> None:
+def _write(path: Path, trees: Iterable[object], writer: Callable[[Any], str]) -> None:
     text = "".join(f"{writer(tree)}\n" for tree in trees).encode()
     write_whole(path, gzip.compress(text, mtime=0) if path.suffix == PACKED else text)
 

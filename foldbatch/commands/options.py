@@ -63,7 +63,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # of several commands
 }
 
 
-def add(parser: ArgumentParser, *names: str, **changes: Any) -> None:
+def add(parser: ArgumentParser, *names: str, **changes: object) -> None:
     """Give a parser options of the table.
 
     >>> parser = ArgumentParser()

@@ -1,11 +1,12 @@
 """Commands on a saved model: figures on labelled data, predictions, a description, an ONNX file."""
 
 import gzip
+import itertools
 import sys
 import warnings
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from io import TextIOWrapper
@@ -28,7 +29,7 @@ from foldbatch.errors import (
     told_of,
 )
 from foldbatch.program.compiling import compile
-from foldbatch.program.predicting import predictions, spelled, with_text_keys
+from foldbatch.program.predicting import predictions, spelled, unlabelled, with_text_keys
 from foldbatch.program.program import Program
 from foldbatch.recipes.building import build_model, metrics_of
 from foldbatch.recipes.configuration import Configuration, Data, check_arity, read_configuration, to_toml
@@ -49,6 +50,7 @@ from foldbatch.system.files import output_file, refuse_endless, write_whole
 from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.trees.text import CountedLines
 from foldbatch.types import BackendName
+from foldbatch.views import draw_attribution
 
 
 def print_figures(arguments: Sequence[str], prog: str) -> int:
@@ -118,6 +120,10 @@ def predict(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("files", nargs="*", default=[STANDARD_INPUT], metavar="FILE", help=help_text)
     parser.add_argument("--nodes", action="store_true", help="add the label of every node")
     parser.add_argument("--draw", action="store_true", help="draw trees instead of JSON")
+    help_text = "add what decided the score of the label, or the number: each datum's path and its part of it"
+    parser.add_argument("--explain", action="store_true", help=help_text)
+    help_text = "write a picture of each example, its data in the colours of their parts, to this folder"
+    parser.add_argument("--pictures", type=Path, metavar="DIR", help=help_text)
     help_text = "refuse a record that has a field which training had not, or none that it had"
     parser.add_argument("--strict", action="store_true", help=help_text)
     add(parser, "--backend", "--trust")
@@ -127,6 +133,7 @@ def predict(arguments: Sequence[str], prog: str) -> int:
     if options.strict and schema is None:
         fix = "leave it out"
         raise ReadError("--strict", "a model of records that foldbatch train wrote", "another one", fix)
+    explained = _explaining(options, programs, notes)
     if schema is not None:  # whose records are compared here, one by one
         warnings.simplefilter("ignore", UnlikeSamplesWarning)
     counts = Counter[str]()  # of records unlike those of training
@@ -142,14 +149,12 @@ def predict(arguments: Sequence[str], prog: str) -> int:
         structures = _remembered(read, waiting)
         for prediction in _with_places(predictions(programs, notes, structures, nodes=nodes), waiting):
             label, structure, _ = waiting.popleft()
+            explanation = explained(structure)
             if options.draw:
                 print(*([label] if label else []), drawing(structure, prediction), sep="\n")
             else:
-                print(
-                    msgspec.json.encode(
-                        ({"name": label} if label else {}) | with_text_keys(prediction)
-                    ).decode()
-                )
+                named = {"name": label} if label else {}
+                print(msgspec.json.encode(named | with_text_keys(prediction) | explanation).decode())
     if counts:
         ending = f"; in {counts['empty']} nothing was known" if counts["empty"] else ""
         unknown = f" (fields that training had not: {shortened(fields)})" if fields else ""
@@ -157,6 +162,31 @@ def predict(arguments: Sequence[str], prog: str) -> int:
         message = f"{counted(counts['odd'], 'record')} unlike those of training{unknown}{unread}{ending}"
         print(f"warning: {message}; --strict refuses them", file=sys.stderr)
     return 0
+
+
+def _explaining(
+    options: Namespace, programs: Sequence[Program], notes: dict[str, Any]
+) -> Callable[[Any], dict[str, Any]]:
+    """Return a function from a structure to what ``--explain`` adds to its prediction.
+
+    It writes the structure's picture where ``--pictures`` asks for it.
+    """
+    if not options.explain and options.pictures is None:
+        return lambda _: {}
+    program = _single(options.model, programs)
+    if options.explain and options.draw:
+        raise ReadError("--explain", "JSON", "--draw", "leave --draw out; --pictures DIR draws explanations")
+    if options.pictures is not None:
+        options.pictures.mkdir(parents=True, exist_ok=True)
+    numbers = itertools.count()
+
+    def explained(structure: Any) -> dict[str, Any]:
+        attribution = program.attribute(unlabelled(structure, notes))
+        if options.pictures is not None:
+            draw_attribution(attribution, options.pictures / f"{next(numbers)}.svg")
+        return {"explanation": attribution.plain()} if options.explain else {}
+
+    return explained
 
 
 Placed = tuple[str | None, Any, str]  # a structure with its name, and where its text begins
@@ -323,9 +353,14 @@ def _single_model(
 ) -> tuple[Program, dict[str, Any], Configuration]:
     """Return one saved model, of ``foldbatch train`` or of a script, with its notes and its configuration."""
     programs, notes, configuration = load_models(path, backend, trust, scripted=True)
+    return _single(path, programs), notes, configuration
+
+
+def _single(path: Path, programs: Sequence[Program]) -> Program:
+    """Return the program of a path; refuse several."""
     if len(programs) > 1:
         raise ReadError(str(path), "one model", f"those of {len(programs)} seeds", f"name one: {path}/seed-0")
-    return programs[0], notes, configuration
+    return programs[0]
 
 
 def _examples(path: Path | None, configuration: Configuration, notes: dict[str, Any]) -> list[Any]:

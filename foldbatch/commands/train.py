@@ -148,7 +148,7 @@ def _figures(figures: Mapping[str, Any], baseline_of: Mapping[str, Baseline]) ->
     return ", ".join(parts)
 
 
-def _numbers(figures: Mapping[str, Any], baseline_of: Mapping[str, Baseline]) -> list[str]:
+def _numbers(figures: Mapping[str, object], baseline_of: Mapping[str, Baseline]) -> list[str]:
     numbers = {name: value for name, value in figures.items() if isinstance(value, float)}
     return [f"{name} {value:.4f}{beside(baseline_of.get(name), '.4f')}" for name, value in numbers.items()]
 

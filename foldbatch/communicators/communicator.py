@@ -173,7 +173,7 @@ def cores(communicator: Communicator) -> int:
     return max(1, len(local) // len(sharing))
 
 
-def _exchanged(communicator: Communicator, value: Any, failure: str | None) -> list[Any]:
+def _exchanged(communicator: Communicator, value: object, failure: str | None) -> list[Any]:
     """Return the values of all ranks; raise an error if another rank reports a failure."""
     data = np.frombuffer(pickle.dumps((failure, value), pickle.HIGHEST_PROTOCOL), np.uint8)
     answers = [pickle.loads(answer.data) for answer in communicator.all_gather(data)]  # noqa: S301 - our own

@@ -7,18 +7,19 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch, arenas_of, by_arena, fetched, kept_rows
 from foldbatch.engines.bindings import Bound, Directions, Fact, bind
-from foldbatch.engines.engine import Cotangents, Engine
+from foldbatch.engines.engine import DEFAULTS, Cotangents, Engine, EngineSettings
 from foldbatch.engines.launch import HEAD, Ints, LaunchTable, OutOfRangeError
 from foldbatch.engines.sums import sum_rows, total
 from foldbatch.engines.watching import Watch, named
 from foldbatch.loops.cpython import address_of
 from foldbatch.model.model import Model
+from foldbatch.model.small_batches import Round, SmallBatch, SmallRun
 from foldbatch.params.parameters import Array, Gradient, Parameter, Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index, Schedule
@@ -110,6 +111,18 @@ def _poison(array: Array) -> None:
 Walk = Callable[[LaunchTable, BatchMemory], None]
 
 
+# a batch of more examples or values runs faster by a plan, which takes products of words out of recursions
+SMALL_BATCH_EXAMPLES = 128
+SMALL_BATCH_VALUES = 2_048
+
+
+class SmallRunner(Protocol):
+    """Runs the small batches and rounds of a phase of a model."""
+
+    def run(self, notes: SmallBatch | Round, memory: BatchMemory) -> SmallRun | None:
+        """Run a small batch or a round; see `Engine.run_small`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """The kernels of one phase of a model."""
@@ -118,7 +131,7 @@ class Kernels:
     walk: Walk  # runs a launch table
     sources: Callable[[], list[str]]  # returns the text of each, in the order of `bound`
     tables: Callable[[Schedule], Directions]  # returns the launch tables of a batch
-    rounds: Any = None  # runs rounds at once; see `engines.llvm.rounds`
+    small: SmallRunner | None = None  # runs small batches and rounds; None where the engine cannot
 
 
 class ReadyBatch(NamedTuple):
@@ -146,7 +159,7 @@ class ArrayEngine(Engine):
         sum_copies: Callable[[str], Callable[..., None] | None] = lambda dtype: None,
         *,
         splits: int = 1,  # how many times the usual calls are worth a part of a batch
-        debug: bool = False,  # whether memory is filled with NaN before each batch
+        settings: EngineSettings = DEFAULTS,
     ) -> None:
         self.name = name
         self.splits = splits
@@ -155,7 +168,8 @@ class ArrayEngine(Engine):
         self.arithmetic = arithmetic
         self.updates = updates
         self._sum_copies = sum_copies
-        self.debug = debug
+        self.settings = settings
+        self.debug, self.helped_small = settings.debug, settings.helped
         self._make = make
 
     def sum_copies(self, dtype: str, /) -> Callable[..., None] | None:
@@ -214,6 +228,34 @@ class ArrayEngine(Engine):
         run.memory.helped = self.helped
         run.forward(feeds)
         return run
+
+    def run_small(
+        self,
+        memory: dict[bool, BatchMemory],
+        notes: SmallBatch | Round,
+        asides: Collection[str] = (),
+        *,
+        training: bool = False,
+    ) -> SmallRun | None:
+        """Run a small batch or a round at once, if it is small enough and asks for values alone."""
+        is_round = isinstance(notes, Round) and not notes.is_batch
+        if self.debug or not (is_round or self._is_small(notes, asides)):
+            return None
+        kernels = self.training if training else self.inference
+        runner, batch_memory = kernels.small, memory.get(training)
+        if runner is None:
+            return None
+        if batch_memory is None:
+            batch_memory = self.phase_memory(kernels.bound, memory)
+        batch_memory.helped = self.helped_small
+        return runner.run(notes, batch_memory)
+
+    def _is_small(self, notes: SmallBatch | Round, asides: Collection[str]) -> bool:
+        """Whether a batch is so small that it should run from its notes; blocks draw no numbers there."""
+        fits = 0 < notes.examples <= SMALL_BATCH_EXAMPLES and notes.values <= SMALL_BATCH_VALUES
+        draws = isinstance(notes, SmallBatch) and any(self.model.keys)
+        together = self.settings.batched and not self.settings.bounded and bool(self.model.cells)
+        return fits and together and not draws and not asides
 
     def limit_memory(self, memory: dict[bool, BatchMemory], nbytes: int, *, training: bool) -> None:
         memory.pop(not training, None)

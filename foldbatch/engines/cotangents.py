@@ -24,7 +24,7 @@ from foldbatch.types import (
 
 
 def seeds_of(
-    type_: Type, results: Sequence[Sequence[Any]], cotangents: Iterable[Any]
+    type_: Type, results: Sequence[Sequence[object]], cotangents: Iterable[object]
 ) -> list[list[tuple[int, Array]]]:
     """Return, for each example, the numbers of its values that have a cotangent, each with it.
 
@@ -100,14 +100,14 @@ def numbered(
                 )
 
 
-def _refuse(cotangent: Any, where: str, kind: str) -> None:
+def _refuse(cotangent: object, where: str, kind: str) -> None:
     """Raise an error if there is a cotangent of a part of the result that has no derivative."""
     if cotangent is not None:
         actual = describe_value(cotangent)
         raise ExampleTypeError(where, f"None, as this part of the result is {kind}", actual, "leave it out")
 
 
-def _parts(cotangent: Any, count: int, where: str, kind: str) -> list[Any]:
+def _parts(cotangent: object, count: int, where: str, kind: str) -> list[Any]:
     """Return the cotangents of the parts of a tuple or sequence."""
     if cotangent is None:
         return [None] * count
@@ -120,7 +120,7 @@ def _parts(cotangent: Any, count: int, where: str, kind: str) -> list[Any]:
     return list(cotangent)
 
 
-def _array(type_: TensorType, cotangent: Any, where: str) -> Array:
+def _array(type_: TensorType, cotangent: object, where: str) -> Array:
     """Return a caller's cotangent of a result as an array of the result's type.
 
     Args:

@@ -23,6 +23,7 @@ from foldbatch.engines.report import Captures
 from foldbatch.engines.watching import Watch
 from foldbatch.errors import BackendError, UnknownNameError, frames_inside, install
 from foldbatch.model.model import Model
+from foldbatch.model.small_batches import Round, SmallBatch, SmallRun
 from foldbatch.params.parameters import Array, Gradient, Parameter, RemoteUpdates, Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.static.routines import Target
@@ -34,7 +35,7 @@ class Run(Protocol):
     """A batch under way, or done."""
 
     @property
-    def within(self) -> Callable[[], AbstractContextManager[Any]]:
+    def within(self) -> Callable[[], AbstractContextManager[object]]:
         """Context manager entered when a pending number is read; it adds block names to errors."""
 
     @property
@@ -115,6 +116,22 @@ class Engine(Protocol):
                 that does not wait for a device raises it when a loss, a metric or a value is read.
         """
 
+    def run_small(
+        self, memory: Any, notes: SmallBatch | Round, asides: Collection[str] = (), *, training: bool = False
+    ) -> SmallRun | None:
+        """Run a small batch of inference, or a round, from its notes; None where a schedule must run it.
+
+        This alone decides which batches are small, and whether the engine can run them. Nothing that the
+        notes hold has changed where it returns None.
+
+        Args:
+            memory: made by `memory`.
+            notes: the notes of all examples of the batch.
+            asides: which of ``losses`` and ``metrics`` are asked for.
+            training: whether a round computes as in training.
+        """
+        return None
+
     def wait(self) -> None:
         """Wait until a device has done what was launched; elsewhere it is done."""
         return
@@ -146,6 +163,12 @@ class EngineSettings(NamedTuple):
     debug: bool = False  # whether memory is filled with NaN before each batch
     precision: str = "fp32"  # how matrices of float32 are multiplied, one of its backend's
     launch: str = "auto"  # how kernels are launched, one of its backend's
+    # how small batches are planned, as any other: the policy, the layout, and whether examples run together
+    policy: str = "by_component"
+    layout: str = "consumer"
+    batched: bool = True
+    bounded: bool = False  # whether the memory of a batch is bounded, which a plan must see to
+    helped: bool = False  # whether another core may help with a small batch
 
 
 DEFAULTS = EngineSettings()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,9 @@ def first_not_finite(gradients: Mapping[str, Gradient]) -> str | None:
     return look_for_not_finite(gradients)()
 
 
-def look_for_not_finite(gradients: Mapping[str, Gradient], updates: Any = None) -> Callable[[], str | None]:
+def look_for_not_finite(
+    gradients: Mapping[str, Gradient], updates: object = None
+) -> Callable[[], str | None]:
     """Look for a NaN or an infinity now; return what tells the first gradient that has one, see above.
 
     Where an engine has compiled `updates`, these look first.

@@ -86,11 +86,11 @@ class Pending:
         return getattr(float(self), name)
 
 
-def _read(number: Any) -> Any:
+def _read(number: object) -> Any:
     return float(number) if isinstance(number, Pending) else number
 
 
-def _later(function: Callable[[Any, Any], Any], first: Any, second: Any) -> Any:
+def _later(function: Callable[[Any, Any], Any], first: object, second: object) -> Any:
     """Return a function of two numbers, one of them pending, as a pending number."""
     if not all(isinstance(x, Pending | int | float | np.integer | np.floating) for x in (first, second)):
         return function(_read(first), _read(second))  # of an array, or an error

@@ -20,7 +20,6 @@ from warnings import warn
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
 from foldbatch.engines.budget import Bounded, Budget
 from foldbatch.engines.engine import (
@@ -50,12 +49,12 @@ from foldbatch.model.decoding import decode
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.keys import example_numbers, keyed
 from foldbatch.model.model import Model
+from foldbatch.model.small_batches import SmallBatch
 from foldbatch.model.weighted import weighed
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
-from foldbatch.scheduler.record import SmallBatch
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
@@ -86,6 +85,12 @@ class Options:
     precision: str = "fp32"
     launch: str = "auto"
     memory: int | None = None  # bytes that a batch may need
+
+    @property
+    def engine_settings(self) -> EngineSettings:
+        """The settings of the engine of a program's model."""
+        planned = self.policy, self.layout, self.batched, self.memory is not None, self.threads > 1
+        return EngineSettings(self.debug, self.precision, self.launch, *planned)
 
 
 class Locked(Protocol):
@@ -124,7 +129,7 @@ class Runner:
         self.model = model
         self.options = options
         self.seed = seed
-        settings = EngineSettings(options.debug, options.precision, options.launch)
+        settings = options.engine_settings
         backend = choose_engine(options.backend)
         self.engine = load_engine(backend, model, settings)
         limit = options.memory
@@ -147,7 +152,7 @@ class Runner:
         """Make what threads use: in a forked process another thread may have been writing to the memory."""
         self._memories = [self.engine.memory()]
         self._memories_for = self.engine  # the engine that made them
-        self._small_batches: Any = None  # the engine's runner of small batches; False where it has none
+        self._small_memory = self.engine.memory()  # of small batches
         self._pool = ThreadPoolExecutor(max(1, self.options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.RLock()
         self._busy = False
@@ -186,26 +191,12 @@ class Runner:
 
     @alone
     @np.errstate(all="ignore")
-    def small_batch(self, noted: SmallBatch) -> Results | None:
-        """Return the results of a small batch in inference, as it was noted; None where that cannot be."""
-        if self._small_batches is None:
-            self._small_batches = self._ready_for_small_batches()
-        if not self._small_batches or not self._small_batches.run_small_batch(noted):
+    def run_small(self, asides: Collection[str], notes: SmallBatch) -> Results | None:
+        """Return the results of a small batch of inference; None where a schedule must run it."""
+        ran = self.engine.run_small(self._small_memory, notes, asides)
+        if ran is None:
             return None
-        return Results(
-            decode(self.model.result, noted.results, noted.offsets[:-1], self._small_batches.fetch)
-        )
-
-    def _ready_for_small_batches(self) -> Any:
-        """Return the engine's runner of small batches, with memory of its own; False if there is none."""
-        engine, model, options = self.engine, self.model, self.options
-        if not isinstance(engine, ArrayEngine) or not model.cells or any(model.keys) or self._budget:
-            return False
-        kernels = engine.inference
-        memory = engine.phase_memory(kernels.bound, engine.memory())  # of their own
-        memory.helped = options.threads > 1
-        arguments = find_policy(options.policy), find_layout(options.layout), memory, model.form.integers
-        return (kernels.rounds and kernels.rounds.ready(*arguments)) or False
+        return Results(decode(self.model.result, notes.results, notes.offsets[:-1], ran.fetch))
 
     def value_and_grad(
         self, batch: Work, step: int, numbers: Sequence[int] = (), weights: NDArray[np.float32] | None = None
@@ -445,7 +436,7 @@ class Runner:
         engine, options = self.engine, self.options
         with self._lock:
             self._memories = [engine.memory()]
-        settings = EngineSettings(options.debug, options.precision, choose_straight("auto", options.backend))
+        settings = options.engine_settings._replace(launch=choose_straight("auto", options.backend))
         limit = engine.nbytes(engine.ready(self.scheduled(traces), training=training)) // 2
         self.engine = load_engine(options.backend, self.model, settings)
         while True:
@@ -593,7 +584,7 @@ class Runner:
         self,
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
         step: int,
         numbers: NDArray[np.int64] | None = None,
         weights: NDArray[np.float32] | None = None,
@@ -621,7 +612,7 @@ class Runner:
         asides: Collection[str],
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
     ) -> Results:
         """Run a part in inference, and collect its results."""
         with Naming(self.model, ready[0], part.first):
@@ -633,7 +624,7 @@ class Runner:
         seeds: Seeds | None,
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
         *,
         visited: bool = False,
         asides: Collection[str] | None = None,
@@ -663,7 +654,7 @@ class Runner:
         seeded_results: bool,  # noqa: FBT001 - given by partial application
         part: SubBatch,
         ready: tuple[ScheduledBatch, Any],
-        memory: Any,
+        memory: object,
         numbers: NDArray[np.int64] | None = None,
         weights: NDArray[np.float32] | None = None,
     ) -> ForwardPart:

@@ -96,7 +96,7 @@ class _ThreadLimit:
             _set_threads(library, count)
 
 
-def _is_per_thread(library: Any) -> bool:
+def _is_per_thread(library: object) -> bool:
     return getattr(library, "threading_layer", None) == "openmp"
 
 

@@ -544,7 +544,7 @@ class Exporter:
         onnx.checker.check_model(proto, full_check=True)
         return proto
 
-    def tables(self, examples: Iterable[Any]) -> Tables:
+    def tables(self, examples: Iterable[object]) -> Tables:
         """Return the arrays that the graph takes for a batch of examples.
 
         Raises:
@@ -622,7 +622,9 @@ def run(exporter: Exporter, session: Any, examples: Sequence[Any]) -> Results:
     return exporter.results(tables, dict(zip(names, session.run(names, tables.inputs), strict=True)))
 
 
-def largest_difference(program: Program, exporter: Exporter, data: bytes, examples: Sequence[Any]) -> float:
+def largest_difference(
+    program: Program, exporter: Exporter, data: bytes, examples: Sequence[object]
+) -> float:
     """Return the largest difference between a program and its graph, over all results and metrics.
 
     Of numbers above 1 it is the share that counts, since rounding grows with them.
@@ -639,7 +641,7 @@ def largest_difference(program: Program, exporter: Exporter, data: bytes, exampl
     return largest
 
 
-def _tensors(value: Any) -> list[Any]:
+def _tensors(value: object) -> list[Any]:
     if isinstance(value, list | tuple):
         return [tensor for part in value for tensor in _tensors(part)]
     if is_named(value):

@@ -43,7 +43,7 @@ class OnnxWriter:
             self.constants[self.names[key]] = array
         return self.names[key]
 
-    def add(self, op: str, *inputs: str, number: int = 0, **attributes: Any) -> str:
+    def add(self, op: str, *inputs: str, number: int = 0, **attributes: object) -> str:
         """Add a node, and return the name of its last result, before which so many are left unused."""
         result = self.name(op)
         results = [*(f"{result}_{i}" for i in range(number)), result]
@@ -75,7 +75,7 @@ class OnnxScope:
         """Add a node of one result, and return the result's name."""
         return self.writer.add(op, *inputs, **attributes)
 
-    def constant(self, value: Any, dtype: str | None = None) -> str:
+    def constant(self, value: object, dtype: str | None = None) -> str:
         """Return the name of a constant."""
         return self.writer.constant(value, dtype)
 
@@ -356,7 +356,7 @@ def _linear_by(at: OnnxScope, node: Node, x: str, table: str, ids: str) -> str:
     return at.reshape(product, node.shape, node.axis)
 
 
-def _scattered(at: OnnxScope, source: Node, x: str, start: Any, reduction: str) -> str:
+def _scattered(at: OnnxScope, source: Node, x: str, start: object, reduction: str) -> str:
     """Return, for each call, a number to start from and the elements of its sequence, reduced."""
     rows = at.spread(at.constant(np.full(source.shape, start, source.dtype)), source.shape, CALL)
     places = at.add("Unsqueeze", at.owners[source.axis], at.constant([1], "int64"))

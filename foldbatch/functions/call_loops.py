@@ -85,7 +85,7 @@ from foldbatch.scheduler.trace import Index
 COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, REFUSE, BY_HAND, OF_CELL = range(FUNCTION_WORDS, FUNCTION_WORDS + 7)
 
 
-def caller(counters: array[int], value: Any, refuse: Callable[[Any], Any]) -> Callable[..., Any] | None:
+def caller(counters: array[int], value: Any, refuse: Callable[[Any], object]) -> Callable[..., Any] | None:
     """Return a maker of functions that call cells; None if the parts of a value cannot be told apart.
 
     The maker takes the general function of a cell, and the codes of its signatures; see `functions.coded`.
@@ -101,7 +101,7 @@ def caller(counters: array[int], value: Any, refuse: Callable[[Any], Any]) -> Ca
     words = id(counters), id(value.unknown), *places, id(refuse), 0
     modules = sys.modules[__name__], list_loops, closures, cpython
 
-    def make(general: Callable[..., Any], codes: Sequence[Index]) -> Callable[..., Any]:
+    def make(general: Callable[..., object], codes: Sequence[Index]) -> Callable[..., Any]:
         cell = id(general), len(codes), *map(cpython.address_of, codes)
         return closures.closure(call, modules, [*words, *cell], general, refuse, *codes)
 
@@ -116,7 +116,7 @@ def slot(look: Any, arguments: Any) -> int:
     return i8(target)
 
 
-def argument_at(look: Any, arguments: Any) -> int:
+def argument_at(look: object, arguments: object) -> int:
     """Return the address of the object at a place of the arguments."""
     return i8(at(slot(look, arguments))[0])
 

@@ -60,6 +60,7 @@ from foldbatch.model.labels import STRUCTURE, argument_text, label_of, shortened
 from foldbatch.model.link import numbered_sites
 from foldbatch.operators import OUTSIDE, Recorder, active_recorder, in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
+from foldbatch.recorder.lists import Kind
 from foldbatch.static import ops
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, Graph, Node, apply, input_node, lift, reachable
@@ -90,7 +91,7 @@ class SharedName:
 _shared_names: dict[Any, SharedName] = {}  # by `typed` value
 
 
-def _release(keys: Iterable[Any]) -> None:
+def _release(keys: Iterable[object]) -> None:
     """Let go of the names of values that the code of a cell had, by `typed` values."""
     for key in keys:
         shared = _shared_names[key]
@@ -219,12 +220,13 @@ class Signature:
         weakref.finalize(self, _forget, [*self.names]).atexit = False
 
     @cached_property
-    def names(self) -> dict[str, tuple[str, int]]:
+    def names(self) -> dict[str, tuple[Kind, int]]:
         """Names of the appenders in the cell's code, each with kind and number; rows, ``R``, come first."""
-        kinds = ("E", self.sequences), ("F", self.feeds), ("L", self.labels)
-        return {f"R{self.number}": ("R", 0)} | {
-            f"{kind}{self.number}_{i}": (kind, i) for kind, items in kinds for i in range(len(items))
-        }
+        sizes: dict[Kind, int] = {"E": len(self.sequences), "F": len(self.feeds), "L": len(self.labels)}
+        names: dict[str, tuple[Kind, int]] = {f"R{self.number}": ("R", 0)}
+        for kind, size in sizes.items():
+            names |= {f"{kind}{self.number}_{i}": (kind, i) for i in range(size)}
+        return names
 
     @property
     def inputs(self) -> list[Node]:
@@ -501,7 +503,9 @@ class CellFunction:
     `order` sorts cells that are alike; by default, it is the order in which they were made.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str, order: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., object], name: str, order: tuple[str, int] | None = None
+    ) -> None:
         self.function, self.name = function, name
         self.order = ("", next(numbers)) if order is None else order
         self.signatures: list[Signature] = []  # those that were found
@@ -543,7 +547,7 @@ class CellFunction:
         self.call.__dict__["cell"] = self  # lives as long as its function
         _cells.add(self)
 
-    def name_of(self, value: Any) -> str:
+    def name_of(self, value: object) -> str:
         """Return the name of a value in the cell's code, which lasts as long as the cell.
 
         A release of the same name in between, by another cell that is gone, takes nothing away.
@@ -819,7 +823,7 @@ class CallRecorder(Recorder, Protocol):
     def value(self, parameter: Parameter, /) -> Any:
         """Return a parameter as a value."""
 
-    def rows(self, array: Any, row: TensorType, where: str, /) -> list[Any]:
+    def rows(self, array: object, row: TensorType, where: str, /) -> list[Any]:
         """Return the rows of an array as values of a type; `where` is for errors."""
 
 
@@ -866,7 +870,7 @@ def _code(text: str) -> CodeType:
     return code
 
 
-def _slow(cell_ref: weakref.ref[CellFunction], *args: Any, **options: Any) -> Any:
+def _slow(cell_ref: weakref.ref[CellFunction], *args: object, **options: object) -> Any:
     """Do a call that the code of a cell does not know: of another structure, in another cell, or nowhere."""
     self = cell_ref()
     assert self is not None, "the code of a cell runs without it"
@@ -990,13 +994,13 @@ def _cause_in_ours(error: Exception) -> Exception:
 
 
 def _taken(
-    self: CellFunction, result: Any, path_of: Mapping[Node, str]
+    self: CellFunction, result: object, path_of: Mapping[Node, str]
 ) -> tuple[list[Node], list[int | str], Spec]:
     """Return the outputs of a result, the number of an output or a path for each leaf, and its structure."""
     outputs: list[Node] = []
     result_leaves: list[int | str] = []
 
-    def taken(x: Any, levels: int = DEEPEST) -> Spec:
+    def taken(x: object, levels: int = DEEPEST) -> Spec:
         """Return the structure of a part of the result; add its leaves and new outputs."""
         if not levels:
             raise too_deep(self.name)
@@ -1071,7 +1075,7 @@ def _signature(self: CellFunction, specs: dict[str, Spec], symbols: Symbols, out
     )
 
 
-def cell(function: Callable[..., Any]) -> Any:
+def cell(function: Callable[..., object]) -> Any:
     """Make a function of tensors a static cell, one for each structure of arguments.
 
     In a plain Python function that is given to `foldbatch.compile` (a *walk*) a call of it is noted, and

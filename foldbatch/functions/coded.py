@@ -33,7 +33,7 @@ def hasten() -> None:
     if make is None:
         return
 
-    def compiled(general: Callable[..., Any], signatures: Sequence[Signature]) -> Callable[..., Any]:
+    def compiled(general: Callable[..., object], signatures: Sequence[Signature]) -> Callable[..., Any]:
         for signature in signatures:
             signature.coded = signature.coded or coded(signature)
         codes = [signature.coded.numbers for signature in signatures if signature.coded is not None]
@@ -55,7 +55,7 @@ class Coded:
         self._words: Any = self.numbers.data
         self._lists = lists
 
-    def bind(self, lists: Sequence[Any]) -> None:
+    def bind(self, lists: Sequence[object]) -> None:
         """Let calls append to arrays and lists: that of rows, and then all others."""
         for place, items in zip(self._lists, lists[1:], strict=True):
             self._words[place] = id(items)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from functools import partial
@@ -30,7 +30,6 @@ from foldbatch.functions.noted import (
 from foldbatch.functions.notes import (
     Forced,
     InTurn,
-    Lists,
     Notes,
     State,
     give_back,
@@ -50,7 +49,8 @@ from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value, by_hand, refuse_made
-from foldbatch.model.rounds import SMALL_BATCH_VALUES
+from foldbatch.model.tracer import ExamplesNoted, ExamplesRead, Tracer
+from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
 from foldbatch.types import Type
@@ -60,13 +60,15 @@ NEVER: Final = 2**62  # a number, or a round, that no batch reaches
 
 
 def decide(
-    rounds: Rounds, computing: Computing, tracer: FunctionTracer, reading: Reading, *, careful: bool = False
+    rounds: Rounds, computing: Computing, tracer: Tracer, reading: ExamplesRead, *, careful: bool = False
 ) -> Notes:
     """Run a walk on the examples of a reading, and return their notes, example by example, for tracing.
 
     The examples run one after the other until one asks for a number, and from then on in rounds. With
     `careful`, each datum is checked at the call that reads it.
     """
+    assert isinstance(tracer, FunctionTracer), "blocks ask for no numbers"
+    assert isinstance(reading, Reading), "a walk reads examples"
     if tracer.decides:
         with computing.alone():
             return session(partial(_in_rounds, rounds, computing, tracer, reading, careful), reading)
@@ -181,24 +183,28 @@ def results(
 
 
 def small_batch_results(
-    rounds: Rounds, computing: Computing, tracer: FunctionTracer, notes: Notes, numbers: Sequence[int]
+    rounds: Rounds,
+    computing: Computing,
+    tracer: FunctionTracer,
+    asides: Collection[str],
+    notes: ExamplesNoted,
+    numbers: Sequence[int],
 ) -> list[Any] | None:
     """Return the results of a small batch whose walks have ended without reading a number.
 
-    All calls in the notes are computed as a single round, and new cells and wires among them are learnt. None
-    where the notes have too many values for that.
+    All calls in the notes are computed as a single round; None where they must run as any batch, see
+    `Rounds.run_small`, and before anything is learnt.
     """
-    if COUNTERS[0] - notes.start > SMALL_BATCH_VALUES:
+    assert isinstance(notes, Notes), "walks have noted them"
+    type_ = tracer.learnt.result
+    if type_ is None:
         return None
     rounds.read(tracer.learnt.replacements)
     rounds.store.clear()
-    linked_before = rounds.linked
     places = [*range(len(numbers))]
-    if COUNTERS[0] > notes.start:
-        rounds.compute(RoundNotes(computing, notes, places, notes.ends, [], numbers))
-    if rounds.linked is not linked_before:
-        tracer.learn(notes, numbers)
-    type_ = tracer.learnt.result
+    round_notes = RoundNotes(computing, notes, places, notes.ends, [], numbers)
+    if not rounds.run_small(round_notes, tracer.learnt, asides):
+        return None
     results: list[Any] = []
     for place, result, number in zip(places, notes.results, numbers, strict=True):
         type_, shown = _shown(rounds.store, notes.start, type_, result, place, number)
@@ -267,7 +273,7 @@ class UnderWay:
         self._failures = False
         self._broken: BaseException | None = None  # it ends the run, even if a walk has caught it
         self._result = tracer.learnt.result
-        self._log: dict[Signature, Lists] = {}  # the notes of all earlier rounds, where `traced`
+        self._log: dict[Signature, CallLists] = {}  # the notes of all earlier rounds, where `traced`
         self._numbers: list[int] = []
         lists = self._places, self._ends, self._asked, self._numbers
         self._round_notes = RoundNotes(computing, self.notes, *lists)
@@ -345,7 +351,7 @@ class UnderWay:
         self._asked.append(asked.n if isinstance(asked, Value) else 0)
         self._ends.append(end)
 
-    def join(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Walked]:
+    def join(self, examples: Sequence[object], numbers: Sequence[int]) -> list[Walked]:
         """Take in examples, with their numbers in the batch for errors; return their states, in that order.
 
         Their walks begin with the next `go`.
@@ -427,7 +433,7 @@ class UnderWay:
         while len(turns) > 1:
             self._run(turns.pop(), self._sent.pop())
 
-    def _run(self, go_on: Callable[[Any], Any], sent: Any) -> None:
+    def _run(self, go_on: Callable[[Any], object], sent: object) -> None:
         """Let the next fiber run, and note its request or its end; it may let others run, see `_read`."""
         asked: Any = None
         fiber = self._fiber
@@ -603,8 +609,7 @@ class UnderWay:
                         self._log[signature] = lists_of(signature)
                     for kept, items in zip(self._log[signature].all, lists.all, strict=True):
                         kept.extend(items)
-                for items in lists.all:
-                    del items[:]
+                lists.clear()
         self._first, State.drawn = COUNTERS[0], 0
         self._round += 1
         self._places.clear()
@@ -680,7 +685,7 @@ class UnderWay:
 
 
 def _shown(
-    store: Store, start: int, type_: Type | None, result: Any, place: int, number: int
+    store: Store, start: int, type_: Type | None, result: object, place: int, number: int
 ) -> tuple[Type | None, Any]:
     """Return the type of results so far and of this one, and the result with arrays in the place of values.
 
@@ -710,7 +715,7 @@ def _shown(
     return joined_result(type_, result, 0, [], set(), number), _replaced(result, array)
 
 
-def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:
+def _replaced(x: object, value: Callable[[Value], object]) -> Any:
     """Return a result of a walk with the outcome of a function in the place of each value in it."""
     if type(x) in ATOMS:
         return x

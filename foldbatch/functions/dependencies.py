@@ -115,7 +115,7 @@ def dependencies_of(roots: Iterable[tuple[str, Any]]) -> Dependencies:
     return collector.dependencies()
 
 
-def _package_of(root: Any) -> str:
+def _package_of(root: object) -> str:
     home = getattr(root, "__module__", None) or type(root).__module__
     return str(home).partition(".")[0]
 
@@ -153,7 +153,7 @@ class _Collector:
         }
         return Dependencies(kept, self.collected.holders)
 
-    def enter(self, where: str, value: Any) -> None:
+    def enter(self, where: str, value: object) -> None:
         """Add the dependencies of a value: a function's code, a container's parts, or an object to watch.
 
         Each value is entered once; libraries are left out.
@@ -204,7 +204,7 @@ class _Collector:
                 self._hold(where, value)
         return None
 
-    def _hold(self, where: str, holder: Any) -> None:
+    def _hold(self, where: str, holder: object) -> None:
         self._seen[id(holder)] = holder
         self._holders.append((where, holder))
         self.collected.holders.append(holder)
@@ -242,7 +242,7 @@ class _Collector:
         for name, value in default_values.items():
             self._add((id(function), name), f"{where}, default of {name}", value)
 
-    def _read_attributes(self, where: str, holder: Any) -> None:
+    def _read_attributes(self, where: str, holder: object) -> None:
         """Add the attributes of an object, class or module that some function names; `where` leads to it."""
         attributes = dict(_attributes(holder))
         names = [name for name in attributes if name in self.names and not name.startswith("__")]
@@ -277,7 +277,7 @@ class _Collector:
     def _joined(where: str, name: str) -> str:
         return where + name if where.endswith(":") else f"{where}.{name}"
 
-    def _add(self, key: Key, where: str, value: Any, kinds: Collection[str] = _KINDS) -> None:
+    def _add(self, key: Key, where: str, value: object, kinds: Collection[str] = _KINDS) -> None:
         """Add a thing that is read, if it is of these kinds; enter it for the things that it reads."""
         if key in self.collected.entries:
             return
@@ -292,7 +292,7 @@ class _Collector:
             self.enter(where, value)
 
 
-def _attributes(holder: Any) -> Iterator[tuple[str, Any]]:
+def _attributes(holder: object) -> Iterator[tuple[str, Any]]:
     """Yield the attributes that an object has itself, without running code of its class."""
     skipped = {*DERIVED, "parameters", "owner", "name"} if isinstance(holder, Block) else set()
     yield from ((n, x) for n, x in [*getattr(holder, "__dict__", {}).items()] if n not in skipped)
@@ -305,7 +305,7 @@ def _attributes(holder: Any) -> Iterator[tuple[str, Any]]:
                 continue
 
 
-def kind_of(value: Any) -> str | None:
+def kind_of(value: object) -> str | None:
     """Return the kind of a thing that is read, or None if it is not compared: loggers, files, generators."""
     match value:
         case FunctionType() | MethodCell():
@@ -319,7 +319,7 @@ def kind_of(value: Any) -> str | None:
     return CONTENT if isinstance(value, _CONTENTS) else None  # of other objects, attributes are read
 
 
-def _function_of(value: Any) -> FunctionType:
+def _function_of(value: object) -> FunctionType:
     """Return the plain function that a cell, a method or a partial function is made of."""
     while True:
         cell = getattr(value, "__dict__", {}).get("cell")
@@ -385,7 +385,7 @@ def fingerprint(dependency: Dependency) -> Any:
     return dependency.value if dependency.kind == PART else _present(dependency.value)
 
 
-def _present(value: Any, levels: int = 5) -> Any:
+def _present(value: object, levels: int = 5) -> Any:
     """Return a digest of data; of a container of other things, what it holds; else the thing itself."""
     data_digest = digest(value, MAX_COMPARED_ITEMS, 100 * MAX_COMPARED_ITEMS)
     if (
@@ -399,7 +399,7 @@ def _present(value: Any, levels: int = 5) -> Any:
     return value if data_digest is None else data_digest
 
 
-def _is_one(first: Any, second: Any) -> bool:
+def _is_one(first: object, second: object) -> bool:
     """Return whether two fingerprints are of one thing, or of equal data; things are compared by identity."""
     if isinstance(first, tuple) and isinstance(second, tuple):
         return len(first) == len(second) and all(map(_is_one, first, second))
@@ -447,7 +447,7 @@ def snapshot(roots: Iterable[tuple[str, Any]]) -> Snapshot:
 # -- comparing with a file
 
 
-def digest(value: Any, items: int = ITEMS, size: int = BYTES) -> str | None:
+def digest(value: object, items: int = ITEMS, size: int = BYTES) -> str | None:
     """Return a text that tells data from others, in every process and on every version of Python.
 
     None stands for what cannot be told so: what holds objects of other classes than those of data, more than
@@ -481,7 +481,7 @@ class _Room:
             raise _NoDataError
 
 
-def _write(value: Any, update: Callable[[bytes], None], room: _Room) -> None:
+def _write(value: object, update: Callable[[bytes], None], room: _Room) -> None:
     """Hash a value: pass bytes that tell it from any other value to `update`.
 
     Objects that are no data, and values that exceed `room`, raise `_NoDataError`.
@@ -535,7 +535,7 @@ def _write_all(values: Any, update: Callable[[bytes], None], room: _Room) -> Non
     room.levels += 1
 
 
-def _inner(value: Any, room: _Room) -> str:
+def _inner(value: object, room: _Room) -> str:
     writer = hashlib.sha256()
     _write(value, writer.update, room)
     return writer.hexdigest()
@@ -553,7 +553,7 @@ def digest_of(dependency: Dependency) -> str | None:
     return digest(dependency.value)
 
 
-def _code_digest(value: Any) -> Any:
+def _code_digest(value: object) -> Any:
     function = _function_of(value)
     return _plain_code(function.__code__, function.__doc__)
 

@@ -26,6 +26,7 @@ from foldbatch.model.drafts import Feed
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.rereading import Snapshot
 from foldbatch.params.parameters import Parameter
+from foldbatch.recorder.lists import CallLists
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
 from foldbatch.static.passes.simplify import in_phase
@@ -84,8 +85,8 @@ class _Eager:
 
 
 def run(
-    walk: Callable[[Any], Any],
-    example: Any,
+    walk: Callable[[Any], object],
+    example: object,
     dtype: str | None = None,
     begin: Callable[[Parameter], None] = lambda _: None,
     learnt: Learnt | None = None,
@@ -132,7 +133,7 @@ def _mode(
             go_slow(on=False)
 
 
-def _arrays(x: Any) -> Any:
+def _arrays(x: object) -> Any:
     """Return a result with arrays in the place of real values."""
     match x:
         case Real():
@@ -194,13 +195,13 @@ class _Block(Slots):
         self.arrays: dict[int, Any] = {}
         self.lists = [notes.lists_of(signature) for signature in part.signatures]
 
-    def run(self, x: Any) -> Any:
+    def run(self, x: object) -> Any:
         """Run the block's program on one value, compute the calls that it notes, and return its result."""
         part = self.part
         lists = {
             s.number: signature_lists for s, signature_lists in zip(part.signatures, self.lists, strict=True)
         }
-        bindings = part.bindings(lambda kind, n, i=0: notes.appending(lists[n], kind, i))
+        bindings = part.bindings(lambda kind, n, i=0: lists[n].appender(kind, i))
         results = part.run(self, bindings, self.slots(part.input_type, x, ""))
         self.compute()
         return self.values(part.yields, iter(results))
@@ -222,8 +223,7 @@ class _Block(Slots):
             for call in range(len(lists.rows) // width):
                 row = lists.rows[call * width : (call + 1) * width]
                 pending.append((row[0], signature, self._inputs(signature, lists, call, row, ends)))
-            for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
-                del items[:]
+            lists.clear()
         for number, signature, (reads, feed_values, labels, marks) in sorted(pending, key=itemgetter(0)):
             inputs = {node: self._arrays_of(numbers) for node, numbers in reads.items()} | feed_values
             for j, array in enumerate(_computed(signature, inputs, labels, number, marks)):
@@ -233,7 +233,7 @@ class _Block(Slots):
         return [self.arrays[n] for n in numbers] if not isinstance(numbers, int) else self.arrays[numbers]
 
     def _inputs(
-        self, signature: Signature, lists: notes.Lists, call: int, row: Sequence[int], ends: list[int]
+        self, signature: Signature, lists: CallLists, call: int, row: Sequence[int], ends: list[int]
     ) -> tuple[dict[Any, Any], dict[Any, Any], list[Any], list[int]]:
         """Return the numbers that a call reads, its data, labels and visits; `ends` are of lists so far."""
         reads: dict[Any, Any] = {node: n for (_, node), n in zip(signature.operands, row[1:], strict=False)}
@@ -251,7 +251,7 @@ class _Block(Slots):
         return reads, feed_values, [items[call] for items in lists.labels], marks
 
 
-def _real(array: Any, type_: TensorType) -> Value:
+def _real(array: object, type_: TensorType) -> Value:
     value: Value = _real_class(type_)(-1, array=np.asarray(array))
     return value
 
@@ -261,7 +261,7 @@ def _at(arguments: dict[str, Any], path: str) -> Any:
     return eval(path, {"None": None}, arguments)  # noqa: S307 - the path is our own
 
 
-def _array_of(value: Any, reader: Signature) -> Any:
+def _array_of(value: object, reader: Signature) -> Any:
     """Return the numbers of a value that a call reads; refuse one that no call has returned."""
     array = getattr(value, "array", None)
     if array is None:
@@ -283,7 +283,7 @@ def _inputs(signature: Signature, arguments: dict[str, Any]) -> dict[Any, Any]:
     return inputs
 
 
-def _datum(path: str, feed: Feed, bound: int | None, item: Any) -> Any:
+def _datum(path: str, feed: Feed, bound: int | None, item: object) -> Any:
     """Return the number or array of a feed, checked; without a path, another number for each call."""
     if not path:
         _Eager.key += 1
@@ -294,7 +294,7 @@ def _datum(path: str, feed: Feed, bound: int | None, item: Any) -> Any:
         raise error.kind(feed.where, error.expected, error.found, error.fix) from None
 
 
-def _of_block(part: BlockInWalk, x: Any) -> Any:
+def _of_block(part: BlockInWalk, x: object) -> Any:
     for signature in part.signatures:
         notes.accept(signature)
     return _Block(part).run(x)
@@ -305,6 +305,6 @@ class EagerRecorder(WalkRecorder):
 
     call = staticmethod(_call)
 
-    def run_block(self, part: BlockInWalk, x: Any) -> Any:
+    def run_block(self, part: BlockInWalk, x: object) -> Any:
         """Run a block on an argument, and return its result with its numbers."""
         return _of_block(part, x)

@@ -150,7 +150,7 @@ def _kept_place(kinds: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[dict
     return None if fixed is None else (_quick, (kinds, items, fixed), first)
 
 
-def _fixed(x: Any) -> Any:
+def _fixed(x: object) -> Any:
     """Return a key of an index that belongs to a cell: a whole number or a slice; None of anything else."""
     if type(x) is not slice:
         return x if type(x) is int else None
@@ -158,7 +158,7 @@ def _fixed(x: Any) -> Any:
     return (x.start, x.stop, x.step) if is_plain else None  # values would be read where they are hashed
 
 
-def _bounded(key: Any) -> Any:
+def _bounded(key: object) -> Any:
     """Return an index with numbers in the place of values that bound slices: shapes belong to a cell."""
     if type(key) is tuple:
         return tuple(map(_bounded, key))
@@ -167,7 +167,7 @@ def _bounded(key: Any) -> Any:
     return slice(*[index(x) if isinstance(x, Value) else x for x in (key.start, key.stop, key.step)])
 
 
-def _is_row(x: Any, key: Any) -> bool:
+def _is_row(x: object, key: object) -> bool:
     """Whether an index is the id of a row of a table, and one cell is for all of them."""
     if not isinstance(x, Parameter) or len(x.type.shape) != 2 or isinstance(key, bool):
         return False
@@ -203,13 +203,13 @@ def _key(
     return tuple(key)
 
 
-def _kept_by(operands: Iterable[Any]) -> dict[Any, Any] | None:
+def _kept_by(operands: Iterable[object]) -> dict[Any, Any] | None:
     """Return the cells of the first parameter among operands, which go with it; None where there is none."""
     return next((x.cells for x in operands if isinstance(x, Parameter)), None)
 
 
 def op_cell(
-    function: Callable[..., Any], operands: Sequence[CallOperand], options: dict[str, Any]
+    function: Callable[..., object], operands: Sequence[CallOperand], options: dict[str, Any]
 ) -> CellFunction:
     """Return the loose cell of an op with these fixed operands and options; make it at the first use.
 
@@ -242,11 +242,11 @@ def op_cell(
     return cell
 
 
-def _flat(operands: Sequence[Any]) -> list[Any]:
+def _flat(operands: Sequence[object]) -> list[Any]:
     return [x for y in operands for x in (y if isinstance(y, list | tuple) else [y])]
 
 
-def _operand(meaning: PlainOperands | None, x: Any, kind: TensorType) -> CallOperand:
+def _operand(meaning: PlainOperands | None, x: object, kind: TensorType) -> CallOperand:
     """Return an operand as a cell takes it, whether it is data of the call, and what these are read as.
 
     What is no data belongs to the cell. Numbers are read as the dtype of the values beside them.
@@ -273,7 +273,7 @@ def _as_now(x: Any) -> Any:
 
 
 def _filled(
-    function: Callable[..., Any], pattern: list[CallOperand], options: dict[str, Any], *xs: Any
+    function: Callable[..., object], pattern: list[CallOperand], options: dict[str, Any], *xs: object
 ) -> Any:
     remaining = iter(xs)
     return called_as_it_is(
@@ -283,7 +283,7 @@ def _filled(
 
 def _cell(
     name: str,
-    function: Callable[..., Any],
+    function: Callable[..., object],
     hints: Sequence[TensorType | None],
     order: tuple[str, int] = ("", 0),
 ) -> CellFunction:
@@ -344,7 +344,7 @@ class WalkRecorder:
     value = staticmethod(_value_of)
     rows = staticmethod(rows_of)
 
-    def layer(self, layer: Any, xs: tuple[Any, ...]) -> Any:
+    def layer(self, layer: Any, xs: tuple[object, ...]) -> Any:
         """Call a layer or another block: by its loose cell, or as a block with several cells."""
         if not running():
             if hasattr(layer, "apply"):  # another thread builds a block
@@ -358,7 +358,7 @@ class WalkRecorder:
         values = tuple([_value_of(x) if isinstance(x, Parameter) else x for x in xs])
         return mixed.call(layer, values, self.run_block)
 
-    def run_block(self, part: mixed.BlockInWalk, x: Any) -> Any:
+    def run_block(self, part: mixed.BlockInWalk, x: object) -> Any:
         """Note the calls of a block on an argument, and return its result."""
         return part.note(x)
 
@@ -369,7 +369,7 @@ RECORDER: Final = WalkRecorder()
 # -- losses, metrics, data
 
 
-def loss(value: Any, name: str = "loss", *, weight: float = 1.0) -> None:
+def loss(value: object, name: str = "loss", *, weight: float = 1.0) -> None:
     """Add a scalar to the loss of the batch; in a cell, or in the walk.
 
     None adds nothing, so that a label may be missing: `ops.cross_entropy` of a label that is None is None.
@@ -411,7 +411,7 @@ def loss(value: Any, name: str = "loss", *, weight: float = 1.0) -> None:
     cell_body.losses.append((name, value if weight == 1 else value * weight))
 
 
-def metric(name: str, value: Any, label: Any = None) -> None:
+def metric(name: str, value: object, label: object = None) -> None:
     """Collect a tensor over the batch, under a name; in a cell, or in the walk.
 
     Args:
@@ -450,7 +450,7 @@ def metric(name: str, value: Any, label: Any = None) -> None:
     cell_body.metrics.append((name, value, label))
 
 
-def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
+def _note(kind: str, value: object, label: object, name: str, weight: float) -> None:
     """Add a loss or a metric of a walk: note a call of a cell that only yields this side output.
 
     Args:
@@ -478,7 +478,7 @@ def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
     cell = _cells.get(key)
     if cell is None:
 
-        def adds(value: Any, label: Any) -> None:
+        def adds(value: object, label: object) -> None:
             if kind == "loss":
                 loss(value, name, weight=weight)
             else:
@@ -555,5 +555,5 @@ def data_cell(type_: TensorType) -> CellFunction:
     return cell
 
 
-def _identity(x: Any) -> Any:
+def _identity(x: object) -> Any:
     return x

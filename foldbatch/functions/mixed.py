@@ -12,6 +12,7 @@ import linecache
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import CoroutineType
 from typing import Any
 
@@ -37,6 +38,7 @@ from foldbatch.functions.specs import NestSpec, ValueSpec
 from foldbatch.functions.values import Value, value_class
 from foldbatch.model.columns import kept, of_now
 from foldbatch.model.drafts import Draft
+from foldbatch.recorder.lists import flattening
 from foldbatch.system.showing import shown
 from foldbatch.types import (
     OBJECT,
@@ -53,6 +55,13 @@ from foldbatch.types import (
 _files = itertools.count()
 
 
+def __getattr__(name: str) -> Any:
+    """Return `Walk`, which stood in this module once: pickles of before look for it here."""
+    if name != "Walk":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("foldbatch.functions.walks").Walk
+
+
 @dataclass(frozen=True, slots=True)
 class Called:
     """A function that a tracing program calls, with the types of its argument and of its result."""
@@ -61,7 +70,7 @@ class Called:
     input_type: Type
     yields: Type
 
-    def result(self, converter: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
+    def result(self, converter: Slots, slots: tuple[object, ...]) -> tuple[Any, ...]:
         """Call the function for the tracing program, and return its result as contents of variables.
 
         Args:
@@ -107,7 +116,7 @@ class Slots:
                 return [self.values(element, iter((x,) if alone else x)) for x in next(contents)]
         return None if type_ == VOID else next(contents)
 
-    def slots(self, type_: Type, x: Any, where: object) -> Iterator[Any]:
+    def slots(self, type_: Type, x: object, where: object) -> Iterator[Any]:
         """Yield a value's terminals as the tracing program holds them: tensors are numbers, sequences lists.
 
         It is for results of the user's functions.
@@ -137,7 +146,7 @@ class Slots:
                 raise WalkError(str(where), f"a {type_}", actual, fix)
 
 
-def given_type(x: Any, levels: int = 3) -> Type:
+def given_type(x: object, levels: int = 3) -> Type:
     """Return the type of a block's argument; a part of it that has no values in it is one object.
 
     Values are looked for in tuples inside each other on so many levels, and in the first items of lists. So
@@ -214,7 +223,7 @@ class BlockInWalk:
             self._compared = InForce.runs
         return True
 
-    def note(self, x: Any) -> Any:
+    def note(self, x: object) -> Any:
         """Note the calls of the block on an argument, and return its result."""
         lists, slots = notes.block_globals(self, self._bound), Slots()
         return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.input_type, x, self))))
@@ -243,7 +252,7 @@ class BlockInWalk:
                 bindings[f"label{k}_{i}"] = labelling(append("L", n, i))
         return bindings
 
-    def run(self, slots: Slots, lists: dict[str, Any], operands: Iterator[Any]) -> tuple[Any, ...]:
+    def run(self, slots: Slots, lists: dict[str, Any], operands: Iterator[object]) -> tuple[Any, ...]:
         """Run the tracing program on contents of variables; return the results of its root for `operands`.
 
         `slots` makes values for functions of the user's; `lists` are the functions of `bindings`.
@@ -300,7 +309,7 @@ class BlockInWalk:
         """
         scope = self._scope
 
-        def call(*contents: Any) -> tuple[Any, ...]:
+        def call(*contents: object) -> tuple[Any, ...]:
             """Call the user's function outside of the tracing program; return its result as variables."""
             run: _Run = scope["run"]
             self._leave(run)
@@ -382,13 +391,6 @@ def _further(first: int, width: int) -> Iterator[range]:
         notes.too_many(first)
         yield (numbers := range(first, COUNTERS[1] + 1, width))
         first += len(numbers) * width
-
-
-def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], None]:
-    """Return a function that notes elements, single ones or tuples, number by number."""
-    if width == 1:
-        return extend
-    return lambda elements: extend(itertools.chain.from_iterable(elements))
 
 
 def labelling(append: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -37,7 +37,7 @@ class Module:
     ['first.bias', 'first.weight', 'second.bias', 'second.weight']
     """
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
         _name(self, value, name)
 
@@ -58,14 +58,14 @@ class Module:
                     yield from part.parameters.values()
 
 
-def is_walk(model: Any) -> bool:
+def is_walk(model: object) -> bool:
     """Whether a model is a function or a module that can be called, and no block."""
     return isinstance(model, FunctionType | MethodType | partial) or (
         isinstance(model, Module) and callable(model)
     )
 
 
-def refuse_no_walk(walk: Any) -> None:
+def refuse_no_walk(walk: object) -> None:
     """Refuse a function that cannot be called with one example, or that yields."""
     signature = arguments_of(walk)
     shown = f"{getattr(walk, '__name__', type(walk).__name__)}{signature}"
@@ -78,7 +78,7 @@ def refuse_no_walk(walk: Any) -> None:
         raise WalkError("fb.compile", "a function that returns", f"{shown}, which yields", "return a list")
 
 
-def _members(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _members(name: str, value: object) -> Iterator[tuple[str, Any]]:
     """Yield the layers, parameters and modules in a value, its lists and dicts, with dotted names."""
     match value:
         case Layer() | Parameter() | Module():
@@ -109,7 +109,7 @@ class _Home:
         return _Home, ()
 
 
-def _name(owner: Module, value: Any, path: str) -> None:
+def _name(owner: Module, value: object, path: str) -> None:
     """Name what has no name yet by its path, and put the path before names that came from inner modules."""
     for name, part in _members(path, value):
         match part:
@@ -135,7 +135,7 @@ def _prefix(path: str, module: Module, above: set[int]) -> None:
                     _prefix(path, part, above | {id(part)})
 
 
-def _without_cells(instance: Any) -> Any:
+def _without_cells(instance: object) -> Any:
     """Return the state of an object for pickles and copies, without the cells, which belong to it alone."""
     state: Any = object.__getstate__(instance)
     cells = {n: getattr(x, "__dict__", {}).get("cell") for n, x in vars(instance).items()}
@@ -149,7 +149,7 @@ def class_name(owner: type) -> str:
     return f"{called(owner.__module__)}.{owner.__qualname__}"
 
 
-def drop_replaced_methods(instance: Any) -> bool:
+def drop_replaced_methods(instance: object) -> bool:
     """Remove an object's cells of methods that its class has replaced, so that calls find the present ones.
 
     Return whether there were any.
@@ -181,11 +181,11 @@ class MethodCell:
         if getstate is object.__getstate__:
             owner.__getstate__ = _without_cells  # type: ignore[assignment, method-assign]
 
-    def __call__(self, instance: Any, *arguments: Any, **options: Any) -> Any:
+    def __call__(self, instance: object, *arguments: object, **options: object) -> Any:
         """Call the method of an object."""
         return self.__get__(instance)(*arguments, **options)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         if instance is None:
             return self
         for name in self.names:  # `__call__` is looked up here each time

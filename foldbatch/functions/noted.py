@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from foldbatch.errors import ExampleError, ExamplePlace, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
-from foldbatch.functions.notes import Lists
 from foldbatch.functions.specs import DEEPEST, fix_for_types, opened, too_deep
 from foldbatch.functions.values import Value, refuse_made
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.params.parameters import Parameter
+from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.noting import CalledCell, Integers, Noting
 from foldbatch.scheduler.trace import Ints
 from foldbatch.types import OBJECT, VOID, NestType, SequenceType, TensorType, TupleType, Type, describe_value
@@ -62,7 +62,7 @@ class Reads:
     by: Index  # ``[reads]``: the calls that read them
 
 
-def bases_of(calls: Noted | Lists, signature: Signature, start: int) -> Index:
+def bases_of(calls: Noted | CallLists, signature: Signature, start: int) -> Index:
     """Return the numbers of calls ``[n]``, which count from the beginning of a run."""
     if isinstance(calls, Noted):
         return calls.bases
@@ -90,7 +90,7 @@ def reads_of(noted: Iterable[Noted]) -> Reads:
     return Reads(slots, *map(np.concatenate, zip(*parts, strict=True)))
 
 
-def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, Noted]:
+def noted_of(lists: Mapping[Signature, CallLists], start: int) -> dict[Signature, Noted]:
     """Return the contents of lists from a run's first number on; data and labels stay in these very lists."""
     noted, end = {}, 0
     columns = [flat for appended in lists.values() for flat in (appended.rows, *appended.elements)]
@@ -321,7 +321,7 @@ class _ListOfParts:
     items: list[Any]
 
 
-def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None) -> Any:
+def relative(part: object, begin: int, start: int, new: NDArray[np.integer] | None) -> Any:
     """Return part of a result with numbers that count from the example's beginning."""
     if isinstance(part, Value):
         number = part.n - start
@@ -338,7 +338,7 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
 
 
 def joined_result(
-    previous: Type | None, value: Any, start: int, terminals: list[Any], seen: set[int], example: int
+    previous: Type | None, value: object, start: int, terminals: list[Any], seen: set[int], example: int
 ) -> Type:
     """Return the type of results so far, joined with that of one more; append its terminals to `terminals`.
 
@@ -361,7 +361,7 @@ def joined_result(
 
 
 def _taken(
-    x: Any, start: int, terminals: list[Any], seen: set[int], example: int, levels: int = DEEPEST
+    x: object, start: int, terminals: list[Any], seen: set[int], example: int, levels: int = DEEPEST
 ) -> Type:
     """Return the type of a result, and put its terminals into `terminals`."""
     if type(x) in ATOMS:
@@ -411,7 +411,7 @@ def _taken(
     return OBJECT
 
 
-def _refuse_no_result(x: Any, example: int) -> None:
+def _refuse_no_result(x: object, example: int) -> None:
     """Refuse objects in which values would be returned without numbers, and parameters."""
     if isinstance(x, np.ndarray):
         items: Any = x.flat if x.dtype == object else ()
@@ -467,7 +467,7 @@ def _has_fields(kind: type) -> bool:
     return kind.__new__ is object.__new__ and not any(isinstance(x, property) and not x.fset for x in members)
 
 
-def replaced(x: Any, part: Callable[[Any], Any]) -> Any:
+def replaced(x: object, part: Callable[[Any], object]) -> Any:
     """Return a dict, a dataclass or a named tuple with other parts; anything else as it is."""
     if not is_named(x):
         return x

@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 import weakref
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,10 +28,11 @@ from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.specs import ARGUMENT, guard
 from foldbatch.functions.values import Reading as Numbers
 from foldbatch.functions.values import Value, refuse_made
-from foldbatch.model.columns import BadDataError, column
+from foldbatch.model.columns import BadDataError
 from foldbatch.model.drafts import Feed
 from foldbatch.model.rereading import Snapshot
 from foldbatch.operators import Recorder, no_attribute, record_with
+from foldbatch.recorder.lists import CallLists, call_lists, checking
 from foldbatch.system.processes import in_depth, in_place
 
 Index = NDArray[np.int64]
@@ -53,22 +53,6 @@ COMPARED_FRAMES = 1_000  # frames of a traceback among which a repeated call is 
 
 
 @dataclass(slots=True)
-class Lists:
-    """The lists that calls of one signature append to; attributes are as in `scheduler.trace.Trace`."""
-
-    rows: array[int]
-    elements: list[array[int]]
-    feeds: list[list[Any]]
-    labels: list[list[Any]]
-    # the functions that append to them, by their names among the globals of cells' code
-    bound: dict[str, Callable[[Any], None]] = field(default_factory=dict)
-    all: tuple[Any, ...] = ()  # rows, elements, feeds and labels in one tuple
-
-    def __post_init__(self) -> None:
-        self.all = self.rows, *self.elements, *self.feeds, *self.labels
-
-
-@dataclass(slots=True)
 class Notes:
     """The calls, results and ends of examples that a run has noted."""
 
@@ -76,7 +60,7 @@ class Notes:
     ends: list[int] = field(default_factory=list)  # after each example, the next number
     results: list[Any] = field(default_factory=list)  # what the walk returned, per example
     # by signature, in the order of the first calls
-    lists: dict[Signature, Lists] = field(default_factory=dict)
+    lists: dict[Signature, CallLists] = field(default_factory=dict)
     # after rounds, `noted.Noted` by signature, in the place of `lists`
     noted: dict[Signature, Any] | None = None
     # per block that the walk calls, the names that its program finds among its globals
@@ -183,16 +167,14 @@ def running() -> bool:
     return COUNTERS[2] == get_ident()
 
 
-def lists_of(signature: Signature) -> Lists:
+def lists_of(signature: Signature) -> CallLists:
     """Return empty lists for calls of a signature."""
-    of = signature
-    elements = [array("q") for _ in of.sequences]
-    lists = Lists(array("q"), elements, [[] for _ in of.feeds], [[] for _ in of.labels])
-    lists.bound = {name: appending(lists, *place) for name, place in of.names.items()}
+    lists = call_lists(len(signature.sequences), len(signature.feeds), len(signature.labels))
+    lists.bound = {name: lists.appender(*place) for name, place in signature.names.items()}
     return lists
 
 
-def bind(signature: Signature) -> Lists:
+def bind(signature: Signature) -> CallLists:
     """Give a signature lists in the present run.
 
     Raises:
@@ -218,21 +200,11 @@ def bind(signature: Signature) -> Lists:
 def give_back(notes: Notes) -> None:
     """Empty the lists of a run that are read no more, and leave them to later runs."""
     for signature, lists in notes.lists.items():
-        for items in lists.all:
-            del items[:]
+        lists.clear()
         signature.spare = lists
 
 
-def appending(lists: Lists, kind: str, number: int = 0) -> Callable[[Any], None]:
-    """Return the appender of rows (``R``), elements (``E``), data (``F``) or labels (``L``) to lists."""
-    if kind == "R":
-        return lists.rows.extend
-    if kind == "E":
-        return lists.elements[number].extend
-    return (lists.feeds if kind == "F" else lists.labels)[number].append
-
-
-def block_globals(part: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def block_globals(part: object, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the globals of a block's program in the present run, by name; `make` makes them at first."""
     notes = State.notes
     assert notes is not None, "only a walk that runs has parts"
@@ -248,7 +220,7 @@ def ensure(signature: Signature) -> None:
         bind_first(signature)
 
 
-def bind_first(signature: Signature) -> Lists:
+def bind_first(signature: Signature) -> CallLists:
     """Accept a signature that the program of the run calls for the first time, and return lists for it.
 
     Raises:
@@ -295,7 +267,7 @@ def unbind(signature: Signature) -> None:
     GLOBALS.update(signature.unbound)
 
 
-def _passed(_: Any) -> None:
+def _passed(_: object) -> None:
     """Note nothing of a call that computes nothing."""
 
 
@@ -305,11 +277,11 @@ def begun(signature: Signature) -> None:
     unbind(signature)
 
 
-def _nowhere(_: Any) -> NoReturn:
+def _nowhere(_: object) -> NoReturn:
     raise AssertionError("a call is noted in the middle")
 
 
-def note_rows(signature: Signature, rows: Sequence[Any]) -> range | None:
+def note_rows(signature: Signature, rows: Sequence[object]) -> range | None:
     """Note a call for each row of data, all at once, of a cell that reads one datum and yields one value.
 
     Returns the numbers of the calls; None where each call is to be made by itself: in rounds, and where data
@@ -335,7 +307,7 @@ def note_rows(signature: Signature, rows: Sequence[Any]) -> range | None:
     return numbers
 
 
-def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callable[[Any], None]:
+def _checking(signature: Signature, lists: CallLists, i: int, feed: Feed) -> Callable[[Any], None]:
     """Return the function by which calls append data of a feed, with each datum checked first.
 
     It is used where an error must name the example; else data are checked by columns at the end.
@@ -346,11 +318,12 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
         i: the number of the feed.
         feed: its type, and its name in errors.
     """
+    check = checking(feed, signature.bounds[i], lists.feeds[i])
 
-    def check(item: Any) -> None:
+    def checked(item: object) -> None:
         """Check a datum as its cell reads it, and append it."""
         try:
-            column([item], feed.type, signature.bounds[i], feed.declared)
+            check(item)
         except BadDataError as error:
             if State.reading is not None:
                 State.reading.history.refused += 1
@@ -358,9 +331,8 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
                 raise
             where = ExamplePlace(feed.where, example())
             raise error.kind(where, error.expected, error.found, error.fix) from None
-        lists.feeds[i].append(item)
 
-    return check
+    return checked
 
 
 def take_back(signature: Signature, number: int | None = None) -> None:
@@ -387,7 +359,7 @@ def take_back(signature: Signature, number: int | None = None) -> None:
         del flat[sum(counts[:count]) * size :]
 
 
-def _undo(of: int, number: int, name: str, read: Sequence[Any]) -> None:
+def _undo(of: int, number: int, name: str, read: Sequence[object]) -> None:
     """Remove a call that broke off; `of` is the number of its signature, `name` and `read` are for errors.
 
     Raises:
@@ -474,7 +446,7 @@ class InTurn:
 
 
 def note(
-    walk: Callable[[Any], Any],
+    walk: Callable[[Any], object],
     reading: Reading,
     signatures: Sequence[Signature],
     max_calls: int,
@@ -563,7 +535,7 @@ def session(run: Callable[[], T], reading: Reading | None) -> T:
                     end_noting()
 
 
-def locals_of(walk: Any) -> list[threading.local]:
+def locals_of(walk: object) -> list[threading.local]:
     """Return the `threading.local` objects that a walk reads as globals or in its closure.
 
     A walk that runs deep runs in a thread of its own, and these objects must have the same contents there.
@@ -608,8 +580,8 @@ def name_example(error: Exception, number: int) -> None:
 
 
 def line_of(
-    walk: Callable[[Any], Any],
-    example: Any,
+    walk: Callable[[Any], object],
+    example: object,
     signature: Signature,
     call: int,
     max_calls: int,
@@ -620,32 +592,65 @@ def line_of(
 
     `recorder` and `accept` are those of `noting`.
     """
-    name, places = f"R{signature.number}", list[str]()
+    places: list[str] = []
+
+    def seen(_: Signature, frame: FrameType | None) -> None:
+        """Keep the line of the innermost frame that is not of this package."""
+        if frame is not None:
+            code = frame.f_code
+            places.append(f"in {code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})")
+
+    watch_calls(walk, example, [signature], seen, max_calls, recorder, accept, begin=places.clear)
+    return places[call] if call < len(places) else ""
+
+
+def watch_calls(
+    walk: Callable[[Any], Any],
+    example: Any,
+    signatures: Sequence[Signature],
+    seen: Callable[[Signature, FrameType | None], None],
+    max_calls: int,
+    recorder: Recorder,
+    accept: Callable[[Signature], None] | None = None,
+    begin: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a walk on an example once more, up to the first number that it reads, to look at calls.
+
+    Args:
+        walk: the walk.
+        example: the example.
+        signatures: those whose calls are looked at.
+        seen: is told of each call, with the innermost frame that is not of this package.
+        max_calls: how many numbers the example may take.
+        recorder: as for `noting`.
+        accept: as for `noting`.
+        begin: is called when the walk begins, which it may do twice where it goes deep.
+    """
 
     def watched(example: Any) -> Any:
-        """Run the walk on an example, and keep the user's line of each call of the signature in `places`."""
-        append = GLOBALS[name]
-        places.clear()
+        """Run the walk on an example, and tell of its calls."""
+        begin()
+        for signature in signatures:
+            if signature.coded is not None:
+                signature.coded.unbind()
+            GLOBALS[f"R{signature.number}"] = noting_of(signature, GLOBALS[f"R{signature.number}"])
+        return walk(example)
+
+    def noting_of(signature: Signature, append: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Return a function that tells of a call, and then appends its row."""
 
         def noted(row: Sequence[int]) -> None:
-            """Append a row, and keep the line of the innermost frame that is not of this package."""
             frame: FrameType | None = sys._getframe(1)
             while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, "<foldbatch")):
                 frame = frame.f_back
-            if frame is not None:
-                code = frame.f_code
-                places.append(f"in {code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})")
+            seen(signature, frame)
             append(row)
 
-        if signature.coded is not None:
-            signature.coded.unbind()
-        GLOBALS[name] = noted
-        return walk(example)
+        return noted
 
-    with suppress(Forced):  # numbers are not there now: lines are known up to the first that is read
+    with suppress(Forced):  # numbers are not there now: calls are known up to the first that is read
         reading = Reading([example], [0], Readings(), Snapshot([example]))
-        note(watched, reading, [signature], max_calls, recorder, accept=accept)
-    return places[call] if call < len(places) else ""
+        note(watched, reading, [*signatures], max_calls, recorder, accept=accept)
 
 
 class _Noting:
@@ -681,8 +686,8 @@ def noting(
     notes: Notes,
     signatures: Sequence[Signature],
     recorder: Recorder,
-    read: Callable[[Value, str], Any] | None = None,
-    fork: Callable[[Any], Any] | None = None,
+    read: Callable[[Value, str], object] | None = None,
+    fork: Callable[[Any], object] | None = None,
     *,
     careful: bool = False,
     accept: Callable[[Signature], None] | None = None,
@@ -708,8 +713,8 @@ def end_noting() -> None:
 
 
 def listen(
-    read: Callable[[Value, str], Any],
-    fork: Callable[[Any], Any],
+    read: Callable[[Value, str], object],
+    fork: Callable[[Any], object],
     owner: Callable[[], int],
     may_take: Callable[[int], bool],
 ) -> None:
@@ -754,7 +759,7 @@ def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
     """Whether arguments of a signature's structure meet the conditions in its code."""
     namespace = {ARGUMENT + name: x for name, x in arguments.items()}
 
-    def name_of(value: Any) -> str:
+    def name_of(value: object) -> str:
         name = f"K{len(namespace)}"
         namespace[name] = value
         return name

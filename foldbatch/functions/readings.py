@@ -34,7 +34,9 @@ class Readings:
     deep: bool = False  # whether the walk begins with room for deep calls
     refused: int = 0  # how many data the present reading has refused at their call
 
-    def read(self, examples: Sequence[Any], numbers: Sequence[int], work: Callable[[Reading, bool], T]) -> T:
+    def read(
+        self, examples: Sequence[object], numbers: Sequence[int], work: Callable[[Reading, bool], T]
+    ) -> T:
         """Return the result of `work`, which runs the walk on examples, if need be a second time.
 
         Args:

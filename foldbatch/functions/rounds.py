@@ -5,17 +5,18 @@ all go on. Values of earlier rounds that a round reads come in through *import c
 feed. The integers that the rounds leave are the complete trace of each example, which runs once more, forward
 and backward, as any batch does: no decision is taken twice, and no gradient flows through one.
 
-A round's schedule depends on its integers alone. An engine may plan it at once, by one compiled call; else
-rounds of equal integers, as most of a loop's are, share it.
+A round's schedule depends on its integers alone. An engine may run a round from its notes; else rounds of
+equal integers, as most of a loop's are, share a schedule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ from foldbatch.functions.noted import (
     refuse_leaks,
     refuse_other_type,
 )
-from foldbatch.functions.notes import Lists, Notes, State, refuse_broken, taken_by
+from foldbatch.functions.notes import Notes, State, refuse_broken, taken_by
 from foldbatch.functions.specs import DataSpec
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, link_learnt
@@ -41,13 +42,19 @@ from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
 from foldbatch.model.replacing import Replacements
-from foldbatch.model.rounds import CALL_NUMBER, FAILED, LEFT_OUT, LENGTH
+from foldbatch.model.rounds import CALL_NUMBER, LEFT_OUT, LENGTH
+from foldbatch.model.small_batches import CellNotes, ListNotes, Round, RoundForm, SmallRun, Turns
+from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.system.remembering import Shared
 from foldbatch.types import TensorType
 
 KEPT = 256  # the most schedules of rounds that are kept
 KEPT_BYTES = 16_000_000  # the most bytes of their keys, the notes; a schedule takes some ten times as much
+
+
+# Runs a round or a small batch from its notes, given the asides that are asked for.
+RunRound: TypeAlias = "Callable[[Round, Collection[str]], SmallRun | None]"
 
 
 class RoundSchedule(Protocol):
@@ -65,8 +72,8 @@ class Computing(Protocol):
     def alone(self) -> AbstractContextManager[None]:
         """Return the context in which rounds are computed."""
 
-    def runner(self, model: Model) -> Any:
-        """Return the engine's `RoundRunner`, which runs rounds at once; None if the engine has none."""
+    def run_small(self, model: Model) -> RunRound:
+        """Return `Engine.run_small` of the model's engine, with its memory, for this phase."""
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
@@ -99,7 +106,7 @@ def earlier(kind: type[Value]) -> Signature:
     return signature
 
 
-def _identity(x: Any) -> Any:
+def _identity(x: object) -> Any:
     return x
 
 
@@ -134,19 +141,17 @@ class _Table(NamedTuple):
 _Prepared = tuple[RoundSchedule, Index, list[int], Index, Index, list[int]]
 
 
-class _BoundRunner(NamedTuple):
-    """A runner of rounds with the addresses that it has been given, valid until a cell or wire is new."""
+class _Bound(NamedTuple):
+    """A round's notes for an engine, valid until a cell or wire is new or a batch has other lists."""
 
     notes: Notes  # of the batch
     linked: Linked | None
-    lists: list[Lists]  # of all cells there
-    runner: Any  # None where the engine has none
-    fresh: list[Lists]  # those of cells that the model does not have yet
+    lists: list[CallLists]  # of all cells there
+    round: Round
+    run: RunRound | None  # None where there is no model
+    fresh: list[CallLists]  # those of cells that the model does not have yet
     # per cell, the rows of its calls, how long one is, and how many numbers a call takes
     taken: Sequence[tuple[Sequence[int], int, int]]
-    # by offset in the words that a runner is given: the cell, and the place among its data
-    data: dict[int, tuple[_Reader, int]]
-    read: dict[int, NDArray[Any]]  # by class, the numbers that are asked for, see `RoundRunner.run`
 
 
 @dataclass(eq=False, slots=True)
@@ -183,6 +188,7 @@ class Rounds:
         self._linked: Linked | None = None
         self._staged = StagedBefore()
         self._readers: dict[Signature, _Reader] = {}
+        self._by_number: dict[int, _Reader] = {}  # the same, by the number of the cell in the model
         self._slots: dict[Slot, int] = {}
         self._outputs: list[Output] = []
         self._first: dict[Signature, int] = {}  # the number of a cell's first output
@@ -195,12 +201,9 @@ class Rounds:
         self._none: list[tuple[NDArray[Any], ...]] = []  # the empty data of cells without calls
         self._bounds: list[list[int | None]] = []
         self._tables: dict[Any, _Table] = {}
-        self._bound_runner: _BoundRunner | None = None
-
-    @property
-    def linked(self) -> Linked | None:
-        """The model that computes rounds; None from a new cell or wire on, until the next round links it."""
-        return self._linked
+        self._bound: _Bound | None = None
+        # `Learnt.version` of the walk at the last small batch; -1 before the first
+        self._followed = -1
 
     def read(self, replacements: Replacements) -> None:
         """Read a program's parameters in the place of those of layers."""
@@ -222,52 +225,74 @@ class Rounds:
             self._by_arrays(round_notes)
         return numbers or []
 
-    def _at_once(self, round_notes: RoundNotes) -> list[Any] | None:
-        """Compute a round by the engine's runner; return the numbers that are asked for, if it has read them.
+    def run_small(self, round_notes: RoundNotes, learnt: Learnt, asides: Collection[str]) -> bool:
+        """Run a small batch, whose walks have ended, as a round; the values are in the store then.
 
-        Return None, with nothing computed, if there is no runner, a cell or wire is new, or a call is to be
-        refused.
+        Return False where it must run as any batch: the engine says so, a cell or wire is new, or the walk
+        has learnt one since the last small batch. Then the model of rounds learns it too, and is linked again
+        with the next small batch.
+
+        Args:
+            round_notes: the notes of the batch.
+            learnt: what traces of the walk have shown.
+            asides: which of ``losses`` and ``metrics`` are asked for.
         """
-        bound, store, notes = self._bound_runner, self.store, round_notes.notes
+        if not self._follow(learnt) or COUNTERS[0] == round_notes.notes.start:
+            return False
+        if self._linked is None:
+            self._link()
+        return self._at_once(round_notes, asides, is_batch=True) is not None
+
+    def _follow(self, learnt: Learnt) -> bool:
+        """Learn what traces of the walk have shown; return whether that is as it was at the last call."""
+        if self._followed == learnt.version:
+            return True
+        first, self._followed = self._followed < 0, -1
+        for signature in [cell for cell in learnt.cells if cell not in self._first]:
+            self._admit(signature)
+        for slot, outputs in learnt.wires.items():
+            if not outputs <= self._learnt.wires.get(slot, set()):
+                self._linked = None
+                self._learnt.wires.setdefault(slot, set()).update(outputs)
+                for signature, j in outputs:
+                    self._wires[self._slots[slot], self._first[signature] + j] = 1
+        self._followed = learnt.version
+        return first
+
+    def _at_once(
+        self, round_notes: RoundNotes, asides: Collection[str] = (), *, is_batch: bool = False
+    ) -> list[Any] | None:
+        """Compute a round, or a small batch, by the engine from its notes.
+
+        Return the numbers that are asked for, if the engine has read them. Return None, with nothing
+        computed, if the engine says so, a cell or wire is new, or a call is to be refused.
+        """
+        bound, store, notes = self._bound, self.store, round_notes.notes
         is_bound = bound is not None and bound.notes is notes and bound.linked is self._linked
         if bound is None or not is_bound or len(bound.lists) != len(notes.lists):
-            bound = self._bound_runner = self._prepare_runner(round_notes)
+            bound = self._bound = self._bind(round_notes)
         last = COUNTERS[0] - notes.start
         taken = State.drawn + sum([len(rows) // width * numbers for rows, width, numbers in bound.taken])
         has_fresh = any([lists.rows for lists in bound.fresh])  # noqa: C419 - in half the time
-        if bound.runner is None or taken != last - round_notes.first or has_fresh:
+        if bound.run is None or taken != last - round_notes.first or has_fresh:
             return None
-        if store.reach(last):
-            bound.runner.set_store(store.example, store.kind, store.place, store.table)
+        round_ = bound.round
+        if store.reach(last) or round_.store.table is not store.table:
+            round_.store = store.arrays
+        store.total = last  # the engine sets their owners, and may ask for keys of their calls
+        round_.first, round_.values, round_.is_batch = round_notes.first, last - round_notes.first, is_batch
+        ran = bound.run(round_, asides)
+        return None if ran is None else ran.requested
 
-        def data(place: int) -> tuple[int, NDArray[Any]] | None:
-            reader, number = bound.data[place]
-            return self._data(round_notes, reader, number, notes.lists[reader.signature])
-
-        def reserve(heights: Index) -> None:
-            for arena, kind in self._value_arenas:
-                store.reserve(store.number(kind), int(heights[bound.runner.buffers["values", arena]]))
-
-        store.total = last  # the runner sets their owners, and may ask for keys of their calls
-        kind = bound.runner.run(round_notes.first, reserve, data)
-        if kind == FAILED:
-            return None
-        read = bound.read.get(kind)
-        return [] if read is None else read[: len(round_notes.asked)].tolist()
-
-    def _prepare_runner(self, round_notes: RoundNotes) -> _BoundRunner:
-        """Return the engine's runner for a batch, with the addresses of the batch's lists and of the store.
-
-        The last runner is used again if model and lists are the same; else one is bound anew. Without a
-        model or a runner of the engine, the record has no runner, and `_by_arrays` computes the round.
-        """
-        linked, notes, store, bound = self._linked, round_notes.notes, self.store, self._bound_runner
-        runner: Any = None if linked is None else round_notes.computing.runner(linked.model)
-        lists = [*notes.lists.values()]
-        alike = bound is not None and bound.linked is linked and bound.runner is runner
-        if bound is None or not alike or [*map(id, bound.lists)] != [*map(id, lists)]:
-            self._bound_runner = None  # so that a runner that is interrupted below is bound again
-            data = {} if linked is None or runner is None else self._bind(linked, runner, notes)
+    def _bind(self, round_notes: RoundNotes) -> _Bound:
+        """Return the notes of a batch's rounds for an engine: the last batch's if their lists are alike."""
+        linked, notes, store, bound = self._linked, round_notes.notes, self.store, self._bound
+        for kind in (*self._imports, *(kind for _, kind in self._value_arenas)):
+            store.number(kind)  # now, as it may bring another table
+        run = None if linked is None else round_notes.computing.run_small(linked.model)
+        lists, column = [*notes.lists.values()], partial(self._column, round_notes)
+        turns = Turns(round_notes.owners, round_notes.ends, round_notes.asked, notes.start)
+        if bound is None or bound.linked is not linked or [*map(id, bound.lists)] != [*map(id, lists)]:
             fresh = [
                 signature_lists
                 for signature, signature_lists in notes.lists.items()
@@ -277,56 +302,39 @@ class Rounds:
                 (signature_lists.rows, signature.arguments, taken_by(signature))
                 for signature, signature_lists in notes.lists.items()
             ]
-            plain = [kind for _, kind in self._value_arenas if runner is not None and not kind.is_array]
-            read = {store.number(kind): runner.read.view(kind.type.dtype) for kind in plain}
-            bound = _BoundRunner(notes, linked, lists, runner, fresh, taken, data, read)
-        if runner is not None:
-            runner.begin(round_notes.owners, round_notes.ends, round_notes.asked, notes.start)
-            runner.set_store(store.example, store.kind, store.place, store.table)
-        return bound._replace(notes=notes)
+            form = partial(self._form, notes)
+            round_ = Round(form, column, store.reserve, turns, store.arrays)
+            return _Bound(notes, linked, lists, round_, run, fresh, taken)
+        bound.round.column, bound.round.turns, bound.round.store = column, turns, store.arrays
+        return bound._replace(notes=notes, run=run)
 
-    def _bind(self, linked: Linked, runner: Any, notes: Notes) -> dict[int, tuple[_Reader, int]]:
-        """Give a runner the addresses of the batch's lists, and the wires and arenas of the model.
-
-        Return, by offset of its record among the words that the runner is given, each feed: the reader of
-        its cell, and its number there.
-        """
-        store, data = self.store, dict[int, tuple[_Reader, int]]()
-        readers = [self._readers[signature] for signature in notes.lists if signature in self._readers]
-        widths, patterns = [len(cell.sequences) for cell in linked.model.signatures], list[int]()
-        *sections, every = accumulate(widths, initial=len(widths))
-        words = [
-            0,
-            0,
-            len(self._outputs),
-            len(readers),
-            len(self._imports),
-            len(self._value_arenas),
-            0,
-            every,
-        ]
-        for kind, k in self._imports.items():
-            (arena,) = linked.model.signatures[k].outputs
-            words += (k, store.number(kind), runner.buffers["values", arena])
-        for arena, kind in self._value_arenas:
-            words += (arena, store.number(kind), runner.buffers["values", arena])
-        for reader in readers:
+    def _form(self, notes: Notes) -> RoundForm:
+        """Return the cells of the model that were called in a batch, with its lists, and the wires so far."""
+        number = self.store.number
+        imports = [(k, number(kind)) for kind, k in self._imports.items()]
+        arenas = [(arena, number(kind)) for arena, kind in self._value_arenas]
+        cells = list[CellNotes]()
+        for reader in [self._readers[signature] for signature in notes.lists if signature in self._readers]:
             signature, columns, (row, *members) = reader.signature, reader.columns, reader.slots
-            lists, feeds = notes.lists[signature], linked.model.feeds[reader.number]
-            words += (0, len(columns), len(signature.outputs), self._first[signature], reader.number)
-            words += (len(members), len(feeds), id(lists.rows), len(row), len(patterns))
-            patterns += [slot if i in columns else LEFT_OUT for i, slot in enumerate(row)]
-            patterns += [slot for member_slots in members for slot in member_slots]
-            for i, (s, member_slots) in enumerate(zip(reader.lists, members, strict=True)):
-                column = columns.index(1 + len(signature.operands) + s)
-                words += (column, len(member_slots), sections[reader.number] + i, id(lists.elements[s]))
-            for place, (i, feed) in enumerate(zip(reader.feeds, feeds, strict=True)):
-                data[len(words)] = reader, place
-                bound, plain = self._bounds[reader.number][place], bool(signature.feeds[i][0])
-                words += runner.feed(lists.feeds[i], feed, bound, reader.number, place, is_list=plain)
-        learnt = np.array(patterns, np.int64), self._wires.ravel(), self._kinds, self._arenas
-        runner.bind(words, self._imports.values(), data, *learnt)
-        return data
+            lists, operands = notes.lists[signature], len(signature.operands)
+            pattern = [slot if i in columns else LEFT_OUT for i, slot in enumerate(row.tolist())]
+            read = [
+                ListNotes(columns.index(1 + operands + s), lists.elements[s], slots.tolist())
+                for s, slots in zip(reader.lists, members, strict=True)
+            ]
+            feeds = [(lists.feeds[i], bool(signature.feeds[i][0])) for i in reader.feeds]
+            first, outputs = self._first[signature], len(signature.outputs)
+            cells.append(
+                CellNotes(reader.number, outputs, first, lists.rows, pattern, len(columns), read, feeds)
+            )
+        scalars = {number(kind): kind.type.dtype for _, kind in self._value_arenas if not kind.is_array}
+        outputs, wired = len(self._outputs), (self._wires, self._kinds, self._arenas)
+        return RoundForm(outputs, imports, arenas, cells, *wired, scalars)
+
+    def _column(self, round_notes: RoundNotes, cell: int, place: int) -> NDArray[Any] | None:
+        """Return some data of a cell of the model, in the order of calls, if it has any."""
+        reader = self._by_number[cell]
+        return self._data(round_notes, reader, place, round_notes.notes.lists[reader.signature])
 
     def _by_arrays(self, round_notes: RoundNotes) -> None:
         """Compute a round with a schedule, as any batch is computed, and put its values into the store."""
@@ -343,7 +351,7 @@ class Rounds:
         for reader, _ in parts:
             ranks, lists = ready.order(reader.number), round_notes.notes.lists[reader.signature]
             feed_data = [self._data(round_notes, reader, place, lists) for place in range(len(reader.feeds))]
-            feeds[reader.number] = tuple([data.take(ranks, axis=0) for _, data in filter(None, feed_data)])
+            feeds[reader.number] = tuple([data.take(ranks, axis=0) for data in feed_data if data is not None])
         of_cell = {reader.number: noted for reader, noted in parts}
 
         def example_of(k: int, rank: int) -> int:
@@ -439,6 +447,7 @@ class Rounds:
         self._readers = {
             signature: self._reader(k, signature, kept) for signature, (k, kept) in numbers.items()
         }
+        self._by_number = {reader.number: reader for reader in self._readers.values()}
         self._arenas = np.full(len(self._outputs) + 1, -1)
         for signature, reader in self._readers.items():
             begin, arenas = self._first[signature], model.signatures[reader.number].outputs
@@ -588,23 +597,23 @@ class Rounds:
         return late_error(noted_of(called, start), number) or error
 
     def _data(
-        self, round_notes: RoundNotes, reader: _Reader, place: int, lists: Lists
-    ) -> tuple[int, NDArray[Any]] | None:
-        """Return the number of a cell, and some of its data, in the order of calls, if it has any."""
+        self, round_notes: RoundNotes, reader: _Reader, place: int, lists: CallLists
+    ) -> NDArray[Any] | None:
+        """Return some data of a cell, in the order of calls, if it has any."""
         path, _, feed = reader.signature.feeds[i := reader.feeds[place]]
         if not lists.rows:
             return None
         if path:
             bound = self._bounds[reader.number][place]
             try:
-                return reader.number, column(lists.feeds[i], feed.type, bound, feed.declared)
+                return column(lists.feeds[i], feed.type, bound, feed.declared)
             except BadDataError as error:
                 raise self._refused(round_notes, error) from None
         bases = bases_of(lists, reader.signature, round_notes.notes.start)
         examples = np.asarray(round_notes.numbers, np.int64).take(self.store.example.take(bases))
         # they count in their examples
         calls = self.store.counted(round_notes.first).take(bases - round_notes.first)
-        return reader.number, round_notes.computing.keys(examples, calls)
+        return round_notes.computing.keys(examples, calls)
 
 
 def _arrays(parts: Sequence[tuple[_Reader, Noted]]) -> list[Index]:

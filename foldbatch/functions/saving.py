@@ -60,8 +60,7 @@ _NESTS |= {f"collections:{kind.__name__}": kind for kind in (OrderedDict, defaul
 class WrittenCell(msgspec.Struct, forbid_unknown_fields=True):
     """A cell for one structure of arguments."""
 
-    # where its function is, as data; `found` in files
-    place: Any = msgspec.field(name="found")
+    place: Any  # where its function is, as data
     arguments: list[tuple[str, Any]]  # name and structure of each
     # of each that it reads, in order, its name in its layer, and its name in the program
     parameters: list[tuple[str, str]]
@@ -85,7 +84,9 @@ class WrittenDependency(msgspec.Struct, forbid_unknown_fields=True):
     shown: str  # for people
 
 
-class WrittenWalk(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+class WrittenWalk(
+    msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, tag_field="form", tag="walk"
+):
     """A walk as plain data."""
 
     walk: Any  # where the function is, as data
@@ -106,7 +107,7 @@ class WrittenWalk(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
 # -- writing
 
 
-def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> Written:
+def written(walk: object, learnt: Learnt, parameters: Mapping[str, Parameter]) -> Written:
     """Return a walk as plain data, with what was learnt of it, given the program's parameters by name.
 
     Raises:
@@ -164,7 +165,7 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     return Written(plain, sink.arrays)
 
 
-def _roots(data: Any, walk: Any, cells: Sequence[tuple[Any, Signature]]) -> Iterator[tuple[str, Any]]:
+def _roots(data: object, walk: object, cells: Sequence[tuple[Any, Signature]]) -> Iterator[tuple[str, Any]]:
     """Yield the walk, and the cells and blocks that it calls, each with its name in a file."""
     yield _named(data), walk
     for cell_data, signature in cells:
@@ -208,7 +209,7 @@ def _refused(where: str, actual: str, fix: str = AT_TOP) -> ModelError:
     return ModelError(f"Program.save: {where}", "what an import path leads to", actual, fix)
 
 
-def _walk_data(walk: Any, places: _Places, sink: Sink) -> Any:
+def _walk_data(walk: object, places: _Places, sink: Sink) -> Any:
     """Return a walk as data for a file: the path of its variable or method, or that of a function."""
     if isinstance(walk, Module | Block):
         return {"variable": places.of(walk, "the walk")}
@@ -303,7 +304,7 @@ class _Places:
             for variable, value in list(vars(sys.modules[name]).items()):
                 self._add(value, (None, f"{called(name)}:{variable}"))
 
-    def _add(self, value: Any, path: tuple[Any, Any]) -> None:
+    def _add(self, value: object, path: tuple[Any, Any]) -> None:
         """Note where a part stands, and those in it, however deep; the first place counts."""
         waiting = [(value, path)]
         while waiting:
@@ -315,7 +316,7 @@ class _Places:
                 inside = [(part, (path, key)) for key, part in _inside(value) if isinstance(part, _PARTS)]
                 waiting += reversed(inside)
 
-    def of(self, part: Any, where: str) -> list[Any]:
+    def of(self, part: object, where: str) -> list[Any]:
         """Return the path from a variable of a module to a part; refuse parts that no variable holds."""
         if id(part) not in self._paths:
             fix = "let a variable of the walk's module hold it, or the Module that it is a part of"
@@ -328,7 +329,7 @@ class _Places:
         return keys[::-1]
 
 
-def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
+def _inside(value: object) -> Iterator[tuple[Any, Any]]:
     """Yield the parts of a value, by attribute, number or key."""
     match value:
         case Module():
@@ -382,7 +383,7 @@ def from_written(
     return walk, learnt, {name: parameters[name] for name, _ in plain.parameters}, changed
 
 
-def _changed(plain: WrittenWalk, walk: Any, learnt: Learnt, accepted: Sequence[str]) -> list[str]:
+def _changed(plain: WrittenWalk, walk: object, learnt: Learnt, accepted: Sequence[str]) -> list[str]:
     """Return the dependencies of a file that differ now, by name; errors are those of `from_written`."""
     roots = [
         *_roots(plain.walk, walk, [(x.place, s) for x, s in zip(plain.cells, learnt.cells, strict=True)])
@@ -426,7 +427,7 @@ def _undone(plain: WrittenWalk) -> Iterator[None]:
         raise
 
 
-def _paths(data: Any) -> Iterator[str]:
+def _paths(data: object) -> Iterator[str]:
     if isinstance(data, str) and ":" in data:
         yield data
     elif isinstance(data, list | dict):
@@ -440,7 +441,7 @@ def _parameters(named: set[str]) -> dict[Layer[Any, Any], dict[str, Parameter]]:
     return {x: dict(x.parameters) for x in _Places(present).targets if isinstance(x, Layer)}
 
 
-def _walk_of(data: Any, source: Source) -> Any:
+def _walk_of(data: object, source: Source) -> Any:
     """Return the walk that a file's data names; the opposite of `_walk_data`."""
     match data:
         case {"variable": path}:
@@ -562,20 +563,20 @@ def _spec_of(data: Any, source: Source) -> Spec:
     raise refused(f"the structure {data!r}")
 
 
-def _tensor_type(data: Any, source: Source) -> TensorType:
+def _tensor_type(data: object, source: Source) -> TensorType:
     type_ = from_data(data, source)
     if not isinstance(type_, TensorType):
         raise refused(f"{data!r} in place of the type of a tensor")
     return type_
 
 
-def _type_of(type_: Any) -> Type:
+def _type_of(type_: object) -> Type:
     if not isinstance(type_, Type):
         raise refused(f"{type_!r} in place of a type")
     return type_
 
 
-def _class_of_data(name: Any, source: Source) -> Any:
+def _class_of_data(name: object, source: Source) -> Any:
     """Return the class of a number or an array, which is compared and never called."""
     if name is None:
         return None

@@ -97,7 +97,7 @@ class NestSpec:
         key = self.keys[number]
         return f".{key}" if dataclasses.is_dataclass(self.kind) else f"[{key!r}]"
 
-    def value_of(self, items: Sequence[Any]) -> Any:
+    def value_of(self, items: Sequence[object]) -> Any:
         """Return a nest of this kind with other items."""
         kind: Any = self.kind
         if kind.__new__ is tuple.__new__:  # also of classes that are made of one iterable, as tuples are
@@ -122,7 +122,7 @@ class StaticSpec:
         return hash(typed(self.value))
 
 
-def typed(value: Any) -> Any:
+def typed(value: object) -> Any:
     """Return a key of a value that belongs to a cell: it tells apart what ``==`` does not.
 
     So do types, signs of zeros, and what stands in tuples, sets, dataclasses and the like; a NaN is itself.
@@ -207,7 +207,7 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
             yield f"{name(is_object)}({code})"
 
 
-def equality(value: Any, code: str, name: Name) -> str:
+def equality(value: object, code: str, name: Name) -> str:
     """Return a condition, as text: that a value of the same type is this one, see `typed`."""
     if type(value) in EXACT or (type(value) is tuple and {*map(type, value)} <= {str}):
         return f"{code} == {name(value)}"
@@ -269,24 +269,24 @@ def without_forms(spec: Spec) -> Spec:
 
 
 @lru_cache(100)
-def _spelt(dtype: Any) -> str:
+def _spelt(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")  # which takes NumPy 2 us
 
 
-def read_as(array: Any) -> str:
+def read_as(array: object) -> str:
     """Return the dtype that an array is read as, where nothing else is said."""
     _, dtype = form_of(array)
     return _READ.get(dtype, dtype)
 
 
-def is_array(x: Any) -> bool:
+def is_array(x: object) -> bool:
     """Whether an object is an array, of NumPy or another library, and neither a value nor a node."""
     return isinstance(x, np.ndarray | np.generic) or (
         hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, Value | Node)
     )
 
 
-def is_object(x: Any) -> bool:
+def is_object(x: object) -> bool:
     """Whether no tensor can be made of an object."""
     return not (
         x is None
@@ -296,7 +296,7 @@ def is_object(x: Any) -> bool:
     )
 
 
-def is_nest(x: Any) -> bool:
+def is_nest(x: object) -> bool:
     """Whether an object is a tuple, dict or dataclass."""
     return isinstance(x, tuple | dict) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
 
@@ -309,7 +309,7 @@ def too_deep(where: str) -> WalkError:
     )
 
 
-def spec_of(x: Any, where: str, hint: Any = None, levels: int = DEEPEST) -> Spec:
+def spec_of(x: object, where: str, hint: object = None, levels: int = DEEPEST) -> Spec:
     """Return the structure of an argument; `hint` is the type of its annotation, see `hint_of`."""
     if not levels:
         raise too_deep(where)
@@ -350,14 +350,14 @@ def spec_of(x: Any, where: str, hint: Any = None, levels: int = DEEPEST) -> Spec
     return ObjectSpec()
 
 
-def _is_written(key: Any) -> bool:
+def _is_written(key: object) -> bool:
     """Whether code can have a key of a dict as a text."""
     if type(key) is tuple:
         return all(map(_is_written, key))
     return type(key) in EXACT or (type(key) is float and math.isfinite(key))
 
 
-def static_spec(value: Any, where: str) -> StaticSpec:
+def static_spec(value: object, where: str) -> StaticSpec:
     """Return the structure of a static argument."""
     try:
         hash(value)
@@ -369,7 +369,7 @@ def static_spec(value: Any, where: str) -> StaticSpec:
     return StaticSpec(value)
 
 
-def refuse_text(spec: Spec, value: Any, where: str) -> None:
+def refuse_text(spec: Spec, value: object, where: str) -> None:
     """Refuse classes and functions, which belong to a cell."""
     if isinstance(spec, ObjectSpec) and isinstance(value, type | FunctionType):
         name, _, argument = where[:-1].partition("(")
@@ -395,7 +395,7 @@ def opened(x: Any, where: str = "walk") -> tuple[tuple[Any, ...], list[Any]]:
         raise WalkError(where, "a dataclass whose fields have values", str(error), fix) from error
 
 
-def with_values(x: Any, value_of: Callable[[Parameter], Any], levels: int = DEEPEST) -> Any:
+def with_values(x: object, value_of: Callable[[Parameter], object], levels: int = DEEPEST) -> Any:
     """Return an argument with values in the place of parameters: itself, where it holds none."""
     if not levels:
         raise too_deep("an argument of a cell")
@@ -410,7 +410,7 @@ def with_values(x: Any, value_of: Callable[[Parameter], Any], levels: int = DEEP
     return parts if isinstance(x, list) else NestSpec(type(x), keys, ()).value_of(parts)
 
 
-def _list_of(items: list[Any], where: str, hint: Any, levels: int) -> ListSpec:
+def _list_of(items: list[Any], where: str, hint: object, levels: int) -> ListSpec:
     """Return the structure of a list argument, whose elements are alike; `where` names it in errors.
 
     An empty list has the element type of its annotation, if any.
@@ -493,7 +493,7 @@ def leaves(spec: Spec, path: Path = "") -> Iterator[tuple[Path, Spec]]:
         yield path, spec
 
 
-def rebuilt(spec: Spec, parts: Iterator[Any]) -> Any:
+def rebuilt(spec: Spec, parts: Iterator[object]) -> Any:
     """Return a nest of an argument's structure, with the next of these parts at each of its leaves."""
     if isinstance(spec, NestSpec):
         return spec.value_of([rebuilt(item, parts) for item in spec.items])
@@ -501,7 +501,7 @@ def rebuilt(spec: Spec, parts: Iterator[Any]) -> Any:
     return spec.value if isinstance(spec, StaticSpec) else part
 
 
-def hint_of(annotation: Any, names: Mapping[str, Any]) -> Any:
+def hint_of(annotation: object, names: Mapping[str, object]) -> Any:
     """Return the type that an annotation gives: a type, a tuple of types, a list of one type, or None.
 
     Annotations are ``"float32[8]"``, a `TensorType`, ``list[...]``, ``tuple[...]``; `names` has the values of

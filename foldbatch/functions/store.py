@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from foldbatch.functions.values import Value, by_hand
 from foldbatch.loops.cpython import address_of
 from foldbatch.model.rounds import ValueClass
+from foldbatch.model.small_batches import StoreArrays
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.lines import aligned
 
@@ -100,6 +101,11 @@ class Store:
         self.table[class_, ValueClass.used] = end
         self.place[numbers] = np.arange(used, end)
         self.kind[numbers] = class_
+
+    @property
+    def arrays(self) -> StoreArrays:
+        """The arrays as they are now; `reach` and `number` bring others."""
+        return StoreArrays(self.example, self.kind, self.place, self.table)
 
     @property
     def nbytes(self) -> int:

@@ -38,7 +38,7 @@ class Fork:
 
     __slots__ = ("parts",)
 
-    def __init__(self, parts: tuple[Any, ...]) -> None:
+    def __init__(self, parts: tuple[object, ...]) -> None:
         self.parts = parts  # functions without arguments, or coroutines
 
     def __await__(self) -> Generator[Fork, Any, tuple[Any, ...]]:
@@ -77,7 +77,12 @@ class Fiber:
     __slots__ = ("arguments", "join", "part", "place", "result", "stops", "switch", "throw", "walked")
 
     def __init__(
-        self, walked: Walked, part: Any, arguments: tuple[Any, ...], join: Join | None = None, place: int = 0
+        self,
+        walked: Walked,
+        part: Any,
+        arguments: tuple[object, ...],
+        join: Join | None = None,
+        place: int = 0,
     ) -> None:
         self.walked = walked
         self.part = part
@@ -120,7 +125,7 @@ class Fiber:
         """Run the function from its beginning."""
         self.result = self.part(*self.arguments)
 
-    def _resume_coroutine(self, send_or_throw: Callable[[Any], Any], argument: Any) -> Any:
+    def _resume_coroutine(self, send_or_throw: Callable[[Any], object], argument: object) -> Any:
         """Let the fiber's coroutine run until it awaits or returns; return its request, None at its end.
 
         At the end the coroutine's result is kept in `result`.
@@ -214,7 +219,7 @@ def together(*parts: Any) -> Any:
     return tuple([part() for part in parts])
 
 
-def finished(part: Any) -> Any:
+def finished(part: object) -> Any:
     """Return the result of a part of a walk, a function or a coroutine, whose values have numbers already."""
     result = part() if callable(part) else part
     if not isinstance(result, CoroutineType):

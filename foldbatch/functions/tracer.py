@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import Any, TypeAlias
+from types import FrameType
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ from foldbatch.functions.noted import (
     refuse_leaks,
     relative,
 )
-from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, give_back, line_of, lists_of, note
+from foldbatch.functions.notes import LOCK, Forced, Notes, give_back, line_of, lists_of, note, watch_calls
 from foldbatch.functions.readings import Reading
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, by_hand, released
@@ -49,8 +50,10 @@ from foldbatch.model.drafts import ASIDES, Flow, PrunedDraft, needed
 from foldbatch.model.labels import tell_apart
 from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
-from foldbatch.model.tracer import AtOnce, Decide, Look, Written
+from foldbatch.model.reading_paths import ReadingPath, ReadingPaths, identity_of, parts_of
+from foldbatch.model.tracer import Decide, Look, RunSmall, Written
 from foldbatch.params.parameters import Parameter
+from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.noting import Integers, Noting
 from foldbatch.scheduler.policies import Policy, levels
@@ -58,13 +61,15 @@ from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Form, Trace, batch_trace
 from foldbatch.system.processes import no_garbage
 from foldbatch.trees import tree
+from foldbatch.trees.tree import TreeNode
 from foldbatch.types import VOID, TensorType, Type
 
 Index = NDArray[np.int64]
+R = TypeVar("R")
 
 
 # The notes of each cell of a model, the same as columns, and results with numbers of the run.
-NotedColumns: TypeAlias = "tuple[Sequence[Lists | Noted], Integers, list[Any]]"
+NotedColumns: TypeAlias = "tuple[Sequence[CallLists | Noted], Integers, list[Any]]"
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ class FunctionTracer:
 
     def __init__(
         self,
-        walk: Callable[[Any], Any],
+        walk: Callable[[Any], object],
         policy: Policy,
         max_calls: int,
         asides: frozenset[str] = ASIDES,
@@ -175,7 +180,7 @@ class FunctionTracer:
     def reached(self) -> Iterable[Any]:
         return [self.walk]
 
-    def lock(self) -> AbstractContextManager[Any]:
+    def lock(self) -> AbstractContextManager[object]:
         return LOCK
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> FunctionTracer:
@@ -183,11 +188,28 @@ class FunctionTracer:
             self.walk, policy or self.policy, self.max_calls, asides, self.arithmetic, self.learnt
         )
 
-    def place_of(self, example: Any, cell: int, call: int) -> str:
+    def place_of(self, example: object, cell: int, call: int) -> str:
         signature, _ = self.linked().cells[cell]
         with LOCK:
             self.learnt.install()
             return line_of(self.walk, example, signature, call, self.max_calls, RECORDER, self.learnt.accept)
+
+    def paths_of(self, example: Any) -> ReadingPaths:
+        """Return, for each call, the innermost part of the example that a variable of the walk holds then."""
+        parts = parts_of(example)
+        numbers = {id(signature): k for k, (signature, _) in enumerate(self.linked().cells)}
+        signatures = [signature for signature, _ in self.linked().cells]
+        paths: dict[tuple[int, int], list[ReadingPath]] = {(k, -1): [] for k in numbers.values()}
+
+        def seen(signature: Signature, frame: FrameType | None) -> None:
+            paths[numbers[id(signature)], -1].append(_part_in(frame, parts))
+
+        with LOCK:
+            self.learnt.install()
+            watch_calls(self.walk, example, signatures, seen, self.max_calls, RECORDER, self.learnt.accept)
+        for k, feeds in enumerate(self.linked().model.feeds):
+            paths |= {(k, i): paths[k, -1] for i in range(len(feeds))}
+        return paths
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         cells = self.linked().cells
@@ -196,7 +218,7 @@ class FunctionTracer:
     def lengths(self, fewest: int) -> tuple[str, str] | None:
         return lengths(self.learnt, fewest)
 
-    def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
+    def debug(self, example: object, begin: Callable[[Parameter], None]) -> Seen:
         return run(self.walk, example, begin=begin, learnt=self.learnt)
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
@@ -208,19 +230,19 @@ class FunctionTracer:
 
     def trace_all(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[object],
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-        at_once: AtOnce | None = None,
-    ) -> list[Trace] | Any:
+        run_small: RunSmall[R] | None = None,
+    ) -> list[Trace] | R:
         """Return traces of examples, whose numbers in the batch name them in errors.
 
         The walk may read them a second time, see `Readings.read`.
         """
 
-        def work(reading: Reading, careful: bool) -> list[Trace] | Any:  # noqa: FBT001 - see `Readings.read`
-            return self._traced(reading, look, decide, at_once, careful=careful)
+        def work(reading: Reading, careful: bool) -> list[Trace] | R:  # noqa: FBT001 - see `Readings.read`
+            return self._traced(reading, look, decide, run_small, careful=careful)
 
         with LOCK:
             try:
@@ -233,11 +255,11 @@ class FunctionTracer:
         reading: Reading,
         look: Look | None,
         decide: Decide | None,
-        at_once: AtOnce | None,
+        run_small: RunSmall[R] | None,
         *,
         careful: bool,
-    ) -> list[Trace] | Any:
-        """Return the traces of the examples of a reading, or the results if `at_once` computes them directly.
+    ) -> list[Trace] | R:
+        """Return the traces of the examples of a reading, or their results if `run_small` computes them.
 
         Examples are noted in one run, or in several where a run ends early. If they bring new cells or wires,
         these are learnt, and the model is linked again; an error leaves everything as it was. With `careful`,
@@ -253,10 +275,10 @@ class FunctionTracer:
                 with no_garbage():
                     runs.append(self._note(reading.tail(traced), decide, careful=careful))
                 traced += len(runs[-1].ends)
-            if at_once is not None and len(runs) == 1 and not self.decides and runs[0].noted is None:
-                direct_results = at_once(runs[0], numbers)
-                if direct_results is not None:
-                    return direct_results
+            if run_small is not None and len(runs) == 1 and runs[0].noted is None:  # all, and not of rounds
+                results_of_small = run_small(runs[0], numbers)
+                if results_of_small is not None:
+                    return results_of_small
             ends = accumulate([len(notes.ends) for notes in runs], initial=0)
             remaining = [numbers[end:] for end, _ in zip(ends, runs, strict=False)]
             linked = self.linked()
@@ -285,15 +307,6 @@ class FunctionTracer:
             give_back(notes)
         return [trace for record in records for trace in record.traces()]
 
-    def learn(self, notes: Notes, numbers: Sequence[int]) -> None:
-        """Learn the new cells and wires in notes of examples that ran as a round, without traces."""
-        before = self.learnt.copy()
-        try:
-            self._learn(notes, notes.noted or noted_of(notes.lists, notes.start), numbers)
-        except BaseException:
-            self._forget(before)
-            raise
-
     def _forget(self, before: Learnt) -> None:
         """Restore the knowledge of the walk from a copy."""
         for f in fields(before):
@@ -308,7 +321,8 @@ class FunctionTracer:
         each datum is checked at its call.
         """
         if decide is not None:
-            notes: Notes = decide(self, reading, careful=careful)
+            notes = decide(self, reading, careful=careful)
+            assert isinstance(notes, Notes), "it runs walks"
             return notes
         learnt = self.learnt
         learnt.install()
@@ -412,7 +426,7 @@ class FunctionTracer:
         linked: Linked,
         notes: Notes,
         numbers: Sequence[int],
-        cells: Sequence[Lists | Noted],
+        cells: Sequence[CallLists | Noted],
         integers: Integers,
         results: list[Any],
         look: Look | None,
@@ -555,3 +569,17 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], staged: StagedBefore) ->
     model = link(needed_drafts, result, results, list(learnt.parameters), staged, learnt.replacements)
     cells_of_model = tuple((cells[old], pruned) for old, pruned in kept.items())
     return Linked(learnt.version, model, cells_of_model, model.form, model.bounds, learnt)
+
+
+def _part_in(frame: FrameType | None, parts: Mapping[object, str]) -> ReadingPath:
+    """Return the path of the innermost part of an example that a variable holds, in a frame or in one around.
+
+    Of several parts in a frame, the deepest one counts.
+    """
+    while frame is not None:
+        candidates = [value for value in frame.f_locals.values() if identity_of(value) in parts]
+        if candidates:
+            part = max(candidates, key=lambda value: len(parts[identity_of(value)]))
+            return ReadingPath(parts[identity_of(part)], node=part if isinstance(part, TreeNode) else None)
+        frame = frame.f_back
+    return ReadingPath("")

@@ -123,7 +123,7 @@ def by_hand(where: str) -> WalkError:
     return WalkError(where, expected, "one made by hand", fix)
 
 
-def refuse_made(argument: Any, where: str = "walk") -> None:
+def refuse_made(argument: object, where: str = "walk") -> None:
     """Refuse a value that no call has returned, or a nest or list of arguments that holds one.
 
     A class of values can be called, and so yields one whose number is negative, no number, or missing.
@@ -216,10 +216,10 @@ class LabelObject:
 
     __slots__ = ("label",)
 
-    def __init__(self, label: Any) -> None:
+    def __init__(self, label: object) -> None:
         self.label = label
 
 
-def released(label: Any) -> Any:
+def released(label: object) -> Any:
     """Return a label as the user gave it."""
     return label.label if type(label) is LabelObject else label

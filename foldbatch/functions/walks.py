@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foldbatch.errors import BlockTypeError
 from foldbatch.functions.deciding import decide
 from foldbatch.functions.mixed import Called, repeats
-from foldbatch.functions.rounds import Rounds
+from foldbatch.functions.rounds import Rounds, RunRound
 from foldbatch.functions.seam import (
     Block,
     Builder,
@@ -67,7 +67,7 @@ class Walk(Block[Any, Any]):
     11.0
     """
 
-    def __init__(self, function: Callable[..., Any], output_type: Any) -> None:
+    def __init__(self, function: Callable[..., object], output_type: Any) -> None:
         if isinstance(function, type | Block) or not callable(function):
             fix = "for example Walk(tree, 150)"
             raise BlockTypeError("Walk", "a function", describe_value(function), fix)
@@ -151,8 +151,9 @@ class RoundInterpreter:
         """Return the context in which rounds are computed: any will do."""
         return nullcontext()
 
-    def runner(self, model: Model) -> None:
-        """Return no runner: there are no kernels."""
+    def run_small(self, model: Model) -> RunRound:
+        """Return a function that runs nothing from its notes: there are no kernels."""
+        return lambda _notes, _asides: None
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int

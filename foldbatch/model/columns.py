@@ -69,7 +69,7 @@ def items_once(data: Any) -> Any:
     return _ending(data) if hasattr(kind, "__next__") else items_of(data)
 
 
-def _ending(data: Iterator[Any]) -> Iterator[Any]:
+def _ending(data: Iterator[object]) -> Iterator[Any]:
     """Yield the items of an iterator; refuse one that has been read to its end before."""
     if any(ended is data for ended in _ENDED):
         actual = f"{describe_value(data)}, which has been read to its end"
@@ -223,7 +223,7 @@ def _suspects(array: NDArray[Any], result: NDArray[Any]) -> NDArray[Any]:
     return suspects
 
 
-def _rounds(item: Any, dtype: str) -> bool:
+def _rounds(item: object, dtype: str) -> bool:
     """Return whether a dtype of floats rounds a whole number of an item, which may be nested lists."""
     if isinstance(item, list | tuple):
         return any(_rounds(part, dtype) for part in item)
@@ -251,7 +251,7 @@ def limits(dtype: str) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _datum(item: Any) -> str:
+def _datum(item: object) -> str:
     if isinstance(item, list | tuple):
         return f"{type(item).__name__} {reprlib.repr(item)}"
     return describe_value(item)

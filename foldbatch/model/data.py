@@ -85,7 +85,7 @@ class Source:
     trust: Trust  # functions and classes that data may name besides the list
     objects: list[Any] = field(default_factory=list)  # the objects that data refer to by number
 
-    def object_of(self, number: Any) -> Any:
+    def object_of(self, number: object) -> Any:
         """Return the object of a number; raise ModelError where there is none."""
         if type(number) is not int or not 0 <= number < len(self.objects):
             raise refused(f"a reference to object {number!r} of {len(self.objects)}")
@@ -100,7 +100,7 @@ def refused(actual: str) -> ModelError:
 # -- writing
 
 
-def to_data(x: Any, sink: Sink) -> Any:
+def to_data(x: object, sink: Sink) -> Any:
     """Return a value as data; `sink` notes parts for which that is not possible."""
     try:
         return _data(x, sink)
@@ -149,7 +149,7 @@ def _data(x: Any, sink: Sink) -> Any:
     return _function_data(x, sink) if reference is None else reference
 
 
-def _function_data(x: Any, sink: Sink) -> Any:
+def _function_data(x: object, sink: Sink) -> Any:
     """Return a function as data: its path, a partial of one, a getter, or a method of plain data."""
     path = path_of(x)
     if path is not None:
@@ -172,7 +172,7 @@ def _function_data(x: Any, sink: Sink) -> Any:
     return sink.lose(_name_for_errors(x))
 
 
-def _name_for_errors(x: Any) -> str:
+def _name_for_errors(x: object) -> str:
     """Return how errors name an object that cannot be saved, as it has no import path: its name and line."""
     code, name = getattr(x, "__code__", None), getattr(x, "__qualname__", None)
     place = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code is not None else ""
@@ -207,7 +207,7 @@ def _type_data(type_: Type, sink: Sink) -> Any:
 # -- reading
 
 
-def from_data(data: Any, source: Source) -> Any:
+def from_data(data: object, source: Source) -> Any:
     """Return the value that data stand for.
 
     Raises:
@@ -224,7 +224,7 @@ def from_data(data: Any, source: Source) -> Any:
     return READERS[kind](content, source)
 
 
-def _list(content: Any, source: Source) -> list[Any]:
+def _list(content: object, source: Source) -> list[Any]:
     """Return the values of a list of data, refusing any other content."""
     if not isinstance(content, list):
         raise refused(f"{describe_value(content)} in place of a list")
@@ -251,7 +251,7 @@ def _partial(content: Any, source: Source) -> Any:
     return partial(function, *_list(values, source), **named)
 
 
-def _attributes(content: Any, source: Source) -> Any:
+def _attributes(content: object, source: Source) -> Any:
     if not isinstance(content, list) or _hidden(content):
         raise refused(f"the attributes {content}")
     return attrgetter(*content)
@@ -277,7 +277,7 @@ def _pattern(content: Any, source: Source) -> Any:
     return re.compile(from_data(text, source), flags)
 
 
-def _range(content: Any, source: Source) -> range:
+def _range(content: object, source: Source) -> range:
     numbers = range(*_list(content, source))
     if len(numbers) > MAX_RANGE:
         raise refused(f"a range of {len(numbers)} numbers, of {MAX_RANGE} at most")
@@ -311,7 +311,7 @@ def _type(content: Any, source: Source) -> Type:
     raise refused(f"the type {content!r}")
 
 
-def refuse_other_fields(kind: Any, names: tuple[Any, ...]) -> None:
+def refuse_other_fields(kind: Any, names: tuple[object, ...]) -> None:
     """Refuse a dataclass or a named tuple that had other fields when the file was written."""
     present = tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else kind._fields
     if present != names:

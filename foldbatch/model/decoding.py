@@ -40,7 +40,7 @@ def numbers_in(type_: Type, results: Sequence[Any], offsets: Sequence[int]) -> l
     return numbers
 
 
-def map_tensors(type_: Type, terminals: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
+def map_tensors(type_: Type, terminals: Iterator[Any], tensor: Callable[[int], object]) -> Any:
     """Return a value of a type, made of its terminals, with `tensor` applied to each value number."""
     match type_:
         case VoidType():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from foldbatch.static.cell import Cell, ResultKey, cotangents
 from foldbatch.static.evaluate import IdError, Value, evaluate
 from foldbatch.static.graph import Graph, Node
 from foldbatch.static.op import OF_LIST, id_of_code
+
+NO_VALUES: Mapping[Node, Value] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +133,16 @@ class Evaluation:
     ) -> list[Value]:
         """Return the results of a call whose first value has the number `base`."""
         self.read[k, i] = inputs, numbers
-        graph = self.model.cells[k].phase(training=self.training).graph.joined
+        return self.evaluate_graph(
+            k, i, self.model.cells[k].phase(training=self.training).graph.joined, inputs
+        )
+
+    def evaluate_graph(
+        self, k: int, i: int, graph: Graph, inputs: list[Any], fixed: Mapping[Node, Value] = NO_VALUES
+    ) -> list[Value]:
+        """Return the results of a graph of a call; an id out of range is an error of the call."""
         try:
-            return evaluate(graph, inputs, self.dtype)
+            return evaluate(graph, inputs, self.dtype, fixed=fixed)
         except IdError as error:
             raise CallError(k, i, error.id, error.size) from None
 

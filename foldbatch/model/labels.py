@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Any
 
 LONGEST = 24  # letters of an argument in a label
 STRUCTURE = 40  # letters of an argument's structure there
@@ -18,7 +17,7 @@ def label_of(name: str, arguments: Sequence[str]) -> str:
     return f"{name}({', '.join(arguments)})" if arguments else name
 
 
-def argument_text(value: Any) -> str:
+def argument_text(value: object) -> str:
     """Return the text of an argument for a label: a word as it is, what is long cut off.
 
     >>> argument_text("xor"), argument_text(True), argument_text(max), argument_text((1, "a b"))
@@ -51,7 +50,7 @@ def title(label: str) -> str:
     return label if label.isprintable() else ascii(label)[1:-1]
 
 
-def case_label(key: Any, question: str) -> str:
+def case_label(key: object, question: str) -> str:
     """Return the segment of a case in labels and paths: its key if that is a word, else what was asked, too.
 
     `question` is the user's word for what the key answers, empty without one.

@@ -134,7 +134,7 @@ def trust_in(entries: Iterable[Trusted]) -> Trust:
     return Trust(tuple(modules), values)
 
 
-def path_of(value: Any) -> str | None:
+def path_of(value: object) -> str | None:
     """Return the import path of a function or a class, or None where no path leads back to it.
 
     >>> path_of(fb.ops.tanh), path_of(str.lower), path_of(lambda x: x)
@@ -150,7 +150,7 @@ def path_of(value: Any) -> str | None:
     return path if definition is not None and matches and _listed().get(path) is None else None
 
 
-def find(path: Any, trust: Trust = NO_TRUST) -> Any:
+def find(path: object, trust: Trust = NO_TRUST) -> Any:
     """Return the function or class of an import path.
 
     It may be one that the caller trusts besides the list; modules are imported when they are asked for.
@@ -182,7 +182,7 @@ def find(path: Any, trust: Trust = NO_TRUST) -> Any:
     return definition
 
 
-def variable_of(path: Any, trust: Trust) -> Any:
+def variable_of(path: object, trust: Trust) -> Any:
     """Return the variable of a module by import path; errors are those of `find`.
 
     >>> variable_of("math:tau", trust_in(["math"])) > 6
@@ -238,7 +238,7 @@ def method_of(owner: Any, name: Any, trust: Trust = NO_TRUST) -> Any:
     return method
 
 
-def takes(function: Any, words: Iterable[str]) -> bool:
+def takes(function: object, words: Iterable[str]) -> bool:
     """Return whether a file may give a function arguments of these names, besides those of blocks.
 
     >>> takes(int, ["base"]), takes(sorted, ["key"]), takes(type, []), takes(len, ["file"])
@@ -264,7 +264,7 @@ def _is_plain(module: str, names: str) -> bool:
     return "__main__" not in parts[1:] and all(part.isidentifier() for part in (*parts, *names.split(".")))
 
 
-def _name_of(value: Any) -> str:
+def _name_of(value: object) -> str:
     """Return the name of a module, or the import path under which a function or class was defined."""
     if isinstance(value, ModuleType):
         return value.__name__

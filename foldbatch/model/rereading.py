@@ -111,7 +111,7 @@ class Snapshot:
     Obstacle(place=1, actual='list of 0, which has changed since it was read', fix=...
     """
 
-    def __init__(self, examples: Sequence[Any]) -> None:
+    def __init__(self, examples: Sequence[object]) -> None:
         self.parts = [[*_parts(example)] for example in examples]
 
     def tail(self, start: int) -> Snapshot:
@@ -122,7 +122,7 @@ class Snapshot:
 
 
 def obstacles(
-    examples: Sequence[Any], before: Snapshot | None = None, *, hidden: bool = True
+    examples: Sequence[object], before: Snapshot | None = None, *, hidden: bool = True
 ) -> Iterator[Obstacle]:
     """Yield for each example that cannot be read a second time the reason why.
 
@@ -141,7 +141,7 @@ def obstacles(
                 break
 
 
-def obstacle(examples: Sequence[Any], before: Snapshot | None = None) -> Obstacle | None:
+def obstacle(examples: Sequence[object], before: Snapshot | None = None) -> Obstacle | None:
     """Return the first of the `obstacles` of examples; None where all of them can be read again.
 
     >>> obstacle([(1, "a"), ("b",)]) is None
@@ -152,12 +152,12 @@ def obstacle(examples: Sequence[Any], before: Snapshot | None = None) -> Obstacl
     return next(obstacles(examples, before), None)
 
 
-def iterator_in(example: Any) -> Any:
+def iterator_in(example: object) -> Any:
     """Return an iterator inside an example, which can be read only once; None where there is none."""
     return next((part for part, contents in _parts(example) if contents is _READ_ONCE), None)
 
 
-def _obstacle(part: Any, contents: Contents, *, compared: bool) -> str:
+def _obstacle(part: object, contents: Contents, *, compared: bool) -> str:
     """Return the reason why a part cannot be read again, as the end of a phrase; empty where it can."""
     if contents is _READ_ONCE:
         return ", which can be read once"
@@ -169,7 +169,7 @@ def _obstacle(part: Any, contents: Contents, *, compared: bool) -> str:
     return "" if _is_frozen(kind) else ", which may have changed since it was read"
 
 
-def _parts(example: Any) -> Iterator[tuple[Any, Contents]]:
+def _parts(example: object) -> Iterator[tuple[Any, Contents]]:
     """Yield each object inside an example that is no number or text, with its contents."""
     waiting, seen = [example], set[int]()
     while waiting:
@@ -212,7 +212,7 @@ def _contents(part: Any) -> Contents:
     return Contents(items, names=tuple(names))
 
 
-def _contents_of_array(part: Any) -> Contents:
+def _contents_of_array(part: object) -> Contents:
     """Return the contents of an array or tensor: a digest of its bytes, or its objects."""
     try:
         values = np.asarray(part.detach().cpu() if hasattr(part, "detach") else part)
@@ -235,7 +235,7 @@ def _alike(before: Contents, now: Contents) -> bool:
     return all(a is b or _equal(a, b) for a, b in zip(before.items, now.items, strict=True))
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: object, b: object) -> bool:
     kind = type(a)
     return kind in _ATOMS and type(b) is kind and (a == b or (a != a and b != b))  # noqa: PLR0124 - NaN
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.model import Model
+from foldbatch.model.reading_paths import ReadingPaths
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Trace
@@ -19,12 +20,42 @@ Look: TypeAlias = Callable[[Model, Sequence[Sequence[list[Any]]]], None]
 # From examples and their numbers in the batch, for errors.
 TraceAll: TypeAlias = Callable[[Sequence[Any], Sequence[int]], list[Trace]]
 
-# Runs a walk, given its tracer, the reading of examples, and whether each datum is checked when it is read;
-# where examples ask for numbers, the calls noted of all are computed whenever all wait.
-Decide: TypeAlias = Callable[..., Any]
 
-# Takes what few examples noted, before it becomes traces, and returns what it makes of them, or None.
-AtOnce: TypeAlias = Callable[..., Any]
+R = TypeVar("R")
+
+
+class ExamplesNoted(Protocol):
+    """The notes of examples: those of blocks are a `SmallBatch`, those of walks `functions.notes.Notes`."""
+
+    @property
+    def results(self) -> Sequence[object]:
+        """Per example, what the origin returned."""
+
+
+class ExamplesRead(Protocol):
+    """Examples that a walk is about to read: `functions.readings.Reading`."""
+
+    @property
+    def examples(self) -> Sequence[object]:
+        """The examples."""
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Their numbers in the batch, for errors."""
+
+
+class Decide(Protocol):
+    """Runs a walk whose examples ask for numbers."""
+
+    def __call__(self, tracer: Tracer, reading: ExamplesRead, *, careful: bool = False) -> ExamplesNoted:
+        """Run the walk of a tracer on examples; whenever all wait, compute the calls noted of all.
+
+        With `careful`, each datum is checked when it is read.
+        """
+
+
+# Takes the notes of all examples, and their numbers; returns their results, or None where they become traces.
+RunSmall: TypeAlias = Callable[[ExamplesNoted, Sequence[int]], R | None]
 
 MAX_CALLS = 10_000_000  # calls of one example, by default
 
@@ -71,7 +102,7 @@ class Tracer(Protocol):
         """Whether functions of the user run on parts of examples, and may change them."""
 
     @property
-    def cells(self) -> Sequence[tuple[Any, PrunedDraft]]:
+    def cells(self) -> Sequence[tuple[Hashable, PrunedDraft]]:
         """Per cell of the model an object that stays the same when the model grows, and what is left of it.
 
         Nothing where the model does not grow.
@@ -98,25 +129,25 @@ class Tracer(Protocol):
         """How examples are traced, and why so, in a sentence or two."""
 
     @property
-    def reached(self) -> Iterable[Any]:
+    def reached(self) -> Iterable[object]:
         """The objects that the program reads besides examples, vocabularies among them."""
 
     @property
     def decides(self) -> bool:
         """Whether numbers that the model computes have decided what an example calls; then traces pass."""
 
-    def lock(self) -> AbstractContextManager[Any]:
+    def lock(self) -> AbstractContextManager[object]:
         """Keep other threads from tracing, where only one at a time can."""
 
     def trace_all(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[object],
         numbers: Sequence[int],  # their numbers in the batch, for errors
         look: Look | None = None,  # sees the data that were read; it may be called several times
         decide: Decide | None = None,  # computes for examples that ask for numbers; None refuses them
-        at_once: AtOnce | None = None,  # takes what all of them noted, at once; it may leave it
-    ) -> list[Trace] | Any:
-        """Return the traces of examples; or what `at_once` makes of them, unless that is None.
+        run_small: RunSmall[R] | None = None,  # may run a small batch from its notes
+    ) -> list[Trace] | R:
+        """Return the traces of examples; or their results, where `run_small` returns them.
 
         Raises:
             ExampleError: when an example does not fit the model; it tells of the first one that does not.
@@ -125,8 +156,14 @@ class Tracer(Protocol):
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Tracer:
         """Return a tracer of the same origin whose model has only some asides, or for another policy."""
 
-    def place_of(self, example: Any, cell: int, call: int) -> str:
+    def place_of(self, example: object, cell: int, call: int) -> str:
         """Return the part of an example that a call is for, as Python would index it, or an empty text."""
+
+    def paths_of(self, example: Any) -> ReadingPaths:
+        """Return where in an example the data lie that calls read, as far as that is known.
+
+        The example is read once more. Nothing is known behind the first number that decides.
+        """
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         """Return sentences for a report on a batch; `calls` are the counts of each cell's calls."""
@@ -137,7 +174,7 @@ class Tracer(Protocol):
         None where no cell has so many.
         """
 
-    def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
+    def debug(self, example: object, begin: Callable[[Parameter], None]) -> Any:
         """Run one example with real numbers, where the origin is a function.
 
         `begin` is given each parameter before it is read.

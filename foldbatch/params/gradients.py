@@ -19,11 +19,11 @@ class BatchGradients(dict[K, Any]):
     frozenset({'head'})
     """
 
-    def __init__(self, gradients: Mapping[K, Any], unused: Iterable[K] = ()) -> None:
+    def __init__(self, gradients: Mapping[K, object], unused: Iterable[K] = ()) -> None:
         super().__init__(gradients)
         self.unused = frozenset(unused)
 
-    def changed(self, gradients: Mapping[K, Any]) -> BatchGradients[K]:
+    def changed(self, gradients: Mapping[K, object]) -> BatchGradients[K]:
         """Return changed gradients of the same batch, as scaled ones."""
         return BatchGradients(gradients, self.unused)
 

@@ -63,7 +63,7 @@ INITIALIZERS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], ArrayLi
 CONSTANTS = "zeros", "ones"  # the initialisers that draw nothing
 
 
-def _truth(where: str, value: Any) -> bool:
+def _truth(where: str, value: object) -> bool:
     return truth(where, value, ParameterError, "False freezes a parameter")
 
 
@@ -98,7 +98,7 @@ class DeviceCopy(Protocol):
     """A device's copy of a parameter's numbers, newer than the parameter's own array."""
 
     @property
-    def lock(self) -> AbstractContextManager[Any]:
+    def lock(self) -> AbstractContextManager[object]:
         """The lock under which the numbers are read, so that they are copied back once."""
 
     def read_into(self, array: Array) -> None:
@@ -362,15 +362,15 @@ class Remote:
         """Return a sparse gradient, whose values this array is, as an array of its table's shape."""
         raise NotImplementedError
 
-    def total(self, parts: Sequence[Any]) -> Any:
+    def total(self, parts: Sequence[object]) -> Any:
         """Return the sum of a parameter's gradients, of which some may be NumPy's arrays."""
         raise NotImplementedError
 
-    def first_not_finite(self, arrays: Sequence[Any]) -> Callable[[], int | None]:
+    def first_not_finite(self, arrays: Sequence[object]) -> Callable[[], int | None]:
         """Find the first array with a NaN or an infinity; the returned function waits for its number."""
         raise NotImplementedError
 
-    def clipped(self, gradients: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
+    def clipped(self, gradients: Mapping[str, object], max_norm: float) -> tuple[dict[str, Any], float]:
         """Clip gradients as `foldbatch.train.clip_by_global_norm` does; the norm is pending."""
         raise NotImplementedError
 
@@ -475,7 +475,7 @@ class Updates:
         """
         raise NotImplementedError
 
-    def good(self, gradients: Iterable[Any]) -> bool:
+    def good(self, gradients: Iterable[object]) -> bool:
         """Return whether no gradient has a fault; also False where compiled code cannot tell."""
         raise NotImplementedError
 
@@ -550,7 +550,7 @@ class ParameterStore(Closed, MutableMapping[str, Array]):
         return "params\n" + "\n".join(lines) if self.parameters else "params (none)"
 
     def update(  # type: ignore[override] # takes what can be made an array
-        self, saved: Any = (), /, *, strict: bool = False, **values: ArrayLike
+        self, saved: object = (), /, *, strict: bool = False, **values: ArrayLike
     ) -> None:
         """Copy arrays into the parameters of their names: all of them, or none when one is refused.
 
@@ -596,7 +596,7 @@ class ParameterStore(Closed, MutableMapping[str, Array]):
             warning = errors.NumberedNamesWarning("params", "a name of its own for each layer", actual, fix)
             warnings.warn(warning, stacklevel=errors.frames_inside())
 
-    def _refuse_names(self, names: Mapping[Any, Any], *, strict: bool) -> None:
+    def _refuse_names(self, names: Mapping[object, object], *, strict: bool) -> None:
         """Refuse names that are no parameters' and, if `strict`, parameters whose names are missing."""
         unknown = [name for name in names if name not in self.parameters]
         missing = [name for name in self.parameters if name not in names]

@@ -1,7 +1,8 @@
 """Files of programs, as far as parameters go: arrays by name, with a header that tells which are none."""
 
 import os
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -10,7 +11,7 @@ from foldbatch.params.parameters import Array
 from foldbatch.system import files
 
 KIND = "model"
-VERSION = 1  # of the header
+HEADER_VERSION = 2
 MODEL_FILE = "a model that foldbatch wrote"
 ANEW = "save the model anew"
 
@@ -25,8 +26,14 @@ class ArraysHeader(msgspec.Struct):
 H = TypeVar("H", bound=msgspec.Struct)
 
 
-def read(path: str | os.PathLike[str], header: type[H]) -> tuple[dict[str, Array], H]:
+def read(
+    path: str | os.PathLike[str],
+    header: type[H],
+    renewed: Callable[[dict[str, Any]], dict[str, Any]] = lambda data: data,
+) -> tuple[dict[str, Array], H]:
     """Return the arrays and the header of a file that `Program.save` wrote, the header as a struct of a type.
+
+    `renewed` returns the header of an older file as one of this version.
 
     Raises:
         ReadError: when the file is damaged or was changed, holds something else, or was written by a newer
@@ -35,11 +42,11 @@ def read(path: str | os.PathLike[str], header: type[H]) -> tuple[dict[str, Array
     """
     arrays, data = files.read(path, KIND, ANEW)
     where, version = os.fspath(path), data.get("version")
-    if isinstance(version, int) and version > VERSION:
-        actual = f"one of a newer version ({version}, this is {VERSION})"
+    if isinstance(version, int) and version > HEADER_VERSION:
+        actual = f"one of a newer version ({version}, this is {HEADER_VERSION})"
         raise ReadError(where, MODEL_FILE, actual, "install a newer foldbatch")
     try:
-        return arrays, msgspec.convert(data, header)
+        return arrays, msgspec.convert(renewed(data), header)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ReadError(where, MODEL_FILE, f"a header that does not fit: {error}", ANEW) from error
 

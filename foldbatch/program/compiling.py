@@ -34,16 +34,16 @@ from foldbatch.errors import (
 )
 from foldbatch.functions.learnt import Learnt
 from foldbatch.functions.modules import is_walk, refuse_no_walk
-from foldbatch.functions.saving import from_written
+from foldbatch.functions.saving import WrittenWalk, from_written
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.paths import Trusted, trust_in
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.tracer import MAX_CALLS, Tracer
 from foldbatch.params.parameters import name_parameters
-from foldbatch.params.saved import ANEW, MODEL_FILE, read
+from foldbatch.params.saved import ANEW, MODEL_FILE
 from foldbatch.program.program import Program
-from foldbatch.program.saving import IN_A_SCRIPT, Header, with_paths
+from foldbatch.program.saving import IN_A_SCRIPT, read_header, with_paths
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
@@ -85,7 +85,7 @@ class LoadOptions(CompileOptions, total=False):
 
 
 def compile(
-    block: Any,
+    block: object,
     backend: BackendName = "auto",
     *,
     seed: int | None = None,
@@ -182,7 +182,7 @@ def compiled(
     return Program(lowered, prepared, seed, checks_seed=checks_seed)
 
 
-def _options_in(options: Any) -> Mapping[str, Any]:
+def _options_in(options: object) -> Mapping[str, Any]:
     """Return the options of `compile` as a mapping, refusing any other object."""
     if options is None:
         return {}
@@ -286,20 +286,19 @@ def load(
     ([2, 0], {'language': 'en'})
     """
     trusted, accepted = trust_in(trust), _names_in(accept)
-    arrays, header = read(path, Header)
+    arrays, header = read_header(path)
     where = os.fspath(path)
-    if header.block is None and header.walk is None:
+    if header.origin is None:
         lost = header.lost or ["a file without a model"]
         fix = f"{with_paths(lost)}; {IN_A_SCRIPT}"
         raise ReadError(where, "a model that a file can hold whole", shortened(lost), fix)
     block: Any
     learnt, changed = None, list[str]()
     try:
-        if header.walk is not None:
-            block, learnt, parameters, changed = from_written(header.walk, arrays, trusted, accepted)
+        if isinstance(header.origin, WrittenWalk):
+            block, learnt, parameters, changed = from_written(header.origin, arrays, trusted, accepted)
         else:
-            assert header.block is not None
-            block, parameters = from_plain(header.block, arrays, trusted)
+            block, parameters = from_plain(header.origin, arrays, trusted)
     except FoldbatchError as error:
         raise ReadError(f"{where}: {error.where}", error.expected, error.found, error.fix) from None
     _refuse_unknown("load", options, LOADED)
@@ -324,7 +323,7 @@ def load(
     return program
 
 
-def _names_in(accept: Any) -> tuple[str, ...]:
+def _names_in(accept: object) -> tuple[str, ...]:
     names = () if isinstance(accept, str) or not isinstance(accept, Iterable) else tuple(accept)
     if isinstance(accept, str) or not all(isinstance(name, str) for name in names):
         fix = 'for example accept=("mymodels:VOCABULARY",)'
@@ -342,7 +341,7 @@ def _precision(precision: str, backend: str) -> str:
 
 
 def _lowered(
-    where: str, block: Any, backend: str, options: dict[str, Any], learnt: Learnt | None
+    where: str, block: object, backend: str, options: dict[str, Any], learnt: Learnt | None
 ) -> tuple[Tracer, Options]:
     """Lower a block or a walk of a file; errors become errors of the file."""
     try:

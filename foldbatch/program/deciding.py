@@ -1,8 +1,7 @@
-"""Walks that read numbers, and few examples, on the engine of a program: what computes their rounds."""
+"""Walks that read numbers, and small batches, on the engine of a program: what computes their rounds."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -11,23 +10,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch
-from foldbatch.engines.engine import Engine, EngineSettings, choose_engine, load_engine
+from foldbatch.engines.engine import Engine, choose_engine, load_engine
 from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.results import Results
-from foldbatch.engines.runner import Options
+from foldbatch.engines.runner import Options, Runner
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.errors import BlockTypeError, ExamplePlace
 from foldbatch.functions.deciding import UnderWay, decide, results, small_batch_results
 from foldbatch.functions.readings import Reading
-from foldbatch.functions.rounds import Rounds
+from foldbatch.functions.rounds import Rounds, RunRound
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.keys import call_keys, example_numbers
 from foldbatch.model.model import Model
-from foldbatch.model.tracer import AtOnce, Decide, Tracer
+from foldbatch.model.small_batches import SmallBatch
+from foldbatch.model.tracer import Decide, ExamplesNoted, RunSmall, Tracer
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.program.traced import Prepared
+from foldbatch.program.variants import Variant
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import find_policy, levels
@@ -35,9 +35,6 @@ from foldbatch.scheduler.schedule import Index, Schedule, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Form, Ints, batch_trace, form
-from foldbatch.trees import Tree
-
-SMALL_BATCH_EXAMPLES = 128  # at most, in a batch that runs from its notes, without a schedule
 
 
 class ReadyRound(NamedTuple):
@@ -60,10 +57,6 @@ class Deciding:
         self.model: Model | None = None
         self.memory: Any = None
         self.form: Form
-        plain = options.batched and not options.debug and self.policy.alone is not None
-        self._at_once = plain and options.backend == "llvm"
-        self._version = -1  # of the walk when the last small batch came; -1 before the first
-        self._trees: dict[int, weakref.ref[Tree]] = {}
         self.levels: Any = None  # finds those of a round's calls, where a schedule needs them
         self.phased = False
 
@@ -71,7 +64,7 @@ class Deciding:
         """Return the engine of a model; it is made once."""
         if self._engine is None or self.model is not model:
             self._admit(model.parameters)
-            settings = EngineSettings(self.options.debug, self.options.precision, self.options.launch)
+            settings = self.options.engine_settings
             self._engine = load_engine(choose_engine(self.options.backend), model, settings)
             self.model, self.memory = model, self._engine.memory()
             cells, find = model.signatures, self._engine.arithmetic
@@ -114,35 +107,12 @@ class Deciding:
         with tracer.lock():
             return readings.read(examples, range(len(examples)), work)
 
-    def small_batch_runner(
-        self, tracer: Tracer, blocks: AtOnce, examples: Any, asides: Collection[str], step: int
-    ) -> AtOnce | None:
-        """Return the fast path for a small inference batch of unseen examples, or None."""
-        possible = self._at_once and not asides and isinstance(examples, list | tuple)
-        if not possible or not 0 < len(examples) <= SMALL_BATCH_EXAMPLES:
-            return None
-        trees = self._trees
-        if any(isinstance(x, Prepared) or (id(x) in trees and trees[id(x)]() is x) for x in examples):
-            return None
+    def run_small(self, variant: Variant, asides: Collection[str], step: int) -> RunSmall[Results]:
+        """Return the function that may run a small batch of inference from its notes."""
+        tracer = variant.tracer
         if not isinstance(tracer, FunctionTracer):
-            return partial(self._ran, blocks, examples)
-        if tracer.learnt.result is None or tracer.decides:
-            return None
-        # a walk that learns new cells all the time runs in batches, which warn of it
-        settled = self._version in (-1, tracer.learnt.version)
-        self._version = tracer.learnt.version
-        walk = partial(small_batch_results, self.rounds, self.computing(step, training=False), tracer)
-        return partial(self._ran, walk, examples) if settled else None
-
-    def _ran(self, run: AtOnce, examples: Sequence[Any], *noted: Any) -> Results | None:
-        """Run recorded examples. A tree among them is traced when it comes again: its trace is kept then."""
-        results = run(*noted)
-        if results is None:
-            return None
-        for tree in {id(x): x for x in examples if isinstance(x, Tree)}.values():
-            key = id(tree)
-            self._trees[key] = weakref.ref(tree, partial(_forget, self._trees, key))
-        return results if isinstance(results, Results) else Results(results)
+            return partial(_results_of_blocks, variant.ready.runner, asides)
+        return partial(_results_of_walks, self.rounds, self.computing(step, training=False), tracer, asides)
 
     def begun(self, tracer: Tracer, step: int = 0) -> UnderWay:
         """Return an empty batch that examples join between rounds, for inference, with a step's draws."""
@@ -152,10 +122,25 @@ class Deciding:
         return UnderWay(self.rounds, self.computing(step, training=False), tracer, keep_going=True)
 
 
-def _forget(trees: dict[int, weakref.ref[Tree]], key: int, tree: weakref.ref[Tree]) -> None:
-    """Remove the weak reference of a freed tree."""
-    if trees.get(key) is tree:  # else another one has its place
-        del trees[key]
+def _results_of_blocks(
+    runner: Runner, asides: Collection[str], notes: ExamplesNoted, numbers: Sequence[int]
+) -> Results | None:
+    """Return the results of a small batch of blocks; None where it must run as any batch."""
+    assert isinstance(notes, SmallBatch), "blocks have noted them"
+    return runner.run_small(asides, notes)
+
+
+def _results_of_walks(
+    rounds: Rounds,
+    computing: RoundEngine,
+    tracer: FunctionTracer,
+    asides: Collection[str],
+    notes: ExamplesNoted,
+    numbers: Sequence[int],
+) -> Results | None:
+    """Return the results of a small batch of walks; None where it must run as any batch."""
+    results = small_batch_results(rounds, computing, tracer, asides, notes, numbers)
+    return None if results is None else Results(results)
 
 
 class RoundEngine:
@@ -169,16 +154,12 @@ class RoundEngine:
         """Return the context in which rounds are computed: with one thread of BLAS."""
         return single_threaded_blas()
 
-    def runner(self, model: Model) -> Any:
-        """Return the runner of whole rounds; see `foldbatch.functions.rounds.Computing.runner`."""
+    def run_small(self, model: Model) -> RunRound:
+        """Return the runner of rounds; see `foldbatch.functions.rounds.Computing.run_small`."""
         deciding = self._deciding
         engine = deciding.engine(model)
-        if deciding.options.debug or not isinstance(engine, ArrayEngine):
-            return None
-        kernels = engine.training if self.training and deciding.phased else engine.inference
-        memory = engine.phase_memory(kernels.bound, deciding.memory)
-        memory.helped = deciding.options.threads > 1
-        return kernels.rounds and kernels.rounds.ready(deciding.policy, deciding.layout, memory)
+        training = self.training and deciding.phased
+        return partial(engine.run_small, deciding.memory, training=training)
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int

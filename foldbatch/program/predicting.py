@@ -27,7 +27,7 @@ READ_AS_TREE = (
 )
 
 
-def reads_trees(notes: Mapping[str, Any]) -> bool:
+def reads_trees(notes: Mapping[str, object]) -> bool:
     """Return whether a model needs trees of phrases, as all do that are trained on these but ``bilstm``."""
     if notes.get("task") != "root":
         return notes.get("task") == "nodes"
@@ -77,14 +77,14 @@ def right_branching(words: Sequence[str]) -> Tree:
 class Predicting(Protocol):
     """A program, as far as predictions use it."""
 
-    def run(self, examples: Iterable[Any], *, losses: bool = False, metrics: bool = False) -> Results:
+    def run(self, examples: Iterable[object], *, losses: bool = False, metrics: bool = False) -> Results:
         """Return one result per example; see `foldbatch.Program.run`."""
 
 
 def predictions(
     programs: Sequence[Predicting],
-    notes: Mapping[str, Any],
-    structures: Iterable[Any],
+    notes: Mapping[str, object],
+    structures: Iterable[object],
     *,
     nodes: bool = False,
 ) -> Iterator[dict[str, Any]]:
@@ -164,7 +164,7 @@ def _refuse_changed(examples: list[Any], before: Snapshot | None, models: int) -
         )
 
 
-def plain(result: Any) -> Any:
+def plain(result: object) -> Any:
     """Return a program's result as data of JSON: lists, dicts, texts and numbers.
 
     Raises:

@@ -28,6 +28,7 @@ from foldbatch.model.tracer import Tracer
 from foldbatch.model.weighted import example_weights
 from foldbatch.params.gradients import BatchGradients, by_name
 from foldbatch.params.parameters import Array, Parameter, ParameterStore
+from foldbatch.program.attributing import Attribution, explained
 from foldbatch.program.deciding import Deciding
 from foldbatch.program.predicting import predictions
 from foldbatch.program.saving import Notes, write
@@ -169,7 +170,7 @@ class Program(Closed, Printed):
         return self._params
 
     @params.setter
-    def params(self, saved: Any) -> None:
+    def params(self, saved: object) -> None:
         self._params.load(saved, {}, strict=True)
 
     @property
@@ -193,12 +194,12 @@ class Program(Closed, Printed):
             hint = f"; {ELSEWHERE[name]}" if name in ELSEWHERE else ""
             raise AttributeError(f"a Program has no {name!r}{hint}", name=name, obj=self)
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
         fix = "program.save(path) keeps it in a file; or pickle the block, and dict(program.params) with it"
         expected, actual = "what can be pickled or copied", "a program, whose kernels belong to its process"
         raise BlockTypeError("Program", expected, actual, fix)
 
-    def prepare(self, examples: Iterable[Any], *, progress: bool = True) -> list[Prepared]:
+    def prepare(self, examples: Iterable[object], *, progress: bool = True) -> list[Prepared]:
         """Trace examples ahead; the results stand for them in later calls.
 
         A `foldbatch.trees.Tree` cannot change, so its trace is kept anyway; others are traced once by this.
@@ -211,7 +212,7 @@ class Program(Closed, Printed):
         ready, traces = self._variants.full.all(examples, trace_all)
         return [Prepared(trace, ready) for trace in traces]
 
-    def plan(self, examples: Iterable[Any] | Planned) -> Planned:
+    def plan(self, examples: Iterable[object] | Planned) -> Planned:
         """Make a batch ready: traced, cut into parts and scheduled; the result stands for it in later calls.
 
         It does not depend on parameters, so a batch that is run again and again need be planned only
@@ -230,10 +231,10 @@ class Program(Closed, Printed):
         decide = self._deciding.decide(self._upcoming(step), training=True)
         return self._variants.full.all(examples, partial(self.lowered.trace_all, decide=decide))
 
-    def _trace_all(self, examples: Iterable[Any] | Planned) -> list[Trace]:
+    def _trace_all(self, examples: Iterable[object] | Planned) -> list[Trace]:
         return self._traced(examples)[1]
 
-    def _learn(self, examples: Sequence[Any], why: str) -> None:
+    def _learn(self, examples: Sequence[object], why: str) -> None:
         """Learn the cells, wires and parameters that examples bring, in their order.
 
         Errors are those of `_read_first`.
@@ -244,7 +245,7 @@ class Program(Closed, Printed):
             self._read_first(part, why, count)
             count += len(part)
 
-    def _read_first(self, examples: Any, why: str, first: int = 0) -> tuple[ReadyModel, list[Trace]]:
+    def _read_first(self, examples: object, why: str, first: int = 0) -> tuple[ReadyModel, list[Trace]]:
         """Return the traces of examples that are read again later, and the model that runs them.
 
         An example may be changed by its reading, if a second reading gives the same.
@@ -281,7 +282,7 @@ class Program(Closed, Printed):
                     refuse(fault)
         return ready, traces
 
-    def warm(self, examples: Iterable[Any], batch_size: int = 64, batches: int = 32) -> Captures | None:
+    def warm(self, examples: Iterable[object], batch_size: int = 64, batches: int = 32) -> Captures | None:
         """Learn cells, parameters and batch sizes from examples ahead, so that first batches need not pause.
 
         Of a plain function: its cells, wires and parameters; a program of blocks knows all of them. On a GPU:
@@ -310,7 +311,7 @@ class Program(Closed, Printed):
         ready, traces = self._read_first(examples, why)
         return learned(ready.runner, traces, batch_size, batches)
 
-    def debug(self, example: Any) -> Any:
+    def debug(self, example: object) -> Any:
         """Run the plain function that was compiled on one example, each op at once, with real numbers.
 
         So print, pdb and breakpoints show numbers in the lines of the function, and those of cells.
@@ -334,7 +335,7 @@ class Program(Closed, Printed):
 
     def run(
         self,
-        examples: Iterable[Any] | Planned,
+        examples: Iterable[object] | Planned,
         *,
         losses: bool = False,
         metrics: bool = False,
@@ -380,10 +381,8 @@ class Program(Closed, Printed):
         if decided is not None:
             return Results(decided)
         variant = self._variants.for_run(batch, asides)
-        at_once = self._deciding.small_batch_runner(
-            variant.tracer, variant.ready.runner.small_batch, batch, asides, step
-        )
-        ready, work = variant.work(batch, self._deciding.decide(step, training=False), at_once)
+        run_small = self._deciding.run_small(variant, asides, step)
+        ready, work = variant.work(batch, self._deciding.decide(step, training=False), run_small)
         results = work if isinstance(work, Results) else ready.runner.run(work, step, asides)
         if losses:
             self._warned.look_at(self.model, results.loss)
@@ -391,7 +390,7 @@ class Program(Closed, Printed):
 
     def value_and_grad(
         self,
-        examples: Iterable[Any] | Planned,
+        examples: Iterable[object] | Planned,
         *,
         step: int | None = None,
         numbers: Sequence[int] = (),
@@ -429,7 +428,7 @@ class Program(Closed, Printed):
         self._warned.look_at(self.model, loss, named := self._named(gradients))
         return loss, named
 
-    def step(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> StepResult:
+    def step(self, examples: Iterable[object] | Planned, *, step: int | None = None) -> StepResult:
         """Return losses, gradients, results and metrics of one training pass.
 
         Loss and gradients are those of `value_and_grad`, which says more of them, of its arguments and
@@ -465,8 +464,8 @@ class Program(Closed, Printed):
 
     def vjp(
         self,
-        examples: Iterable[Any] | Planned,
-        cotangents: Iterable[Any] | None = None,
+        examples: Iterable[object] | Planned,
+        cotangents: Iterable[object] | None = None,
         *,
         losses: bool | None = None,
         inputs: bool = False,
@@ -510,7 +509,7 @@ class Program(Closed, Printed):
         return ready.derivatives.vjp(traces, self._drawing(step), seeds, losses=chosen, inputs=inputs)
 
     def jvp(
-        self, examples: Iterable[Any] | Planned, tangents: Tangents, *, step: int | None = None
+        self, examples: Iterable[object] | Planned, tangents: Tangents, *, step: int | None = None
     ) -> tuple[float, float]:
         """Return the float sum of all losses, and its derivative as the parameters move along `tangents`.
 
@@ -538,7 +537,7 @@ class Program(Closed, Printed):
         return ready.derivatives.jvp(traces, tangents, self._drawing(step))
 
     def hvp(
-        self, examples: Iterable[Any] | Planned, tangents: Tangents, *, step: int | None = None
+        self, examples: Iterable[object] | Planned, tangents: Tangents, *, step: int | None = None
     ) -> dict[str, Array]:
         """Return the Hessian of the summed losses times `tangents`: an array per trainable parameter.
 
@@ -555,7 +554,7 @@ class Program(Closed, Printed):
         ready, traces = self._traced(examples, step)
         return ready.derivatives.hvp(traces, tangents, self._drawing(step))
 
-    def find_nan(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> NotFinite | None:
+    def find_nan(self, examples: Iterable[object] | Planned, *, step: int | None = None) -> NotFinite | None:
         """Return where a loss begins to be NaN or infinite, else a gradient, a metric or a result, else None.
 
         It is the first op whose result is not finite while its operands are, with example, block and values.
@@ -595,7 +594,63 @@ class Program(Closed, Printed):
         place = self.lowered.place_of(example, not_finite.cell, not_finite.call)
         return replace(not_finite, place=place)
 
-    def describe(self, examples: Iterable[Any] | Planned, *, compare: bool = True) -> Report:
+    def attribute(
+        self, example: Any, target: Any = None, *, cotangent: Any = None, steps: int = 20
+    ) -> Attribution:
+        """Return the parts of one example that decided a number of its result, by integrated gradients.
+
+        The inputs are the floats of the example and those that its whole numbers stand for, such as the row
+        of an `Embedding` that a word chooses. Integrated gradients go along the straight line from zeros to
+        the inputs; their sum over all nodes is the number less that of zeros. The example is computed as
+        `run` does, without dropout and losses, op by op in float64. Where computed numbers decide
+        what a function calls, the decisions stay those of the example.
+
+        Args:
+            example: one example; a function reads it twice.
+            target: which number: its place in the result, an int or a tuple of them, or a class that `notes`
+                names; by default the greatest.
+            cotangent: weights of the result's numbers, in its form, in the place of a target: their weighted
+                sum is explained. So two scores are compared, or results of several tensors explained.
+            steps: points on the line that are computed; each takes the time of one example.
+
+        Raises:
+            ExampleError: when the example does not fit the model, or the cotangent does not fit the result.
+            BlockValueError: when the target is no place in the result.
+
+        Source: Sundararajan, Taly and Yan 2017 (Axiomatic Attribution for Deep Networks), section 3.
+
+        >>> words = fb.Scalar("int32") >> fb.Embedding(3, 2, [[0, 0], [1, 2], [5, 0]])
+        >>> program = fb.compile(fb.Map(words) >> fb.Sum() >> fb.Function(lambda x: x * x), "numpy")
+        >>> found = program.attribute([1, 2], target=0)
+        >>> [(node.path, round(node.amount, 6), node.gradient.tolist()) for node in found.nodes]
+        [('[0]', 6.0, [12.0, 0.0]), ('[1]', 30.0, [12.0, 0.0])]
+        >>> found.number, found.baseline
+        (36.0, 0.0)
+        """
+        refuse_no_count("attribute steps", steps, 1)
+        batch = [example]
+        variant = self._variants.for_run(batch, frozenset())
+        decide = self._deciding.decide(0, training=False)
+        before = Snapshot(batch)
+        ready, (trace,) = variant.all(batch, partial(variant.tracer.trace_all, decide=decide))
+        change = next(obstacles(batch, before, hidden=False), None)
+        if change is not None:
+            expected = "data that can be read again, as attribute reads it twice"
+            raise ExampleTypeError("attribute", expected, change.actual, change.fix)
+        return explained(
+            ready.model,
+            trace,
+            variant.tracer.paths_of(example),
+            {parameter: name for name, parameter in self._params.parameters.items()},
+            example,
+            target=target,
+            cotangent=cotangent,
+            classes=self.notes.get("classes") or (),
+            steps=steps,
+            seed=self.seed,
+        )
+
+    def describe(self, examples: Iterable[object] | Planned, *, compare: bool = True) -> Report:
         """Return a report on one batch of examples: calls, steps, time, memory, and what to try.
 
         The batch is run whole, on one thread; parameters are not changed. A single example need not be in a
@@ -648,7 +703,7 @@ class Program(Closed, Printed):
         return "\n".join(lines)
 
     def profile(
-        self, examples: Iterable[Any] | Planned, *, steps: int = 3, training: bool = True
+        self, examples: Iterable[object] | Planned, *, steps: int = 3, training: bool = True
     ) -> Timeline:
         """Return a timeline of one batch that is run several times: the start and duration of each part.
 
@@ -675,7 +730,7 @@ class Program(Closed, Printed):
         ready = self._read_first(batch, "profile reads it once for each step")[0]
         return profiled(ready.runner, lambda: self._trace_all(batch), steps, training=training)
 
-    def predict(self, structures: Iterable[Any]) -> list[dict[str, Any]]:
+    def predict(self, structures: Iterable[object]) -> list[dict[str, Any]]:
         """Return the program's predictions for structures, as ``foldbatch predict`` prints them.
 
         That is ``{"label": name, "probabilities": {name: p, ...}}`` where `notes` name the classes,
@@ -727,7 +782,7 @@ class Program(Closed, Printed):
         write(path, self.lowered, self._params.parameters, self.options, self.seed, self.steps_drawn, notes)
 
 
-def schedule(program: Program, examples: Iterable[Any] | Planned) -> ScheduledBatch:
+def schedule(program: Program, examples: Iterable[object] | Planned) -> ScheduledBatch:
     """Return the schedule of a batch that runs whole, as `Program.describe` runs it, with its merged traces.
 
     Raises:

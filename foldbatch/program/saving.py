@@ -12,8 +12,8 @@ from foldbatch.engines.runner import Options
 from foldbatch.errors import ModelError, NotWholeWarning, frames_inside, shortened
 from foldbatch.functions.saving import WrittenWalk
 from foldbatch.model.tracer import Tracer, Written
-from foldbatch.params.parameters import Parameter
-from foldbatch.params.saved import KIND, VERSION, read
+from foldbatch.params.parameters import Array, Parameter
+from foldbatch.params.saved import HEADER_VERSION, KIND, read
 from foldbatch.system import files
 from foldbatch.types import describe_value
 
@@ -37,14 +37,13 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     """The header of a file: all of a program but its arrays."""
 
     version: int  # of this form
-    block: Plain | None  # the block as plain data, or None where it cannot be written as such
+    origin: Plain | WrittenWalk | None  # the block or function as plain data, or None where there are none
     lost: list[str]  # why not: functions without import path, parameters that only a function reads
     constants: list[str]  # the arrays that are no parameters, by name
     options: SavedOptions  # of the program
     # the number of the next step, from which random numbers are drawn
     step: Annotated[int, msgspec.Meta(ge=0)]
     notes: Notes  # the caller's
-    walk: WrittenWalk | None = None  # the plain function, in place of a block
 
 
 def write(
@@ -63,11 +62,9 @@ def write(
     program_options: dict[str, Any] = {"max_calls": tracer.max_calls, "seed": seed}
     names = [name for name in SavedOptions.__struct_fields__ if name not in program_options]
     kept = SavedOptions(**program_options, **{name: getattr(options, name) for name in names})
-    of_walk = isinstance(written.plain, WrittenWalk)
-    lost = [] if of_walk else left_out(written, parameters)
-    plain, constants = (None, {}) if lost else (written.plain, written.arrays)
-    block, walk = (None, plain) if of_walk else (plain, None)
-    header = Header(VERSION, block, lost, list(constants), kept, step, notes, walk)
+    lost = left_out(written, parameters)
+    origin, constants = (None, {}) if lost else (written.plain, written.arrays)
+    header = Header(HEADER_VERSION, origin, lost, list(constants), kept, step, notes)
     files.write(path, KIND, arrays | constants, msgspec.to_builtins(header))
     if lost:
         expected, fix = "a model that a file can hold whole", f"{with_paths(lost)}; {IN_A_SCRIPT}"
@@ -75,12 +72,43 @@ def write(
         warn(warning, stacklevel=frames_inside())
 
 
+def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Array], Header]:
+    """Return the arrays and the header of a file of any version; errors are those of `read_notes`."""
+    return read(path, Header, _renewed)
+
+
+def _renewed(header: dict[str, Any]) -> dict[str, Any]:
+    """Return a header of version 1 as one of this version; others as they are.
+
+    In version 1 blocks and walks stood under keys of their own, and two keys within them had other names.
+    What does not fit stays as it is, to be refused.
+    """
+    if header.get("version") != 1:
+        return header
+    block, walk = header.get("block"), header.get("walk")
+    origin = block if walk is None else walk
+    if isinstance(walk, dict):
+        cells = walk.get("cells")
+        if isinstance(cells, list):
+            cells = [_with_key(cell, "found", "place") for cell in cells]
+        origin = {**walk, "cells": cells, "form": "walk"}
+    elif isinstance(block, dict) and walk is None:
+        origin = _with_key({**block, "form": "block"}, "things", "objects")
+    fields = {key: x for key, x in header.items() if key not in ("block", "walk")}
+    return {**fields, "version": HEADER_VERSION, "origin": origin}
+
+
+def _with_key(data: object, former: str, name: str) -> Any:
+    """Return a dict with another name for a key; other data as they are."""
+    return {name if key == former else key: x for key, x in data.items()} if isinstance(data, dict) else data
+
+
 def left_out(written: Written, parameters: Mapping[str, Parameter]) -> list[str]:
     """Return the parts of a program that a file cannot hold, described for people; none if it holds all.
 
     Of `parameters`, by name, those that no block holds have no place in a file.
     """
-    if written.lost:
+    if written.lost or not isinstance(written.plain, Plain):  # a walk is written whole, or refused
         return written.lost
     stored = {obj.state["array"] for obj in written.plain.objects if obj.kind == "Parameter" and obj.state}
     return [
@@ -103,7 +131,7 @@ def read_notes(path: str | os.PathLike[str]) -> Notes:
             version.
         OSError: when there is no such file, or it cannot be read.
     """
-    return read(path, Header)[1].notes
+    return read_header(path)[1].notes
 
 
 def _checked(notes: Any) -> Notes:

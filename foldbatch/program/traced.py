@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from foldbatch.engines.results import Results
 from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.model.columns import items_of
 from foldbatch.model.model import Model
-from foldbatch.model.tracer import AtOnce, TraceAll, Tracer
+from foldbatch.model.tracer import TraceAll, Tracer
 from foldbatch.scheduler.policies import levels
 from foldbatch.scheduler.trace import Trace, loose_of, pack
 from foldbatch.system.processes import start_in_each_process
@@ -49,6 +49,11 @@ class Prepared:
         return Prepared, (self.trace, fingerprint(self.owner))
 
 
+# As `TraceAll`; it may run a small batch without a schedule.
+R = TypeVar("R", bound=Results)
+TraceOrRun: TypeAlias = "Callable[[Sequence[Any], Sequence[int]], list[Trace] | R]"
+
+
 class _TracedExample(weakref.ref["Tree | Prepared"]):
     """An example traced before: its id and trace, and perhaps the plan of a batch of it alone."""
 
@@ -72,6 +77,7 @@ class Traces:
         self._plan = plan
         self._may_hold = OBJECT in types_in(model.result) or any(model.labels)
         self._entries: dict[int, _TracedExample] = {}
+        self._ran: dict[int, weakref.ref[Tree]] = {}  # trees that ran in a small batch, without a trace
         self._free_bytes = PLANNED_BYTES
         self._freed = partial(_freed, weakref.ref(self))
         start_in_each_process(self, Traces._start)
@@ -81,16 +87,16 @@ class Traces:
 
     def work(
         self,
-        examples: Iterable[Any] | Planned,
+        examples: Iterable[object] | Planned,
         owner: object,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
-        at_once: AtOnce | None = None,
-    ) -> list[Trace] | tuple[SubBatch, ...] | Any:
+        trace_or_run: TraceOrRun[R] | None = None,
+    ) -> list[Trace] | tuple[SubBatch, ...] | R:
         """Return the traces of examples, or a kept plan of the batch, or their results."""
         if isinstance(examples, Planned):
             return _owned(examples, owner).parts
-        traces = self.all(examples, owner, trace_all, fresh, at_once)
+        traces = self.all(examples, owner, trace_all, fresh, trace_or_run)
         if isinstance(traces, Results) or self._tracer.model is not self._model:  # it has grown: none fits
             return traces
         if len(traces) == 1 and isinstance(examples, list | tuple):
@@ -104,12 +110,12 @@ class Traces:
 
     def all(
         self,
-        examples: Iterable[Any] | Planned,
+        examples: Iterable[object] | Planned,
         owner: object,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
-        at_once: AtOnce | None = None,
-    ) -> list[Trace] | Any:
+        trace_or_run: TraceOrRun[R] | None = None,
+    ) -> list[Trace] | R:
         """Return the traces of examples, in their order: those that are kept, and new ones of other examples.
 
         Args:
@@ -117,8 +123,8 @@ class Traces:
             owner: the program that asks, for errors.
             trace_all: traces the new examples; by default the tracer.
             fresh: traces of this batch by place, made by an earlier call; it is filled with the new ones.
-            at_once: tried if all examples are new: it may run them without a schedule, and then its results
-                are returned in place of traces.
+            trace_or_run: does so if all examples are new: it may run them without a schedule, and then their
+                results are returned in place of traces. A tree that comes again is traced: its trace is kept.
         """
         if isinstance(examples, Planned):
             return _owned(examples, owner).traces
@@ -137,10 +143,13 @@ class Traces:
                 new.append(number)
         if new:
             new_examples = [examples[number] for number in new]
-            options = {"at_once": at_once} if at_once is not None and len(new) == len(examples) else {}
-            new_traces = (trace_all or self._tracer.trace_all)(new_examples, new, **options)
-            if isinstance(new_traces, Results):
-                return new_traces
+            if trace_or_run is not None and len(new) == len(examples) and not self._came(new_examples):
+                new_traces = trace_or_run(new_examples, new)
+                if isinstance(new_traces, Results):
+                    self._remember_run(new_examples)
+                    return new_traces
+            else:
+                new_traces = (trace_all or self._tracer.trace_all)(new_examples, new)
             fresh.clear()
             fresh.update(zip(new, new_traces, strict=True))
             for number, trace in fresh.items():
@@ -148,6 +157,16 @@ class Traces:
                 if not self._tracer.decides and isinstance(example := examples[number], Tree):
                     self._remember(example, trace)
         return traces
+
+    def _came(self, examples: Sequence[object]) -> bool:
+        """Whether a tree among examples has run in a small batch before."""
+        ran = self._ran
+        return bool(ran) and any(id(x) in ran and ran[id(x)]() is x for x in examples)
+
+    def _remember_run(self, examples: Sequence[object]) -> None:
+        """Note the trees of a small batch, as long as they live."""
+        for key, tree in {id(x): x for x in examples if isinstance(x, Tree)}.items():
+            self._ran[key] = weakref.ref(tree, partial(_forget_run, self._ran, key))
 
     def _remember(self, example: Tree, trace: Trace) -> None:
         """Keep the trace of a tree, which cannot change, as long as the tree lives."""
@@ -186,6 +205,12 @@ class Traces:
             entry = self._entries.pop(key, None)
             if entry is not None and entry.parts is not None:
                 self._free_bytes += entry.nbytes
+
+
+def _forget_run(ran: dict[int, weakref.ref[Tree]], key: int, tree: weakref.ref[Tree]) -> None:
+    """Remove the weak reference of a freed tree."""
+    if ran.get(key) is tree:  # else another one has its place
+        del ran[key]
 
 
 def _freed(traces: weakref.ref[Traces], tree: _TracedExample) -> None:
@@ -245,7 +270,7 @@ def _fitted(trace: Trace, former: Any, present: Any) -> Trace | None:
     return Trace(*parts, find(*parts, trace.values), tuple(feeds), tuple(labels), trace.values, trace.result)
 
 
-def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
+def listed(examples: Iterable[object]) -> list[Any] | tuple[Any, ...]:
     """Return the examples of a batch as a list or tuple."""
     if isinstance(examples, list | tuple):
         return examples
@@ -261,7 +286,7 @@ def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
     return list(items_of(examples))
 
 
-def several_of(examples: Any) -> Any:
+def several_of(examples: object) -> Any:
     """Return examples as they are if they are a list, tuple, plan or Arrow data; else as a list of one."""
     if isinstance(examples, list | tuple | Planned):
         return examples
@@ -300,7 +325,7 @@ def same_trace(a: Trace, b: Trace) -> bool:
 def trace_in_parts(
     tracer: Tracer,
     progress: bool,  # noqa: FBT001 - given by partial application
-    examples: Sequence[Any],
+    examples: Sequence[object],
     numbers: Sequence[int],
 ) -> list[Trace]:
     """Trace examples as `Tracer.trace_all` does, with a progress bar."""
@@ -310,7 +335,7 @@ def trace_in_parts(
     return traces
 
 
-def in_parts(examples: Sequence[Any], doing: str, *, shown: bool = True) -> Iterator[Sequence[Any]]:
+def in_parts(examples: Sequence[object], doing: str, *, shown: bool = True) -> Iterator[Sequence[Any]]:
     """Yield examples in parts, with a progress bar."""
     with Bar(doing, len(examples), shown=shown) as bar:
         for start in range(0, len(examples), TRACED):

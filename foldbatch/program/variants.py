@@ -22,11 +22,11 @@ from foldbatch.engines.held import Pool
 from foldbatch.engines.parts import Seeds
 from foldbatch.engines.report import Captures
 from foldbatch.engines.results import Metrics, Results
-from foldbatch.engines.runner import Options, Runner, alone
+from foldbatch.engines.runner import Options, Runner, Work, alone
 from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
 from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
-from foldbatch.model.tracer import AtOnce, Decide, TraceAll, Tracer
+from foldbatch.model.tracer import Decide, RunSmall, TraceAll, Tracer
 from foldbatch.model.weighted import weighted
 from foldbatch.params.gradients import BatchGradients, by_name
 from foldbatch.params.parameters import Array, Parameter, SparseRows, dense
@@ -167,7 +167,7 @@ class Derivatives:
                 tangent.value[...] = 0
 
 
-def _array(name: str, value: Any) -> Any:
+def _array(name: str, value: object) -> Any:
     """Return a tangent as an array; sparse rows become dense."""
     if isinstance(value, SparseRows):
         return value.dense()
@@ -215,6 +215,7 @@ NEW_PARAMETER_EXAMPLES = 8  # examples that may each bring a parameter without a
 ONCE = "make layers, cells and their keyword-only arguments once, not in the walk"
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Results)
 
 
 class ReadyModel:
@@ -254,19 +255,27 @@ class Variant:
         self._warned = False
 
     def work(
-        self, examples: Iterable[Any] | Planned, decide: Decide | None = None, at_once: AtOnce | None = None
-    ) -> tuple[ReadyModel, Any]:
+        self,
+        examples: Iterable[object] | Planned,
+        decide: Decide | None = None,
+        run_small: RunSmall[S] | None = None,
+    ) -> tuple[ReadyModel, Work | S]:
         """Return traces of examples, or a kept plan of the batch, and the model that runs them.
 
-        Results of a small batch, which `at_once` returns, take the place of the traces.
+        Results of a small batch, which `run_small` returns, take the place of the traces.
         """
         if not isinstance(examples, Planned):
             batch = listed(examples)
             if (former := self._former(batch)) is not None:
                 return former, former.traces.work(batch, former)
             trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
+            run = (
+                None
+                if run_small is None
+                else partial(self.tracer.trace_all, decide=decide, run_small=run_small)
+            )
             return self._fitting(
-                lambda ready, new: ready.traces.work(batch, ready, trace_all, new, at_once), batch
+                lambda ready, new: ready.traces.work(batch, ready, trace_all, new, run), batch
             )
         owner = examples.owner
         if isinstance(owner, ReadyModel) and owner.tracer is self.tracer:  # planned before the model grew
@@ -274,7 +283,7 @@ class Variant:
         return self._fitting(lambda ready, fresh: ready.traces.work(examples, ready), examples)
 
     def all(
-        self, examples: Iterable[Any] | Planned, trace_all: TraceAll | None = None
+        self, examples: Iterable[object] | Planned, trace_all: TraceAll | None = None
     ) -> tuple[ReadyModel, list[Trace]]:
         """Return the traces of examples, and the model that runs them; errors are those of `work`."""
         batch = examples if isinstance(examples, Planned) else listed(examples)
@@ -282,7 +291,7 @@ class Variant:
             return former, former.traces.all(batch, former)
         return self._fitting(lambda ready, new: ready.traces.all(batch, ready, trace_all, new), batch)
 
-    def _former(self, batch: Sequence[Any]) -> ReadyModel | None:
+    def _former(self, batch: Sequence[object]) -> ReadyModel | None:
         """Return the model that all examples were prepared for, before it has grown; None without one."""
         owner = batch[0].owner if batch and isinstance(batch[0], Prepared) else None
         if not isinstance(owner, ReadyModel) or owner.tracer is not self.tracer or owner is self.ready:
@@ -339,7 +348,7 @@ class Variants:
     def _start(self) -> None:
         self._lock = threading.RLock()  # it stays taken where a signal handler raises just then
 
-    def for_run(self, examples: Iterable[Any] | Planned, asides: frozenset[str]) -> Variant:
+    def for_run(self, examples: Iterable[object] | Planned, asides: frozenset[str]) -> Variant:
         """Return the variant that runs examples."""
         if isinstance(examples, Planned):
             return self.full

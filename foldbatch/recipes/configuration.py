@@ -260,7 +260,7 @@ def check_model(configuration: Configuration) -> None:
         raise UnknownNameError(f"data.{files[0]}", expected, repr(format_), fix)
 
 
-def check_arity(configuration: Configuration, example: Any, where: str) -> None:
+def check_arity(configuration: Configuration, example: object, where: str) -> None:
     """Refuse a tree with nodes of one child, or of three and more, where the model has no cell for them."""
     if _model_name(configuration) in OF_PAIRS and isinstance(example, TreeNode):
         odd = set(np.bincount(example.tree.parents[:-1]).tolist()) - {0, 2}  # the root is last, and no child
@@ -492,7 +492,7 @@ def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuratio
     raise ReadError(f"{source(path)}{place[len(path) :]}", expected, shown, LISTED)
 
 
-def _numbers(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
+def _numbers(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
     """Yield the floats of plain data, each with the keys that lead to it."""
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
@@ -512,18 +512,18 @@ def _kinds(section: str) -> list[type[Section]]:
     return [] if hint is None else [hint]
 
 
-def _bare(type_: Any) -> Any:
+def _bare(type_: object) -> Any:
     return get_args(type_)[0] if get_origin(type_) is Annotated else type_
 
 
-def _choices(type_: Any) -> list[str]:
+def _choices(type_: object) -> list[str]:
     bare = _bare(type_)
     if get_origin(bare) is list:
         (bare,) = get_args(bare)
     return [str(choice) for choice in get_args(bare)] if get_origin(bare) is Literal else []
 
 
-def _value(text: str, type_: Any) -> Any:
+def _value(text: str, type_: object) -> Any:
     """Return the value of a text: as TOML reads it; text, and names between commas, as they are."""
     bare = _bare(type_)
     if bare is str or get_origin(bare) is Literal:
@@ -537,7 +537,7 @@ def _value(text: str, type_: Any) -> Any:
         return text
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     """Return a setting's value as TOML."""
     match value:
         case bool():

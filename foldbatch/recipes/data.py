@@ -183,7 +183,7 @@ def without(records: Iterable[Any], keys: Sequence[str]) -> Iterator[Any]:
         yield {key: value for key, value in record.items() if key not in keys} if kept else record
 
 
-def unlike(schema: Schema, record: Any, data: Data) -> tuple[str, Comparison]:
+def unlike(schema: Schema, record: object, data: Data) -> tuple[str, Comparison]:
     """Return in words how a record is unlike those of training, "" where it is not; and how it compares."""
     compared = schema.compare(*without([record], data.ignored))
     parts = [f"the fields {shortened(compared.fields)}"] if compared.fields else []
@@ -289,7 +289,7 @@ def _numbered_tree(tree: Tree, number_of: dict[str, int], origin: Origin, place:
     return trusted_tree(tree.parents, labels, tree.tokens)
 
 
-def _class(label: Any, number_of: dict[str, int], origin: Origin, place: int) -> int | None:
+def _class(label: object, number_of: dict[str, int], origin: Origin, place: int) -> int | None:
     """Return the number of a label's class; None without a label."""
     if label is None:
         return None
@@ -300,14 +300,14 @@ def _class(label: Any, number_of: dict[str, int], origin: Origin, place: int) ->
     return number_of[str(label)]
 
 
-def _name(label: Any, origin: Origin, place: int) -> str:
+def _name(label: object, origin: Origin, place: int) -> str:
     if isinstance(label, list | dict | float):
         fix = "or set task.kind to number" if isinstance(label, float) else "write a text or a whole number"
         raise ReadError(origin.place(place), "the name of a class as label", describe_value(label), fix)
     return str(label)
 
 
-def _number(label: Any, origin: Origin, place: int) -> float | None:
+def _number(label: object, origin: Origin, place: int) -> float | None:
     if label is not None and (isinstance(label, bool) or not isinstance(label, int | float)):
         fix = "or set task.kind to class"
         raise ReadError(origin.place(place), "a number as label", repr(label), fix)

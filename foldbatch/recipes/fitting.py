@@ -181,7 +181,7 @@ def _restore_best(trainer: Trainer) -> None:
         trainer.restore_best()
 
 
-def as_json(figures: Any) -> bytes:
+def as_json(figures: object) -> bytes:
     r"""Return figures as JSON, in lines; a figure that is not finite is null.
 
     >>> as_json({"loss": math.inf})
@@ -222,7 +222,7 @@ def load_model(
     return program, dict(notes), configuration
 
 
-def _notes(raw: Any, where: str) -> ModelNotes:
+def _notes(raw: object, where: str) -> ModelNotes:
     """Return the notes of a model's file, checked; raise a ReadError where they do not fit."""
     try:
         notes = msgspec.convert(raw, ModelNotes)
@@ -310,7 +310,7 @@ def mean_and_deviation(figures: Sequence[Mapping[str, Any]]) -> dict[str, dict[s
     return summary
 
 
-def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequence[Metric]) -> Figures:
+def evaluate(programs: Sequence[Program], examples: Sequence[object], metrics: Sequence[Metric]) -> Figures:
     """Return the figures of a model, or of several models whose answers are averaged.
 
     Of several there is ``vote_accuracy``, too: that of the class which most models name, and of those with
@@ -332,7 +332,7 @@ def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequ
     return figures
 
 
-def baselines(examples: Sequence[Any], metrics: Sequence[Metric]) -> dict[str, Baseline]:
+def baselines(examples: Sequence[object], metrics: Sequence[Metric]) -> dict[str, Baseline]:
     """Return, by metric, the figure of a constant answer on examples, for the metrics that have one.
 
     It stands beside a figure wherever people read one. The answer suits these very examples: of classes it is
@@ -358,7 +358,7 @@ def beside(baseline: Baseline | None, form: str) -> str:
     return "" if baseline is None else f" (always {baseline.answer}: {baseline.figure:{form}})"
 
 
-def _collected(program: Program, examples: Sequence[Any]) -> tuple[dict[str, list[Any]], dict[str, Array]]:
+def _collected(program: Program, examples: Sequence[object]) -> tuple[dict[str, list[Any]], dict[str, Array]]:
     """Return the labels and the values of each metric over examples that a program has run."""
     labels: dict[str, list[Any]] = {}
     parts: dict[str, list[Array]] = {}

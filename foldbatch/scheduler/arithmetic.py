@@ -221,7 +221,7 @@ def drain(
     waits: Index,  # ``[calls]``: how many results each call reads
     cells: int,  # how many cells there are
     preference: NDArray[np.float64],  # ``[cells]`` scores of the cells, or none
-    weigh: Callable[..., Any] = turns.weigh,  # does what `turns.weigh` does
+    weigh: Callable[..., object] = turns.weigh,  # does what `turns.weigh` does
     run: Callable[..., int] = turns.drain,  # does what `turns.drain` does
     form: Callable[[NDArray[Any]], Any] = np.ndarray.tolist,  # makes of an array what both are given
 ) -> tuple[Ints, Index]:

@@ -7,8 +7,7 @@ one: then nothing needs to be joined. Only when one runs in other company is eac
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeAlias
@@ -19,19 +18,6 @@ from numpy.typing import NDArray
 from foldbatch.scheduler.trace import Form, Index, Ints, Trace, batch_trace, late_trace, loose_of
 
 Columns: TypeAlias = "Sequence[Sequence[NDArray[Any]]]"  # by cell
-
-
-@dataclass(eq=False, slots=True)
-class SmallBatch:
-    """The calls of a small batch before they become a trace."""
-
-    lists: Sequence[array[int]]  # rows of each cell, number by number, and elements of each sequence argument
-    ends: list[list[int]]  # after each example, the lengths of these arrays
-    offsets: list[int]  # the first value number of each example in the batch, and the end
-    feeds: Sequence[Sequence[list[Any]]]  # per cell, the data that were read
-    # returns those of a cell and feed as an array
-    column: Callable[[int, int], NDArray[Any]]
-    results: Sequence[Any]  # per example, as of `Trace`
 
 
 def shift(

@@ -152,7 +152,7 @@ _set = object.__setattr__  # how this module writes to a schedule
 LATE = frozenset(("cells", "steps", "arena_rows", "zero_rows", "row_of"))
 
 
-def late_schedule(flat: Flat, part: Callable[[str], Any], reason: str) -> Schedule:
+def late_schedule(flat: Flat, part: Callable[[str], object], reason: str) -> Schedule:
     """Return a schedule that is flat; arguments are attributes of `Schedule`."""
     schedule = Schedule.__new__(Schedule)
     _set(schedule, "flat", flat)

@@ -219,7 +219,7 @@ def unpack(
     packed: Ints,
     loose: Sequence[Sequence[NDArray[Any]]],
     labels: tuple[tuple[list[Any], ...], ...],
-    result: Any = None,
+    result: object = None,
     counts: Sequence[int] | None = None,
     values: int = 0,
 ) -> Trace:
@@ -246,7 +246,7 @@ def unpack(
 Levels = Callable[[Sequence[Ints], Sequence[Sequence[Ints]], int], tuple[Ints, ...]]
 
 
-def late_trace(form: Form, origin: tuple[Any, int], counts: Sequence[int], result: Any) -> Trace:
+def late_trace(form: Form, origin: tuple[Any, int], counts: Sequence[int], result: object) -> Trace:
     """Return a trace whose data are asked of its origin; arguments are attributes of `Trace`."""
     trace = Trace.__new__(Trace)
     _set(trace, "form", form)

@@ -175,7 +175,7 @@ class Thresholds(NamedTuple):
     fields: int
 
 
-def place_of(values: Iterable[Any], limits: Thresholds, absent: int = 0) -> DataPosition:
+def place_of(values: Iterable[object], limits: Thresholds, absent: int = 0) -> DataPosition:
     """Return the entry of a schema for the values at one place, with the number of missing ones.
 
     >>> place_of([1, None, "a", "a", 3], Thresholds(100, 32)).kinds[1:]
@@ -215,7 +215,7 @@ def _strings(values: Sequence[str], limits: Thresholds) -> Category | Text:
     return Text(len(values), *_lengths(values), tuple(counts)[:EXAMPLES])
 
 
-def _lists(values: Sequence[Sequence[Any]], limits: Thresholds) -> ListOf:
+def _lists(values: Sequence[Sequence[object]], limits: Thresholds) -> ListOf:
     return ListOf(len(values), *_lengths(values), place_of(chain.from_iterable(values), limits))
 
 

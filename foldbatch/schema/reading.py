@@ -48,7 +48,7 @@ class Place:
                 actual = f"{name}: {describe_value(value)}"
                 self._warn(f"value of {name}", "no value, as in the samples", actual)
 
-    def compare(self, value: Any) -> None:
+    def compare(self, value: object) -> None:
         """Warn of a plain value that is of no kind which the samples had here."""
         kind = differing_kind(value, self.kinds)
         if kind is not None:
@@ -162,7 +162,7 @@ def read_pairs(place: Place, value: Any) -> list[tuple[Any, Any]] | None:
     return list(value.items())
 
 
-def _converted(value: Any, kind: str, place: Place) -> Any:
+def _converted(value: object, kind: str, place: Place) -> Any:
     """Convert a value to a plain one of a kind; None where it is missing, or of another kind."""
     if value is None:
         return None
@@ -179,37 +179,37 @@ def _converted(value: Any, kind: str, place: Place) -> Any:
 ANYWHERE = Place("record", tuple(dict.fromkeys(KINDS.values())))
 
 
-def as_flag(value: Any) -> int | None:
+def as_flag(value: object) -> int | None:
     """Read a value as `read_flag` does, at a place without a name."""
     return read_flag(ANYWHERE, value)
 
 
-def as_number(value: Any, mean: float, deviation: float) -> list[float] | None:
+def as_number(value: object, mean: float, deviation: float) -> list[float] | None:
     """Read a value as `read_number` does, at a place without a name."""
     return read_number(ANYWHERE, mean, deviation, value)
 
 
-def as_category(value: Any, vocabulary: Vocabulary) -> int | None:
+def as_category(value: object, vocabulary: Vocabulary) -> int | None:
     """Read a value as `read_category` does, at a place without a name."""
     return read_category(ANYWHERE, vocabulary, value)
 
 
-def as_ngrams(value: Any, size: int, buckets: int) -> list[int] | None:
+def as_ngrams(value: object, size: int, buckets: int) -> list[int] | None:
     """Read a value as `read_ngrams` does, at a place without a name."""
     return read_ngrams(ANYWHERE, size, buckets, value)
 
 
-def as_list(value: Any) -> list[Any] | None:
+def as_list(value: object) -> list[Any] | None:
     """Read a value as `read_list` does, at a place without a name."""
     return read_list(ANYWHERE, value)
 
 
-def as_fields(value: Any, names: tuple[str, ...]) -> dict[str, Any] | None:
+def as_fields(value: object, names: tuple[str, ...]) -> dict[str, Any] | None:
     """Return a dict of fields of these names; those that a value lacks are None."""
     record = _converted(value, "record", ANYWHERE)
     return None if record is None else {name: record.get(name) for name in names}
 
 
-def as_pairs(value: Any) -> list[tuple[Any, Any]] | None:
+def as_pairs(value: object) -> list[tuple[Any, Any]] | None:
     """Read a value as `read_pairs` does, at a place without a name."""
     return read_pairs(ANYWHERE, value)

@@ -225,7 +225,7 @@ class Schema:
             raise BlockValueError("Schema.block", "a schema with values", str(self), fix)
         return block
 
-    def compare(self, value: Any) -> Comparison:
+    def compare(self, value: object) -> Comparison:
         """Compare a value with the samples: which of its fields, and kinds of values, they did not have.
 
         Raises:
@@ -295,7 +295,7 @@ class Schema:
         return plain
 
     @classmethod
-    def from_plain(cls, plain: Any) -> Schema:
+    def from_plain(cls, plain: object) -> Schema:
         """Return the schema that `to_plain` has written.
 
         Raises:
@@ -331,7 +331,7 @@ class Schema:
         return f"Schema({shortened(kinds.title(kind) for kind in self.root.kinds)})"
 
 
-def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) -> Schema:
+def infer(samples: Iterable[object], *, categories: int = 100, fields: int = 32) -> Schema:
     """Return the schema of JSON samples: of what a value may be at each place.
 
     Values that JSON has not are read as what they stand for: numbers of NumPy, Arrow and `decimal` are
@@ -368,7 +368,7 @@ def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) ->
     return Schema(place_of(listed, Thresholds(categories, fields)))
 
 
-def _check(sample: Any, number: int) -> None:
+def _check(sample: object, number: int) -> None:
     """Raise an error with the path of a part of a sample that a schema cannot describe."""
     waiting: list[tuple[Any, _Path, int]] = [(sample, (number,), 0)]
     while waiting:

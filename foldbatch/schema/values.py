@@ -69,7 +69,7 @@ def kind_of(value: Any) -> str | None:
     return None if kind is float and not isfinite(value) else KINDS.get(kind)
 
 
-def differing_kind(value: Any, kinds: Sequence[str]) -> str | None:
+def differing_kind(value: object, kinds: Sequence[str]) -> str | None:
     """Name the kind of a plain value where it is none of some kinds; None where it is, or holds nothing.
 
     >>> differing_kind("1.5", ("number",)), differing_kind(1.5, ("number",)), differing_kind([[]], ("text",))
@@ -79,7 +79,7 @@ def differing_kind(value: Any, kinds: Sequence[str]) -> str | None:
     return None if kind is None or kind in kinds or not has_content(value) else kind
 
 
-def has_content(value: Any) -> bool:
+def has_content(value: object) -> bool:
     """Return whether a value, or anything inside it, is not missing.
 
     >>> has_content([{"a": None}, []]), has_content([{"a": 0}])
@@ -213,7 +213,7 @@ def _of_series(value: Any) -> Any:
     return dict(zip(labels, value.tolist(), strict=True))
 
 
-def _refuse(value: Any, fix: str) -> NoReturn:
+def _refuse(value: object, fix: str) -> NoReturn:
     raise BadDataError(EXPECTED, describe_value(value), fix, ExampleTypeError)
 
 
@@ -252,7 +252,7 @@ CONVERSIONS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 )
 
 
-def _of_object(value: Any) -> dict[str, Any]:
+def _of_object(value: object) -> dict[str, Any]:
     """Convert an object to a dict of its fields, for example of a dataclass or of pydantic."""
     names = _names_of(type(value))
     if names is None:

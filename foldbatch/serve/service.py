@@ -82,7 +82,7 @@ class Continuous:
         program: Program,
         most: int = 64,
         round_done: Callable[[int], object] = lambda count: None,
-        shown: Callable[[Any], Any] = lambda result: result,
+        shown: Callable[[Any], object] = lambda result: result,
     ) -> None:
         program._deciding.begun(program.lowered)  # refuses blocks
         self.program, self.most = program, most
@@ -93,7 +93,7 @@ class Continuous:
         self._thread = threading.Thread(target=self._work, name="foldbatch rounds", daemon=True)
         self._thread.start()
 
-    def ask(self, example: Any) -> Future[Any]:
+    def ask(self, example: object) -> Future[Any]:
         """Return the future of an example's result; it raises what the walk raises.
 
         Where it is cancelled, the walk ends at its next number.
@@ -253,7 +253,7 @@ class ServedModel:
             return self.programs[0].lowered.name
         return str(self.configuration.model.__struct_config__.tag)
 
-    def predict(self, structures: Sequence[Any], *, nodes: bool) -> list[dict[str, Any]]:
+    def predict(self, structures: Sequence[object], *, nodes: bool) -> list[dict[str, Any]]:
         """Return the predictions of structures, as `foldbatch.program.predicting.predictions` does.
 
         That of a record unlike those of training has a ``warning``, too.
@@ -349,7 +349,7 @@ class Service:
         self.model = model
         self._loaded()
 
-    def answer(self, structures: Sequence[Any], nodes: bool = False) -> list[Any]:  # noqa: FBT001, FBT002
+    def answer(self, structures: Sequence[object], nodes: bool = False) -> list[Any]:  # noqa: FBT001, FBT002
         """Return a prediction for each structure, or the error of the one that the model cannot read.
 
         Where a batch has failed, its parts run again, on structures as they were: a walk may have changed
@@ -433,7 +433,7 @@ def _kept(structure: Any) -> bytes | None:
         return None
 
 
-def _again(structure: Any, kept: bytes | None, place: int) -> Any:
+def _again(structure: object, kept: bytes | None, place: int) -> Any:
     """Return a structure as it was before it was read.
 
     Raises:
@@ -448,7 +448,7 @@ def _again(structure: Any, kept: bytes | None, place: int) -> Any:
     return structure
 
 
-def _holds_bytes(structure: Any) -> bool:
+def _holds_bytes(structure: object) -> bool:
     """Return whether plain data hold a `bytes` object.
 
     JSON has none, so the data were arrays before `marshal` wrote them, and cannot be read again from it.
@@ -559,7 +559,7 @@ class Batching:
         return self.nodes / self._pace if self._pace else 1.0
 
     async def ask(
-        self, structures: Sequence[Any], sizes: Sequence[int], deadline: float, *, nodes: bool = False
+        self, structures: Sequence[object], sizes: Sequence[int], deadline: float, *, nodes: bool = False
     ) -> list[Any]:
         """Return the answers to the examples of a request, in order; refuse the request at its deadline."""
         room, limit = sum(sizes), self._limits.queue_nodes

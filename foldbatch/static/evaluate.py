@@ -7,7 +7,8 @@ as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,11 @@ class IdError(IndexError):
 
 
 def evaluate(
-    graph: Graph, values: Sequence[Value], dtype: str | None = "float64", watch: Watch | None = None
+    graph: Graph,
+    values: Sequence[Value],
+    dtype: str | None = "float64",
+    watch: Watch | None = None,
+    fixed: Mapping[Node, Value] = MappingProxyType({}),
 ) -> list[Value]:
     """Return the outputs for one instance of the inputs.
 
@@ -38,11 +43,12 @@ def evaluate(
         values: one array per input, without the batch axis; a list of them along a ragged axis.
         dtype: the precision of all floats; None for that of each tensor.
         watch: called after each op with its node, the operands and the result.
+        fixed: the values of nodes that need not be computed, in that precision.
 
     Raises:
         IdError: when an id is out of range.
     """
-    value_of: dict[Node, Value] = {}
+    value_of: dict[Node, Value] = dict(fixed)
     lengths: dict[Axis, int] = {}
     for node, value in zip(graph.inputs, values, strict=True):
         if node.axis.rank == 2:
@@ -51,6 +57,8 @@ def evaluate(
         else:
             value_of[node] = _as_float(value, dtype or node.dtype)
     for node in graph.nodes:
+        if node in fixed:
+            continue
         operands = [value_of[x] for x in node.inputs]
         value_of[node] = _evaluate_node(node, operands, lengths, dtype or node.dtype)
         if watch is not None:
@@ -58,7 +66,7 @@ def evaluate(
     return [value_of[node] for node in graph.outputs]
 
 
-def _as_float(value: Any, dtype: str) -> Array:
+def _as_float(value: object, dtype: str) -> Array:
     array = np.asarray(value)
     return array.astype(dtype) if array.dtype.kind == "f" else array
 

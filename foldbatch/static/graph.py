@@ -85,7 +85,7 @@ class Node(Operators["Node"]):
         self._is_no_list("iter", "use ops.segment_sum and its like, or call a cell for each element")
         return super().__iter__()
 
-    def __getitem__(self, key: Any) -> Node:
+    def __getitem__(self, key: object) -> Node:
         first = key[0] if isinstance(key, tuple) and key else key
         # slices of what is computed are parts of each element, as of gates side by side
         if isinstance(first, int | np.integer) or (self.op is INPUT and isinstance(first, slice)):
@@ -171,7 +171,7 @@ def parameter_node(parameter: Parameter) -> Node:
     return _intern(PARAMETER, (), {"parameter": parameter}, parameter.type, UNBATCHED)
 
 
-def constant(value: Any, dtype: str | None = None) -> Node:
+def constant(value: object, dtype: str | None = None) -> Node:
     """Return a constant, the same in every example.
 
     Its array is a copy in C order and native byte order, whatever the memory of `value` looks like: engines
@@ -224,7 +224,7 @@ def lift(op: str, operands: tuple[TensorLike, ...]) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def apply(name: str, *operands: TensorLike, **attrs: Any) -> Node:
+def apply(name: str, *operands: TensorLike, **attrs: object) -> Node:
     """Return the node of an op on operands, checked and interned.
 
     Raises:

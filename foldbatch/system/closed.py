@@ -21,7 +21,7 @@ class Closed:
     __slots__ = ()
     settable: ClassVar[Mapping[str, Check | None]] = {}
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         kind: Any = type(self)
         settings = _settings(kind)
         if name in settings:

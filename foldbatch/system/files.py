@@ -170,7 +170,7 @@ class Cover(msgspec.Struct):
 
 
 def write(
-    path: str | os.PathLike[str], kind: str, arrays: Mapping[str, ArrayLike], header: Mapping[str, Any]
+    path: str | os.PathLike[str], kind: str, arrays: Mapping[str, ArrayLike], header: Mapping[str, object]
 ) -> None:
     """Write arrays and a header to a file; where that fails, a former file of the name stays as it was."""
     _check_path(path, kind)

@@ -19,7 +19,7 @@ def left_out(method: F) -> F:
     disabled: list[Any] = []
 
     @wraps(method)
-    def outside(*args: Any, **kwargs: Any) -> Any:
+    def outside(*args: object, **kwargs: object) -> Any:
         """Call the method; where PyTorch's compiler is loaded, call it through `torch.compiler.disable`."""
         if "torch._dynamo" not in sys.modules:
             return method(*args, **kwargs)
@@ -32,7 +32,7 @@ def left_out(method: F) -> F:
     return outside  # type: ignore[return-value]
 
 
-def mark(function: Callable[..., Any]) -> None:
+def mark(function: Callable[..., object]) -> None:
     """Let `torch.compile` call a function instead of reading its code; calls inside of it may be read.
 
     The mark is what `torch.compiler.disable` sets.
@@ -40,7 +40,7 @@ def mark(function: Callable[..., Any]) -> None:
     function.__dict__["_torchdynamo_disable"] = True
 
 
-def mark_all(scope: Mapping[str, Any], module: str) -> None:
+def mark_all(scope: Mapping[str, object], module: str) -> None:
     """Mark the functions and properties of a class or module, those that a module defines."""
     for member in scope.values():
         function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)

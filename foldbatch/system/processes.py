@@ -23,7 +23,7 @@ from foldbatch.errors import BackendError, FoldbatchError
 _STARTS: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
 
-def start_in_each_process(owner: Any, start: Callable[[Any], None]) -> None:
+def start_in_each_process(owner: object, start: Callable[[Any], None]) -> None:
     """Call ``start(owner)`` now, and again in every process that is forked while `owner` lives.
 
     >>> class Counter:
@@ -76,7 +76,7 @@ class _Apart:
     Else it would go on, deeper than Python lets it from then on, and beside what is run next.
     """
 
-    def __init__(self, run: Callable[[], Any], locals_: Sequence[threading.local]) -> None:
+    def __init__(self, run: Callable[[], object], locals_: Sequence[threading.local]) -> None:
         self._run, self._context = run, contextvars.copy_context()
         self._locals = [
             (local, vars(local)) for local in locals_

@@ -271,7 +271,7 @@ def settle(parameters: Sequence[Parameter]) -> None:
             _ = parameter.value
 
 
-def as_tensor(array: Any) -> torch.Tensor:
+def as_tensor(array: object) -> torch.Tensor:
     """Return an array as a tensor, over the same memory where it can be written to."""
     array = np.asarray(array)
     return torch.from_numpy(array if array.flags.writeable else array.copy())
@@ -285,7 +285,7 @@ class _Once(torch.autograd.Function):
         return tuple(gradients)
 
     @staticmethod
-    def backward(*_: Any) -> Any:
+    def backward(*_: object) -> Any:
         fix = "leave the module out of the penalty or the Hessian; there is Program.hvp"
         raise BackendError("fb.torch.Module", "gradients, taken once", "gradients of gradients", fix)
 

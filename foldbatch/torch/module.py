@@ -232,7 +232,11 @@ class ParameterModule(torch.nn.Module):
         raise ParameterError(where, expected, f"a move to {actual}", fix)
 
     def _load_from_state_dict(
-        self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *arguments: Any
+        self,
+        state_dict: Mapping[str, object],
+        prefix: str,
+        local_metadata: Mapping[str, object],
+        *arguments: object,
     ) -> None:
         """Copy arrays into the program's memory, as PyTorch does; refuse ``assign=True``."""
         if local_metadata.get("assign_to_params_buffers"):
@@ -294,7 +298,7 @@ class Nodes(NamedTuple):
 class PreparedBatch(list[Prepared]):
     """Prepared examples. What moves batches to a device, as Lightning does, may call `to`."""
 
-    def to(self, *args: Any, **kwargs: Any) -> PreparedBatch:
+    def to(self, *args: object, **kwargs: object) -> PreparedBatch:
         """Return the batch itself: it holds no tensors."""
         return self
 
@@ -380,7 +384,7 @@ class Module(ParameterModule):
         return repr(self.program)
 
     @left_out
-    def warm(self, examples: Iterable[Any]) -> Module:
+    def warm(self, examples: Iterable[object]) -> Module:
         """Learn from examples which cells and parameters a plain function has; return the module itself.
 
         A module of a plain function has no parameters before: call this before you make an optimizer, load a
@@ -418,7 +422,7 @@ class Module(ParameterModule):
         return stacked[0] if stacked else gradients.no_results(type_, sources)
 
     @left_out
-    def nodes(self, examples: Iterable[Any] | Planned) -> Nodes:
+    def nodes(self, examples: Iterable[object] | Planned) -> Nodes:
         """Return the values of all nodes as one tensor, with example and place of each.
 
         The block's result must be a sequence of tensors, as of `Map`, or of ``Collected(...) >> GetItem(1)``.
@@ -445,7 +449,7 @@ class Module(ParameterModule):
         return Nodes(stacked[0] if stacked else none, torch.from_numpy(places), torch.from_numpy(nodes))
 
     @left_out
-    def loss(self, examples: Iterable[Any] | Planned) -> torch.Tensor:
+    def loss(self, examples: Iterable[object] | Planned) -> torch.Tensor:
         """Return the sum of all losses over a batch: a scalar with gradients.
 
         Errors are those of `forward`.
@@ -469,7 +473,7 @@ class Module(ParameterModule):
         return gradients.summed_loss(call, getattr(torch, np.result_type(*dtypes).name), sources)
 
     @left_out
-    def prepare(self, examples: Iterable[Any]) -> PreparedBatch:
+    def prepare(self, examples: Iterable[object]) -> PreparedBatch:
         """Trace examples ahead, to be given to this module, or to one of an equal block, in their stead.
 
         What is returned can be pickled, so this is a ``collate_fn`` for a `torch.utils.data.DataLoader` with
@@ -483,7 +487,7 @@ class Module(ParameterModule):
         return PreparedBatch([Prepared(trace, ready) for trace in traces])
 
     @left_out
-    def plan(self, examples: Iterable[Any]) -> Planned:
+    def plan(self, examples: Iterable[object]) -> Planned:
         """Make a batch ready ahead, as `Program.plan` does; errors are those of `prepare`.
 
         `loss` and inference use the plan; `forward` in training plans anew, for gradients of other things.
@@ -519,7 +523,7 @@ class Module(ParameterModule):
             parameter.requires_grad_(required[name])
 
     def _results(
-        self, examples: Iterable[Any] | Planned
+        self, examples: Iterable[object] | Planned
     ) -> tuple[tuple[torch.Tensor, ...], gradients.BackwardCall, list[torch.Tensor]]:
         """Return results, those of one shape and dtype as one tensor; the call; where gradients flow to."""
         call, sources = self._call(examples, losses=False)
@@ -527,7 +531,7 @@ class Module(ParameterModule):
         return gradients.stacked_results(call, sources), call, sources
 
     def _call(
-        self, examples: Iterable[Any] | Planned, *, losses: bool
+        self, examples: Iterable[object] | Planned, *, losses: bool
     ) -> tuple[gradients.BackwardCall, list[torch.Tensor]]:
         """Run a batch; return the call for its backward pass, and the tensors that gradients flow to."""
         if torch.jit.is_tracing() or get_proxy_mode() is not None:
@@ -562,7 +566,7 @@ class Module(ParameterModule):
         call = gradients.BackwardCall(batch_run, list(trained), reads, numbers, self.sparse)
         return call, [*trained.values(), *(read.values for read in reads)]
 
-    def _learnt(self, examples: Sequence[Any] | Planned) -> Model:
+    def _learnt(self, examples: Sequence[object] | Planned) -> Model:
         """Return the model; where nothing is known of it, after a look at the examples."""
         if self.program.lowered.grows and not self.program.model.cells:
             self.program._read_first(examples, "a module reads the first ones to learn of its model")
@@ -600,7 +604,7 @@ class Module(ParameterModule):
         reads = gradients.TensorReads()
         traced: Sequence[int] = ()
 
-        def trace_all(examples: Sequence[Any], numbers: Sequence[int]) -> list[Trace]:
+        def trace_all(examples: Sequence[object], numbers: Sequence[int]) -> list[Trace]:
             nonlocal reads, traced
             reads, traced = gradients.TensorReads(), numbers
             return variant.tracer.trace_all(examples, numbers, reads.look, decide)

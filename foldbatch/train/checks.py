@@ -17,14 +17,14 @@ T = TypeVar("T")
 NUMBERED = "the examples of this batch have the numbers {}"  # a note, see `noting`
 
 
-def instance_of(name: str, value: Any, kind: type[T], expected: str, fix: str) -> T:
+def instance_of(name: str, value: object, kind: type[T], expected: str, fix: str) -> T:
     """Return an argument of `Trainer` that is of its type."""
     if not isinstance(value, kind):
         raise TrainingError(f"Trainer {name}", expected, describe_value(value), fix)
     return value
 
 
-def all_of(name: str, values: Any) -> list[Any]:
+def all_of(name: str, values: object) -> list[Any]:
     """Return an argument of `Trainer` that takes several objects, such as `callbacks`, as a list."""
     if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
         fix = f"write {name}=[...], also for one"
@@ -61,7 +61,7 @@ def check_metrics(program: Program, metrics: Sequence[Metric], *, learnt: bool =
     return metrics
 
 
-def sequence_of(where: str, examples: Iterable[Any]) -> Sequence[Any]:
+def sequence_of(where: str, examples: Iterable[object]) -> Sequence[Any]:
     """Return examples as something with a length and items, which is not empty.
 
     Raises:
@@ -76,7 +76,7 @@ def sequence_of(where: str, examples: Iterable[Any]) -> Sequence[Any]:
     return sequence
 
 
-def examples_of(examples: Iterable[Any]) -> Iterable[Any]:
+def examples_of(examples: Iterable[object]) -> Iterable[Any]:
     """Return examples, refusing a single one."""
     examples = rows_of(examples)
     is_iterable = isinstance(examples, Iterator) or hasattr(examples, "__getitem__")
@@ -103,7 +103,7 @@ def noting(note: str, *values: object) -> Iterator[None]:
         raise
 
 
-def fitting_examples(program: Program, name: str, examples: Iterable[Any]) -> Sequence[Any]:
+def fitting_examples(program: Program, name: str, examples: Iterable[object]) -> Sequence[Any]:
     """Return the examples for `Trainer.fit` as a sequence with a length, after a first reading."""
     sequence = sequence_of(f"fit {name}", examples)
     why = "fit reads it once to look at it and once in each epoch"

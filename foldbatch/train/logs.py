@@ -97,7 +97,7 @@ class JSONLinesLog(_HistoryFile):
         return msgspec.json.Encoder(enc_hook=_plain).encode_lines(history)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a figure of a metric of the user's, such as a number or an array of NumPy, as plain data."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
@@ -184,7 +184,7 @@ class Progress(Callback):
         self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def line_of(figures: Mapping[str, Any], epochs: int) -> str:
+def line_of(figures: Mapping[str, object], epochs: int) -> str:
     """Return the figures of an epoch that are single numbers, as a line.
 
     >>> line_of({"epoch": 3, "loss": 0.51234, "seconds": 12.34, "validation_f1": {"good": 1.0}}, 10)

@@ -24,7 +24,7 @@ MODES: dict[Mode, tuple[str, ...]] = {  # by what is part of a figure's name
 }
 
 
-def flattened(figures: Mapping[str, Any]) -> dict[str, Any]:
+def flattened(figures: Mapping[str, object]) -> dict[str, Any]:
     """Return figures in one level, each class's under a name of its own; only numbers and texts stay.
 
     >>> flattened({"loss": 0.5, "train_f1": {"bad": 1.0, "good": 0.5}, "confusion": [[1, 0], [0, 1]]})
@@ -39,7 +39,7 @@ def flattened(figures: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def figure_of(where: str, figures: Mapping[str, Any], name: str) -> float:
+def figure_of(where: str, figures: Mapping[str, object], name: str) -> float:
     """Return a figure by name; one by class is named ``FIGURE/CLASS``.
 
     >>> figure_of("EarlyStopping", {"validation_f1": {"good": 0.5}}, "validation_f1/good")
@@ -116,7 +116,7 @@ class Baseline(NamedTuple):
     figure: float  # NaN where nothing is labelled
 
 
-def majority_share(labels: Iterable[Any]) -> float:
+def majority_share(labels: Iterable[object]) -> float:
     """Return the share of the most frequent label, which is the accuracy of always answering it.
 
     Print it beside an accuracy: of labels of which 72 % are alike, 73 % right answers say little. Labels that

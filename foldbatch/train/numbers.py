@@ -35,13 +35,17 @@ def whole_number(where: str, value: Any, least: int | None = None, fix: str = SE
     return int(value)
 
 
-def truth(where: str, value: Any) -> bool:
+def truth(where: str, value: object) -> bool:
     """Return a setting that is True or False."""
     return types.truth(where, value, TrainingError, SEE)
 
 
 def checked(
-    check: Callable[..., Any], *bounds: Any, default: Any = MISSING, optional: bool = False, **options: Any
+    check: Callable[..., object],
+    *bounds: object,
+    default: object = MISSING,
+    optional: bool = False,
+    **options: object,
 ) -> Any:
     """Return a field that `check`, given a place, a value and the rest, refuses or returns when assigned.
 
@@ -54,7 +58,7 @@ def checked(
     (Drop(), Drop(share=0.25))
     """
 
-    def checked_value(where: str, value: Any) -> Any:
+    def checked_value(where: str, value: object) -> Any:
         return None if optional and value is None else check(where, value, *bounds, **options)
 
     return field(default=default, metadata={"check": checked_value})

@@ -97,7 +97,9 @@ def _scaled(gradient: Any, factor: float) -> Any:
     return gradient * factor
 
 
-def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float = 1.0) -> tuple[Any, float]:
+def fitting_gradient(
+    name: str, parameter: object, gradient: object, factor: float = 1.0
+) -> tuple[Any, float]:
     """Check that a gradient, times a factor, fits its parameter; return it in the parameter's dtype.
 
     The result is an array of one axis or more, or `SparseRows`, and the factor still to be applied, which is
@@ -117,7 +119,7 @@ def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float 
 
 
 def _fitting(
-    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any, factor: float
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: object, factor: float
 ) -> tuple[Any, float]:
     """Return a gradient as `fitting_gradient` does, converted to the dtype of its parameter."""
     values = _numbers(gradient)
@@ -164,7 +166,7 @@ def _check_shape(
         raise ParameterError(where, f"{dtype} of shape {shape}", f"{values.dtype} of shape {actual}", fix)
 
 
-def _check_numbers(where: str, gradient: Any, values: Array) -> None:
+def _check_numbers(where: str, gradient: object, values: Array) -> None:
     """Raise a ParameterError with the first place of a gradient that is not finite, if there is one."""
     if math.isfinite(_square_sum(values)) or np.isfinite(values).all():  # squares may overflow
         return
@@ -342,14 +344,14 @@ def finite(where: str, value: object, fix: str) -> float:
     raise TrainingError(where, "a finite number", describe_value(value), fix)
 
 
-def _parameter(parameters: Mapping[str, Any], name: str) -> Any:
+def _parameter(parameters: Mapping[str, object], name: str) -> Any:
     if name not in parameters:
         expected = f"a parameter of {', '.join(parameters) or 'none'}"
         raise UnknownNameError("gradients", expected, repr(name), "take the gradients of this program")
     return parameters[name]
 
 
-def _refuse_wrong(where: str, params: Any, grads: Any, scale: Any) -> None:
+def _refuse_wrong(where: str, params: object, grads: object, scale: object) -> None:
     """Refuse arguments of `Optimizer.update` that are of another kind."""
     if not ((type(scale) is float or isinstance(scale, Real)) and math.isfinite(scale)):
         raise TrainingError(where, "a finite number", describe_value(scale), "for example 1 / len(batch)")
@@ -377,13 +379,13 @@ def _take_back(
             del steps[name], moments[name]
 
 
-def _way(where: str, way: Any) -> str:
+def _way(where: str, way: object) -> str:
     if way not in ("zero", "skip"):
         raise TrainingError(where, "zero or skip", describe_value(way), SEE)
     return str(way)
 
 
-def learning_rate(where: str, lr: Any) -> float:
+def learning_rate(where: str, lr: object) -> float:
     """Return a learning rate, which is above 0."""
     fix = "update(program.params, gradients) takes the parameters" if isinstance(lr, Mapping) else SEE
     return number(where, lr, 0, fix=fix, above=True)
@@ -418,7 +420,7 @@ class Optimizer(Described):
     decay_factors: Factors | None = checked(_factors, default=None)
     unused: Literal["zero", "skip"] = checked(_way, default="zero")
 
-    def __new__(cls, *settings: Any, **_: Any) -> Self:
+    def __new__(cls, *settings: object, **_: object) -> Self:
         """Refuse parameters, which optimizers of PyTorch take first."""
         if settings and isinstance(settings[0], Mapping):
             learning_rate(f"{cls.__name__} lr", settings[0])
@@ -534,7 +536,9 @@ class Optimizer(Described):
             self._moments = {name: [np.array(m) for m in moments] for name, moments in self._moments.items()}
             self._device = None
 
-    def _change(self, name: str, parameter: Any, gradient: Any, factor: float, formulas: Formulas) -> Change:
+    def _change(
+        self, name: str, parameter: object, gradient: object, factor: float, formulas: Formulas
+    ) -> Change:
         """Count a step of a parameter, and return its change; `formulas` are those of this update."""
         self._steps[name] = step = self._steps.get(name, 0) + 1
         rate = self.lr * _factor(self.lr_factors, name) if self.lr_factors else self.lr
@@ -577,7 +581,7 @@ class Optimizer(Described):
                 state[f"{moment}/{name}"] = np.array(array)
         return state
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Take over copies of a state that `state` returned; training goes on as if it had not stopped.
 
         Raises:

@@ -5,7 +5,6 @@ All have the settings of `Optimizer`, too, which says what they raise.
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 from foldbatch.errors import TrainingError
 from foldbatch.train.numbers import checked, number, truth
@@ -145,7 +144,7 @@ class RMSprop(Optimizer):
         return numbers | {"momentum": self.momentum} if self.momentum else numbers
 
 
-def _pair(where: str, betas: Any) -> tuple[float, float]:
+def _pair(where: str, betas: object) -> tuple[float, float]:
     if not (isinstance(betas, tuple | list) and len(betas) == 2):
         raise TrainingError(where, "a pair of numbers", describe_value(betas), "for example (0.9, 0.999)")
     first, second = (number(f"{where}[{i}]", beta, 0, 1) for i, beta in enumerate(betas))
@@ -250,7 +249,7 @@ class AdamW(Adam):
         return "p = p - decay * p", rate * decay
 
 
-def _triple(where: str, betas: Any) -> tuple[float, float, float]:
+def _triple(where: str, betas: object) -> tuple[float, float, float]:
     """Return the betas of `Eve` as three numbers from 0 to below 1, or refuse them."""
     if not (isinstance(betas, tuple | list) and len(betas) == 3):
         fix = "for example (0.9, 0.999, 0.999); the third is the feedback's"
@@ -259,7 +258,7 @@ def _triple(where: str, betas: Any) -> tuple[float, float, float]:
     return first, second, third
 
 
-def _thresholds(where: str, thresholds: Any) -> tuple[float, float]:
+def _thresholds(where: str, thresholds: object) -> tuple[float, float]:
     """Return the thresholds of `Eve` as two numbers above 0, the lower one first, or refuse them."""
     fix = "for example (0.1, 10.0)"
     if not (isinstance(thresholds, tuple | list) and len(thresholds) == 2):
@@ -270,7 +269,7 @@ def _thresholds(where: str, thresholds: Any) -> tuple[float, float]:
     return lower, upper
 
 
-def _lower_bound(where: str, minimum: Any) -> float:
+def _lower_bound(where: str, minimum: object) -> float:
     return finite(where, minimum, "0 fits cross-entropy and squared errors")
 
 

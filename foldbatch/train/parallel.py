@@ -62,7 +62,7 @@ def check_alike(communicator: Communicator, record: Record) -> None:
     raise error
 
 
-def cost(example: Any) -> int:
+def cost(example: object) -> int:
     """Return the cost of an example: the calls of a prepared one, the nodes of a tree, else 1.
 
     Of an example that is a tuple, list or dict, such as a tree with its label, the dearest entry counts, and
@@ -245,12 +245,12 @@ class DataParallel(Closed):
         """Whether there is one process only."""
         return self.communicator.size == 1
 
-    def places(self, examples: Sequence[Any]) -> list[int]:
+    def places(self, examples: Sequence[object]) -> list[int]:
         """Return the places, in a batch, of the examples that this rank runs, ascending."""
         costs = [cost(example) for example in examples]
         return deal(costs, self.communicator.size)[self.communicator.rank]
 
-    def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, BatchGradients[str]]:
+    def value_and_grad(self, examples: Iterable[object]) -> tuple[float, BatchGradients[str]]:
         """Return loss and gradients of a batch, as `Program.value_and_grad` does.
 
         All ranks give the whole batch; an `ExampleError` is of this rank's share.
@@ -265,7 +265,7 @@ class DataParallel(Closed):
 
     def sum_of(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[object],
         indices: Sequence[int] | None = None,
         signal: int = 0,
         parts: int = 1,
@@ -287,7 +287,7 @@ class DataParallel(Closed):
         """
         program = self.program
         if self.is_alone and parts == 1:
-            weighing = {} if weights is None else {"weights": weights}
+            weighing: dict[str, Any] = {} if weights is None else {"weights": weights}
             with nullcontext() if indices is None else noting(NUMBERED, indices):
                 return program.value_and_grad(examples, **weighing)
         places = list(range(len(examples))) if self.is_alone else self.places(examples)
@@ -326,7 +326,7 @@ class DataParallel(Closed):
 
     def _part_of(
         self,
-        examples: Sequence[Any],
+        examples: Sequence[object],
         places: Sequence[int],
         indices: Sequence[int] | None,
         step: int,
@@ -358,7 +358,7 @@ class DataParallel(Closed):
         self.signal = max(signals)
         return list(values)
 
-    def prepare(self, examples: Iterable[Any]) -> list[Prepared]:
+    def prepare(self, examples: Iterable[object]) -> list[Prepared]:
         """Trace examples as `Program.prepare` does, all of them on each rank: epochs deal them anew.
 
         Args:
@@ -409,7 +409,7 @@ def _added(
 END: Final = object()  # stands for the batch after the last
 
 
-def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iterator[Any]:
+def prefetched(program: Program, batches: Iterable[object], ahead: int = 2) -> Iterator[Any]:
     """Yield every batch planned, in order; one thread reads and plans those that follow.
 
     Batches of a plain function that reads numbers come as they are: what it calls depends on parameters.
@@ -435,7 +435,7 @@ def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iter
     return _prefetch(program, iter(batches), whole_number("prefetched ahead", ahead, 1, "2 is enough"))
 
 
-def _prefetch(program: Program, batches: Iterator[Any], ahead: int) -> Iterator[Any]:
+def _prefetch(program: Program, batches: Iterator[object], ahead: int) -> Iterator[Any]:
     """Yield batches planned in a thread that is `ahead` batches before the caller."""
 
     def planned() -> Any:
@@ -489,7 +489,7 @@ EVALUATED = 256  # examples of a batch that is not trained on
 def evaluate(
     parallel: DataParallel,
     metrics: Sequence[Metric],
-    examples: Iterable[Any],
+    examples: Iterable[object],
     noted: Callable[[], int],
     between: Callable[[], None],
 ) -> dict[str, Any]:
@@ -516,7 +516,7 @@ def evaluate(
     return tally.figures()
 
 
-def in_parts(examples: Iterable[Any]) -> Iterator[Sequence[Any]]:
+def in_parts(examples: Iterable[object]) -> Iterator[Sequence[Any]]:
     """Yield the examples, as many at once as are run at once."""
     iterable = examples_of(examples)
     if isinstance(iterable, Rows):

@@ -126,7 +126,7 @@ TRACED_TOGETHER: Final = 4096  # examples that are traced at a time
 AGAIN: Final = 64  # examples that are traced twice, to see whether the same comes
 
 
-def digests(examples: Sequence[Any]) -> Digests:
+def digests(examples: Sequence[object]) -> Digests:
     """Return a digest of each example, ``[n] uint64``.
 
     Examples that are made when they are asked for, by a sequence of the user's own, are not asked for: that
@@ -147,7 +147,7 @@ def digests(examples: Sequence[Any]) -> Digests:
     return np.frombuffer(b"".join(texts), "<u8").astype(np.uint64)
 
 
-def digest(value: Any, cached: CachedDigests | None = None) -> bytes:
+def digest(value: object, cached: CachedDigests | None = None) -> bytes:
     """Return a digest of a value, 8 bytes; `cached` has those of objects met before, and takes more.
 
     >>> digest([1, [2]]) == digest([1, [2]]), digest([1, [2]]) == digest([1, (2,)]), digest(1) == digest(1.0)
@@ -236,7 +236,7 @@ def _parts(value: Any, cached: CachedDigests) -> tuple[bytes, Iterable[Any]]:
     return name.encode(), (state,)
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     return str(getattr(value, "__qualname__", getattr(value, "__name__", "")))
 
 
@@ -245,7 +245,7 @@ SHOWN_CHARACTERS = 60  # characters of a value that is shown
 DIGEST = "digest "  # begins the text of what is too long to be shown
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """Return a value as text, or its digest where that is long.
 
     >>> text_of(np.float64(0.5)), text_of({"words": 0.1}), text_of("a" * 100)[:7]
@@ -258,7 +258,7 @@ def text_of(value: Any) -> str:
     return DIGEST + digest(value).hex()
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Return whether a value is a number, a text, None, or a list, tuple or dict of these."""
     if isinstance(value, list | tuple):
         return all(map(is_plain, value))
@@ -282,7 +282,7 @@ ARRAY, FLOAT = "$array", "$float"  # the keys of dicts that stand for what JSON 
 ANEW = "delete it, and resume from another one or start anew"
 
 
-def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+def write_state(path: str | os.PathLike[str], state: Mapping[str, object]) -> None:
     """Write a state to a file; where that fails, a former file of the name stays as it was.
 
     An array is named by the keys that lead to it, as in ``parameters/embedding.weight``. Numbers of NumPy
@@ -340,7 +340,7 @@ class Kept(msgspec.Struct):
 
 
 @contextmanager
-def taking_over(state: Mapping[str, Any], where: str) -> Iterator[None]:
+def taking_over(state: Mapping[str, object], where: str) -> Iterator[None]:
     """Turn errors of a state that does not fit a trainer into a ReadError of its file."""
     try:
         msgspec.convert(state, Kept)
@@ -352,7 +352,7 @@ def taking_over(state: Mapping[str, Any], where: str) -> Iterator[None]:
         raise ReadError(where, "a checkpoint that foldbatch wrote", actual, ANEW) from error
 
 
-def _as_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
+def _as_json(value: object, where: str, arrays: dict[str, Array]) -> Any:
     """Return a value of a state as JSON data; move its arrays into `arrays`, by their paths."""
     if isinstance(value, np.ndarray):
         while where in arrays:  # where names have slashes
@@ -374,7 +374,7 @@ def _as_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
     raise TrainingError(f"checkpoint at {where}", "plain data or an array", describe_value(value), fix)
 
 
-def _restored(value: Any, arrays: Mapping[str, Array]) -> Any:
+def _restored(value: object, arrays: Mapping[str, Array]) -> Any:
     """Return the value that `_as_json` converted, with the arrays in place again."""
     if isinstance(value, list):
         return [_restored(entry, arrays) for entry in value]
@@ -470,7 +470,7 @@ def _difference(name: str, values: Sequence[str | Digests], places: Sequence[str
     return f"{amount}{name} {', '.join(f'{text} {place}' for text, place in where.items())}"
 
 
-def traced(program: Program, examples: Sequence[Any]) -> Digests:
+def traced(program: Program, examples: Sequence[object]) -> Digests:
     """Return a digest of each example's trace, ``[n] uint64``; an empty array where traces may vary.
 
     That is so of examples that are made when they are asked for, of those that do not fit, which their batch
@@ -491,7 +491,7 @@ def traced(program: Program, examples: Sequence[Any]) -> Digests:
     return np.concatenate(parts) if np.array_equal(parts[0][: len(again)], again) else none
 
 
-def _of_traces(program: Program, examples: Sequence[Any]) -> Digests:
+def _of_traces(program: Program, examples: Sequence[object]) -> Digests:
     traces = (example.trace for example in program.prepare(examples, progress=False))
     return digests([(pack(trace), trace.loose) for trace in traces])
 

@@ -83,7 +83,7 @@ def joined(batches: Sequence[list[int]], count: int) -> list[list[int]]:
     return [[index for batch in group for index in batch] for group in groups]
 
 
-def sizes(examples: Sequence[Any]) -> Index:
+def sizes(examples: Sequence[object]) -> Index:
     """Return the size of each example, ``[n] int64``: a tree's nodes, or the calls of a prepared one.
 
     >>> sizes([Tree.leaf(), Tree.from_nested(("S", ("NP", "I"), ("VP", "slept")))])
@@ -92,7 +92,7 @@ def sizes(examples: Sequence[Any]) -> Index:
     return _of_each("sizes", examples, lambda tree: tree.size, lambda prepared: prepared.trace.size)
 
 
-def heights(examples: Sequence[Any]) -> Index:
+def heights(examples: Sequence[object]) -> Index:
     """Return the height of each example, ``[n] int64``, to put examples of like height into one batch.
 
     It is the height of a tree, or the highest level of the calls of a prepared example.
@@ -111,7 +111,7 @@ Measure: TypeAlias = Literal["height", "size"]
 MEASURES: dict[str, Callable[[Sequence[Any]], Index]] = {"height": heights, "size": sizes}
 
 
-def shuffled(examples: Sequence[Any], batch_size: int, seed: int = 0) -> Sampler:
+def shuffled(examples: Sequence[object], batch_size: int, seed: int = 0) -> Sampler:
     """Return a sampler of batches of `batch_size` examples, whatever they are; the last one may be smaller.
 
     >>> shuffled("abcde", batch_size=2, seed=3).epoch(0)
@@ -120,7 +120,7 @@ def shuffled(examples: Sequence[Any], batch_size: int, seed: int = 0) -> Sampler
     return Sampler(np.ones(_count("shuffled", examples), np.int64), batch_size, seed=seed)
 
 
-def bucketed(examples: Sequence[Any], batch_size: int, seed: int = 0, by: Measure = "height") -> Sampler:
+def bucketed(examples: Sequence[object], batch_size: int, seed: int = 0, by: Measure = "height") -> Sampler:
     """Return a sampler of batches of `batch_size` examples that are alike.
 
     A batch runs as many levels as its highest example needs. Among its like, a tall one makes none
@@ -140,7 +140,9 @@ def bucketed(examples: Sequence[Any], batch_size: int, seed: int = 0, by: Measur
     return Sampler(costs, batch_size, keys=_measure("bucketed", by)(examples), seed=seed)
 
 
-def within_budget(examples: Sequence[Any], nodes: int, seed: int = 0, by: Measure | None = None) -> Sampler:
+def within_budget(
+    examples: Sequence[object], nodes: int, seed: int = 0, by: Measure | None = None
+) -> Sampler:
     """Return a sampler of batches of at most `nodes` nodes (of trees) or calls (of prepared examples).
 
     So the memory of a batch is bounded. An example that is larger is a batch of its own.
@@ -174,7 +176,7 @@ def _count(where: str, examples: object) -> int:
 
 def _of_each(
     where: str,
-    examples: Sequence[Any],
+    examples: Sequence[object],
     of_tree: Callable[[Tree], int],
     of_prepared: Callable[[Prepared], int],
 ) -> Index:

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 
-def from_stream(source: Any) -> Any:
+def from_stream(source: object) -> Any:
     """Return the table, or the column, that an object offers by Arrow's protocol.
 
     >>> from_stream(pa.table({"a": [1, 2]})).num_rows, from_stream(pa.chunked_array([[1, 2]])).to_pylist()

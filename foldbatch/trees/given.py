@@ -130,7 +130,7 @@ def _of_arrow(examples: Any) -> Any:
     raise ExampleTypeError("examples", "a table or an array of Arrow", describe_value(examples), fix)
 
 
-def _of_stream(examples: Any) -> Any:
+def _of_stream(examples: object) -> Any:
     """Return the rows of what speaks Arrow's protocol: a table, or a single column."""
     if hasattr(examples, "to_list"):
         return ColumnRows(list(examples.to_list()))
@@ -153,7 +153,7 @@ def _of_series(examples: Any) -> Any:
     return ColumnRows(examples.tolist())
 
 
-def _of_loader(examples: Any) -> Any:
+def _of_loader(examples: object) -> Any:
     if getattr(examples, "batch_size", None) is None and getattr(examples, "batch_sampler", None) is None:
         return examples  # its items are examples
     fix = "give its data set, loader.dataset, and a Trainer its batch_size"
@@ -161,12 +161,12 @@ def _of_loader(examples: Any) -> Any:
     raise ExampleTypeError("examples", "an iterable of examples", actual, fix)
 
 
-def _check_columns(examples: Any, names: list[Any]) -> None:
+def _check_columns(examples: object, names: list[Any]) -> None:
     if len(set(names)) < len(names):
         actual = f"{describe_value(examples)} with two columns of one name"
         raise ExampleTypeError("examples", "a table whose columns have different names", actual, "rename one")
 
 
-def chosen(examples: Sequence[Any], indices: Iterable[int]) -> list[Any]:
+def chosen(examples: Sequence[object], indices: Iterable[int]) -> list[Any]:
     """Return some examples by their indices."""
     return examples.taken(list(indices)) if isinstance(examples, Rows) else [examples[i] for i in indices]

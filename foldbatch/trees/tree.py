@@ -56,7 +56,9 @@ def as_parents(parents: ArrayLike) -> NDArray[np.int32]:
     return np.array(array, dtype=np.int32)
 
 
-def as_entries(name: str, entries: Any, size: int, kinds: frozenset[type], expected: str) -> tuple[Any, ...]:
+def as_entries(
+    name: str, entries: object, size: int, kinds: frozenset[type], expected: str
+) -> tuple[Any, ...]:
     """Return labels or tokens, each of exactly one of `kinds`, as a tuple of `size`; by default of None."""
     if entries is None:
         return (None,) * size

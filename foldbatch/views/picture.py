@@ -95,7 +95,7 @@ class Picture:
 
 
 def draw_schedule(
-    program: Program | Any, examples: Iterable[Any], path: str | PathLike[str] | None = None
+    program: Program | Any, examples: Iterable[object], path: str | PathLike[str] | None = None
 ) -> str:
     """Return a picture of how a batch runs, and write it to `path` if there is one.
 
@@ -122,7 +122,7 @@ def draw_schedule(
     return shown
 
 
-def picture(program: Program | Any, examples: Iterable[Any]) -> Picture:
+def picture(program: Program | Any, examples: Iterable[object]) -> Picture:
     """Return the calls of a batch with their steps and places."""
     if not isinstance(program, Program):
         program = compile(program)

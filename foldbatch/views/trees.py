@@ -68,7 +68,7 @@ def shapes_of(
     shapes: list[Shape] = [Text(BORDER, BORDER + 6, caption)]
     width, top = 2 * BORDER + LETTER * len(caption), BORDER + CAPTION
     for tree, listed in drawn:
-        across, down = _add_tree(shapes, tree, listed, classes, top)
+        across, down = _add_answers(shapes, tree, listed, classes, top)
         width, top = max(width, across + 2 * BORDER), top + down + CAPTION
     return shapes, (width, top)
 
@@ -97,13 +97,31 @@ def _checked(tree: Any, answer: Any, number: int) -> tuple[Tree, list[int | None
     return whole_tree, [int(entry) for entry in listed]
 
 
-def _add_tree(
+def _add_answers(
     shapes: list[Shape], tree: Tree, answers: Sequence[int | None], classes: Sequence[str], top: float
-) -> tuple[float, float]:
-    """Add the shapes of a tree below a height; return its width and height."""
+) -> Size:
+    """Add the shapes of a tree with answers below a height; return its width and height."""
+    pairs = [*zip(tree.labels, answers, strict=True)]
+    texts = [_spelled(label, answer, classes) for label, answer in pairs]
+    fills = [
+        WRONG if is_wrong(label, answer) else PLAIN if answer is None or label in (None, -1) else RIGHT
+        for label, answer in pairs
+    ]
+    return add_tree(shapes, tree, texts, fills, top)
+
+
+def add_tree(shapes: list[Shape], tree: Tree, texts: Sequence[str], fills: Sequence[str], top: float) -> Size:
+    """Add the shapes of a tree below a height; return its width and height.
+
+    Args:
+        shapes: the list that grows.
+        tree: the tree.
+        texts: those of the boxes of its nodes, in their order; an empty one has no box.
+        fills: the colours of the boxes.
+        top: the height.
+    """
     parents, size = tree.parents.tolist(), tree.size
-    words = [_shortened(token) for token in tree.tokens]
-    texts = [_spelled(label, answer, classes) for label, answer in zip(tree.labels, answers, strict=True)]
+    words = [shortened_word(token) for token in tree.tokens]
     depth = [0] * size
     for node in range(size - 2, -1, -1):  # parents come later
         depth[node] = depth[parents[node]] + 1
@@ -127,16 +145,15 @@ def _add_tree(
         y = top + depth[node] * LEVEL_HEIGHT
         if texts[node]:
             extent = LETTER * len(texts[node]) + 10
-            fill = PLAIN if answers[node] is None or tree.labels[node] in (None, -1) else RIGHT
-            fill = WRONG if is_wrong(tree.labels[node], answers[node]) else fill
-            shapes.append(Box(middle[node] - extent / 2, y, extent, 18, fill, PALE))
+            shapes.append(Box(middle[node] - extent / 2, y, extent, 18, fills[node], PALE))
             shapes.append(Text(middle[node], y + 13, texts[node], middle=True))
         if words[node]:
             shapes.append(Text(middle[node], y + 32, words[node], middle=True))
     return max(places.values()), (max(depth) + 1) * LEVEL_HEIGHT
 
 
-def _shortened(token: str | None) -> str:
+def shortened_word(token: str | None) -> str:
+    """Return a word as it is drawn: cut where it is long, empty where there is none."""
     if token is None or len(token) <= MAX_SIGNS:
         return token or ""
     return token[: MAX_SIGNS - 1] + "…"

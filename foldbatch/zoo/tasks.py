@@ -111,7 +111,7 @@ def class_or_none(label: Any, answers: int = 0) -> Any:
 
 
 @pure
-def class_or_minus_one(label: Any) -> Any:
+def class_or_minus_one(label: object) -> Any:
     """Return a class, or -1 for what is not labelled."""
     return UNLABELLED if label is None else label
 

@@ -74,13 +74,13 @@ def words_of(text: Any) -> tuple[str, ...]:
 
 
 @pure
-def reversed_words_of(text: Any) -> tuple[str, ...]:
+def reversed_words_of(text: object) -> tuple[str, ...]:
     """Return the words that `words_of` returns, the last one first."""
     return words_of(text)[::-1]
 
 
 @pure
-def name_of(label: Any) -> str:
+def name_of(label: object) -> str:
     """Return the name of a node's kind: its label as text, empty where there is none."""
     return "" if label is None else str(label)
 

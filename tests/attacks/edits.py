@@ -170,7 +170,7 @@ def _functions_exchanged(header: dict[str, Any], rng: Random) -> None:
     of = ("function", "partial", "method", "items", "attributes")
     found = [
         (holder, key)
-        for holder, key in places(header["block"])
+        for holder, key in places(header["origin"])
         if isinstance(holder[key], dict) and any(kind in holder[key] for kind in of)
     ]
     if found:
@@ -197,7 +197,7 @@ def _something(header: dict[str, Any], rng: Random) -> None:
 
 def _wrapped(header: dict[str, Any], rng: Random) -> None:
     """Make an argument of a function of what was there, or nest it."""
-    holder, key = rng.choice(list(places(header["block"]["things"])))
+    holder, key = rng.choice(list(places(header["origin"]["objects"])))
     was = copy.deepcopy(holder[key])
     wrapped = [{"partial": [function(rng), [was], []]}, {"partial": [was, [value(rng, 1)], []]}]
     wrapped += [
@@ -211,7 +211,7 @@ def _wrapped(header: dict[str, Any], rng: Random) -> None:
 
 def _texts(header: dict[str, Any], rng: Random) -> None:
     """Put code in the place of a text, wherever it stands: a name, a key, a label, a word."""
-    things = header["block"]["things"]
+    things = header["origin"]["objects"]
     found = sorted({holder[key] for holder, key in places(things) if _is_free(holder, key)})
     for text in rng.sample(found, min(len(found), rng.choice([1, 1, 2, 5]))):
         code = rng.choice(CODE)
@@ -230,30 +230,30 @@ def _is_free(holder: Any, key: Any) -> bool:
 
 def _chained(header: dict[str, Any], rng: Random) -> None:
     """Put a chain of functions in front of the model, or beside it, so that the model still gets its example."""
-    block = header["block"]
+    block = header["origin"]
     count = rng.randrange(1, 5)
-    for holder, key in list(places(block["things"])):
+    for holder, key in list(places(block["objects"])):
         if key == "object" and type(holder[key]) is int:
             holder[key] += count
     block["definitions"] = [[a + count, b + count] for a, b in block["definitions"]]
-    block["things"][:0] = [
+    block["objects"][:0] = [
         {"kind": "InputTransform", "settings": {"fn": function(rng, 3)}} for _ in range(count)
     ]
     chain, model = [{"object": number} for number in range(count)], {"object": block["block"] + count}
     if rng.random() < 0.3:
-        block["things"].append({"kind": "Pipe", "settings": {"blocks": {"tuple": [*chain, model]}}})
+        block["objects"].append({"kind": "Pipe", "settings": {"blocks": {"tuple": [*chain, model]}}})
     else:
-        made = len(block["things"])
-        block["things"] += [
+        made = len(block["objects"])
+        block["objects"] += [
             {"kind": "Pipe", "settings": {"blocks": {"tuple": chain}}},
             {"kind": "AllOf", "settings": {"blocks": {"tuple": [{"object": made}, model]}}},
         ]
-    block["block"] = len(block["things"]) - 1
+    block["block"] = len(block["objects"]) - 1
 
 
 def _thing(header: dict[str, Any], rng: Random) -> None:
     """Make another thing of what one is made with, of a kind or of a class that the process has."""
-    thing = rng.choice(header["block"]["things"])
+    thing = rng.choice(header["origin"]["objects"])
     thing["kind"] = rng.choice([*KINDS, *rng.sample(functions(), 5), *rng.sample(list(LISTED), 2)])
     if rng.random() < 0.5:
         names = "fn block blocks name init size key_fn cases type words elements".split()

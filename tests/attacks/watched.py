@@ -183,7 +183,7 @@ def _learn(watch: Watch, file: Path, kept: list[Any]) -> None:
             files.write(file, KIND, arrays, header)
             _try(watch, file, examples)
             _try(watch, file, [object(), *examples])
-        for wrong in ({"x": 1}, {"block": {"things": [], "definitions": [], "block": 3}}):
+        for wrong in ({"x": 1}, {"origin": {"form": "block", "objects": [], "definitions": [], "block": 3}}):
             files.write(file, KIND, arrays, header | wrong)
             _try(watch, file, examples)
     watch.active = True

@@ -411,13 +411,13 @@ def test_calls_read_lists_of_numbers_and_of_tuples() -> None:
 @pytest.mark.skipif(not LLVM, reason="llvmlite is not installed")
 def test_what_is_no_list_is_noted_by_the_printed_call() -> None:
     namespace, run = recorded(lowered(declared(summed)))
-    name = next(name for name in namespace if name.startswith("call") and run._elements[int(name[4:])])
+    name = next(name for name in namespace if name.startswith("call") and run.lists[int(name[4:])].elements)
     k = int(name[4:])
     for sequence in ([5, 6], (5, 6)):
-        before, start = [*run._rows[k]], [*run._elements[k][0]]
+        before, start = [*run.lists[k].rows], [*run.lists[k].elements[0]]
         number = namespace[name](sequence, 3)
-        assert run._rows[k].tolist() == [*before, number, 2]
-        assert run._elements[k][0].tolist() == [*start, 5, 6]
+        assert run.lists[k].rows.tolist() == [*before, number, 2]
+        assert run.lists[k].elements[0].tolist() == [*start, 5, 6]
     assert type(namespace[name]).__name__ == "builtin_function_or_method"
     with pytest.raises(TypeError):
         namespace[name](["a"], 3)

@@ -105,3 +105,18 @@ def test_a_program_of_a_script_reads_lines_of_json(tmp_path, monkeypatch, capsys
     for option in ("--nodes", "--strict"):
         assert main(["predict", str(tmp_path / "plain"), option]) == 2
         assert f"{option[2:]}: expected a model" in capsys.readouterr().err
+
+
+def test_what_decided_is_added_to_each_line_and_drawn(run, treebank, tmp_path, capsys):
+    file, folder = str(treebank / "test.txt"), tmp_path / "pictures"
+    assert main(["predict", str(run), file, "--explain", "--pictures", str(folder)]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for line in lines:
+        explanation = line["explanation"]
+        assert explanation["target"] == line["label"]
+        amounts = sum(node["amount"] for node in explanation["nodes"])
+        assert amounts == pytest.approx(explanation["number"] - explanation["baseline"], abs=1e-4)
+    assert [node["datum"] for node in lines[1]["explanation"]["nodes"]] == ["a", "bad", "film"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(f"{i}.svg" for i in range(len(lines)))
+    assert main(["predict", str(run), file, "--explain", "--draw"]) == 2
+    assert "error: --explain: expected JSON, found --draw" in capsys.readouterr().err

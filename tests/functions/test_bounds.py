@@ -74,12 +74,14 @@ def test_cells_beyond_the_bound_are_those_that_the_program_knows() -> None:
 
 @pytest.mark.usefixtures("_small")
 def test_cells_that_nobody_knows_go() -> None:
+    gc.collect()  # cells of other tests, some of which may be used here
+    before = len(cells.all_cells())
     program = fb.compile(walk, "numpy")
     program.run(examples(0))
     count = len(cells.all_cells())
     del program
     gc.collect()
-    assert len(cells.all_cells()) < count - 10
+    assert len(cells.all_cells()) <= before < count
 
 
 def decide(numbers: list[float]) -> Any:

@@ -450,8 +450,8 @@ def test_files_of_before_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program.save(path)
     arrays, header = files.read(path, "model", "")
     for key in ("dependencies", "python", "version"):
-        del header["walk"][key]
-    for cell in header["walk"]["cells"]:
+        del header["origin"][key]
+    for cell in header["origin"]["cells"]:
         del cell["computed"]
     files.write(path, "model", arrays, header)
     module_of(tmp_path, name, SAVED.replace("= 3, fb", "= 2, fb"), monkeypatch)

@@ -30,25 +30,28 @@ def mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let rounds that are computed at once be planned as any batch, too."""
     at_once = Rounds._at_once
 
-    def both(self: Rounds, given: Any) -> list[Any] | None:
+    def both(self: Rounds, given: Any, *asides: Any, **options: Any) -> list[Any] | None:
         used = self.store.table.copy()
-        done = at_once(self, given)
+        done = at_once(self, given, *asides, **options)
         if done is not None and given.first < 2_000:
             used = np.append(used, self.store.table[len(used) :] * 0, axis=0)
             try:
                 found = self._scheduled(given)[1]
             except fb.errors.WalkError as error:
                 raise AssertionError("it was computed at once") from error
-            assert_alike(self, self._bound_runner.runner, found, used)
+            assert_alike(self, given.computing, found, used)
         return done
 
     monkeypatch.setattr(Rounds, "_at_once", both)
 
 
-def assert_alike(rounds: Any, runner: Any, found: Any, used: np.ndarray) -> None:
+def assert_alike(rounds: Any, computing: Any, found: Any, used: np.ndarray) -> None:
     """Check that a round that was computed at once is what it is when planned as any batch."""
     from foldbatch.engines.llvm import table_loops  # noqa: PLC0415 - it needs llvmlite
 
+    deciding = computing._deciding
+    engine = deciding._engine
+    runner = (engine.training if computing.training and deciding.phased else engine.inference).small
     store, (ready, _, counts, values, numbers, sizes) = rounds.store, found
     memory, *_, tables, bound, numbered, launches = runner._arrays
     ahead, length = numbered[table_loops.Launches.forward], bound[table_loops.Routines.length]

@@ -252,8 +252,8 @@ def test_a_loaded_program_is_the_saved_one_and_learns_nothing(model, tmp_path, n
     assert loaded.model is before
     loaded.save(tmp_path / "again")
     assert (
-        files.read(tmp_path / "again", KIND, "")[1]["walk"]
-        == files.read(tmp_path / "file", KIND, "")[1]["walk"]
+        files.read(tmp_path / "again", KIND, "")[1]["origin"]
+        == files.read(tmp_path / "file", KIND, "")[1]["origin"]
     )
 
 
@@ -380,7 +380,7 @@ def test_a_file_that_does_not_fit_is_refused_by_name(model, tmp_path, trust, old
 def test_a_file_names_no_method_but_those_of_ones_own(model, tmp_path, name):
     trained(model().private._walk).save(tmp_path / "file")
     arrays, header = files.read(tmp_path / "file", KIND, "")
-    header["walk"]["walk"]["method"][1] = name
+    header["origin"]["walk"]["method"][1] = name
     files.write(tmp_path / "file", KIND, arrays, header)
     with pytest.raises(ReadError, match=f"walkmodel:private.{name}: expected a method of a Module"):
         fb.load(tmp_path / "file", "numpy", trust=("walkmodel",))
@@ -390,7 +390,7 @@ def test_a_file_of_before_names_classes_without_their_modules(model, tmp_path):
     program = trained(model().private._walk)
     program.save(tmp_path / "file")
     arrays, header = files.read(tmp_path / "file", KIND, "")
-    (found,) = [c["found"]["method"] for c in header["walk"]["cells"] if "Part.hidden" in str(c["found"])]
+    (found,) = [c["place"]["method"] for c in header["origin"]["cells"] if "Part.hidden" in str(c["place"])]
     assert found[1] == "walkmodel.Part.hidden"
     found[1] = "Part.hidden"
     files.write(tmp_path / "file", KIND, arrays, header)
@@ -430,8 +430,8 @@ def test_files_of_strangers_are_read_or_refused(model, tmp_path):
     arrays, header = files.read(tmp_path / "file", KIND, "")
     outcomes = {True: 0, False: 0}
     for seed in range(80):
-        walk = edited(header["walk"], random.Random(seed))
-        files.write(tmp_path / "edited", KIND, arrays, {**header, "walk": walk})
+        walk = edited(header["origin"], random.Random(seed))
+        files.write(tmp_path / "edited", KIND, arrays, {**header, "origin": walk})
         try:
             fb.load(tmp_path / "edited", "numpy", trust=("walkmodel",)).run(EXAMPLES[:1])
             outcomes[True] += 1

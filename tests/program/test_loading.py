@@ -220,7 +220,7 @@ def test_parameters_alone_are_read_of_a_whole_model_too(tmp_path):
     ("change", "found"),
     [
         ({"colour": 1}, "unknown field `colour`"),
-        ({"block": 5}, "Expected `object | null`"),
+        ({"origin": 5}, "Expected `object | null`"),
         ({"options": {}}, "missing required field"),
         ({"step": -1}, ">= 0"),
         ({"notes": 5}, "Expected `object`"),
@@ -239,7 +239,7 @@ def test_a_header_that_does_not_fit_is_one_error(tmp_path, change, found):
 def test_a_file_without_a_model_or_a_header_is_one_error(tmp_path):
     path = saved(fb.Scalar(), tmp_path)
     arrays, header = files.read(path, KIND, "")
-    for wrong, found in ((header | {"block": None}, "file without a model"), ([1], "file that is damaged")):
+    for wrong, found in ((header | {"origin": None}, "file without a model"), ([1], "file that is damaged")):
         files.write(path, KIND, arrays, wrong)
         with pytest.raises(ReadError, match=f"found a {found}"):
             fb.load(path)
@@ -249,7 +249,7 @@ def test_no_parameter_is_larger_than_its_array(tmp_path):
     """A layer of any size costs nothing before it is known that the file has its parameters."""
     path = saved(fb.Vector(2) >> fb.Linear(3), tmp_path)
     arrays, header = files.read(path, KIND, "")
-    things = header["block"]["things"]
+    things = header["origin"]["objects"]
     linear = next(thing for thing in things if thing["kind"] == "Linear")
     linear["settings"]["size"] = 10**11
     files.write(path, KIND, arrays, header)
@@ -320,7 +320,7 @@ def test_a_lambda_leaves_the_parameters_and_its_name_and_a_warning(tmp_path):
     assert told[0].filename == __file__
     arrays, header = files.read(tmp_path / "a", KIND, "")
     assert arrays.keys() == {"linear.weight", "linear.bias"}
-    assert header["block"] is None
+    assert header["origin"] is None
     assert header["lost"][0].startswith("a lambda (test_loading.py:")
     assert read_notes(tmp_path / "a") == {"classes": ["x"]}
 

@@ -66,7 +66,7 @@ class Linear(Layer[TensorType, TensorType]):
         self.bias = truth("Linear bias", bias)
         self._activate = find_activation(activation, "Linear")
 
-    def apply(self, *xs: Any) -> Node:
+    def apply(self, *xs: object) -> Node:
         """Return the activation of ``x @ weight + bias``."""
         x = vector(self, single(self, xs))
         weight = self.parameter("weight", TensorType((x.shape[-1], self.size), x.dtype), self.init)
@@ -121,7 +121,7 @@ class Embedding(Layer[TensorType, TensorType]):
         self.dtype = type_.dtype
         self.parameter("weight", type_, self.init, trainable=trainable)
 
-    def apply(self, *xs: Any) -> Node:
+    def apply(self, *xs: object) -> Node:
         ids = single(self, xs)
         if not isinstance(ids, Node) or not ids.dtype.startswith("int"):
             fix = "read them with Scalar('int32'); a plain function gives numbers, as words[word]"
@@ -184,7 +184,7 @@ class Attention(Layer[TupleType, TensorType]):
         self.score = score
         self.init = find_initializer(init, "Attention")
 
-    def apply(self, *xs: Any) -> Node:
+    def apply(self, *xs: object) -> Node:
         """Return the sum of the items, weighted by the softmax of their scores against the query."""
         query, items = pair(self, xs, "(query, items)")
         query = flat(self, query, "query")
@@ -253,7 +253,7 @@ class Dropout(Layer[TensorType, TensorType]):
             raise BlockValueError("Dropout", "a rate from 0 up to 1", actual, fix)
         self.rate = float(rate)
 
-    def apply(self, *xs: Any) -> Node:
+    def apply(self, *xs: object) -> Node:
         """Return the tensor with elements dropped at random while training, else unchanged."""
         x = single(self, xs)
         if not isinstance(x, Node) or not x.type.is_float:
@@ -295,7 +295,7 @@ class LayerNorm(Layer[TensorType, TensorType]):
         super().__init__(name)
         self.epsilon = finite(epsilon, "LayerNorm epsilon", above=0)
 
-    def apply(self, *xs: Any) -> Node:
+    def apply(self, *xs: object) -> Node:
         """Return the tensor with mean 0 and variance 1 along its last axis, scaled and shifted."""
         x = vector(self, single(self, xs))
         type_ = TensorType(x.shape[-1:], x.dtype)

@@ -39,7 +39,7 @@ class Layer(TensorBlock[In_contra, Out_co]):
         self.owner = Owner(stem, given=name is not None)
         self.parameters: dict[str, Parameter] = {}
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         old = self.__dict__.get(name, value)
         if old is not value and name in signature_of(type(self)).parameters:
             fix = "make another layer; what freezes is trainable of its parameters, see docs/parameters.md"
@@ -104,7 +104,7 @@ class Layer(TensorBlock[In_contra, Out_co]):
         for name in DERIVED:  # of the parameters before
             self.__dict__.pop(name, None)
 
-    def written(self, value: Any) -> str:
+    def written(self, value: object) -> str:
         names = [name for name, activation in ACTIVATIONS.items() if activation is value]
         if names:
             return repr(names[0])
@@ -136,7 +136,7 @@ def unchanged(x: Node) -> Node:
     return x
 
 
-def find_activation(spec: Any, where: str) -> Any:
+def find_activation(spec: object, where: str) -> Any:
     """Return an activation by name, or the function itself; None is the identity."""
     if spec is None or callable(spec):
         return spec or unchanged
@@ -155,7 +155,7 @@ def find_initializer(init: Initializer, where: str) -> Initializer:
     return init
 
 
-def single(layer: AnyLayer, xs: tuple[Any, ...]) -> Any:
+def single(layer: AnyLayer, xs: tuple[object, ...]) -> Any:
     """Return the only value of a layer's input, refusing a tuple of several."""
     if len(xs) != 1:
         fix = "join them with Concat, or select one with GetItem"
@@ -163,7 +163,7 @@ def single(layer: AnyLayer, xs: tuple[Any, ...]) -> Any:
     return xs[0]
 
 
-def vector(layer: AnyLayer, x: Any, role: str = "input") -> Node:
+def vector(layer: AnyLayer, x: object, role: str = "input") -> Node:
     """Return `x`, refusing anything but a float tensor of at least one axis; errors name its role."""
     if isinstance(x, Node) and x.shape and x.type.is_float:
         return x
@@ -177,7 +177,7 @@ def vector(layer: AnyLayer, x: Any, role: str = "input") -> Node:
     raise GraphError(repr(layer), f"a float vector as {role}", describe(x), fix)
 
 
-def flat(layer: AnyLayer, x: Any, role: str = "input") -> Node:
+def flat(layer: AnyLayer, x: object, role: str = "input") -> Node:
     """Return `x`, refusing anything but a float tensor of exactly one axis."""
     node = vector(layer, x, role)
     if node.ndim > 1:
@@ -186,7 +186,7 @@ def flat(layer: AnyLayer, x: Any, role: str = "input") -> Node:
     return node
 
 
-def pair(layer: AnyLayer, xs: tuple[Any, ...], expected: str) -> tuple[Any, Any]:
+def pair(layer: AnyLayer, xs: tuple[object, ...], expected: str) -> tuple[Any, Any]:
     """Return the two values of a layer's input, refusing any other number of them."""
     if len(xs) != 2:
         actual = describe(xs if len(xs) > 1 else xs[0]) if xs else "()"
@@ -197,7 +197,7 @@ def pair(layer: AnyLayer, xs: tuple[Any, ...], expected: str) -> tuple[Any, Any]
     return xs[0], xs[1]
 
 
-def hidden(layer: AnyLayer, state: Any, size: int) -> Node:
+def hidden(layer: AnyLayer, state: object, size: int) -> Node:
     """Return a state, refusing anything but a vector of `size`."""
     if isinstance(state, Node) and state.shape == (size,):
         return state
@@ -208,7 +208,7 @@ def hidden(layer: AnyLayer, state: Any, size: int) -> Node:
 
 def projected(
     layer: AnyLayer,
-    x: Any,
+    x: object,
     init: Initializer,
     type_: TensorType,
     *,
@@ -228,7 +228,7 @@ def projected(
     return ops.matmul(x, parameter_node(weight)[:, :leading]) + b
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """Return the type of a symbolic value, for errors."""
     if isinstance(value, Node):
         return str(value.type)

@@ -41,7 +41,7 @@ def lstm_bias(size: int, forget_bias: float) -> Array:
     return np.concatenate([np.zeros(3 * size), np.full(size, forget_bias)])
 
 
-def lstm_state(layer: AnyLayer, state: Any, size: int) -> State:
+def lstm_state(layer: AnyLayer, state: object, size: int) -> State:
     """Return a state ``(h, c)``, refusing anything but two vectors of `size`."""
     if not (
         isinstance(state, tuple)
@@ -128,7 +128,7 @@ class LSTMCell(_Sized[TupleType, TupleType]):
         vector = _vector_for(element, self.size)
         return TupleType((vector, vector))
 
-    def apply(self, *xs: Any) -> tuple[Node, State]:
+    def apply(self, *xs: object) -> tuple[Node, State]:
         """Return the output and the next state ``(h, c)``, from an element and the last state."""
         x, state = pair(self, xs, "(x, (h, c))")
         h, c = lstm_state(self, state, self.size)
@@ -193,7 +193,7 @@ class GRUCell(_Sized[TupleType, TupleType]):
         """
         return _vector_for(element, self.size)
 
-    def apply(self, *xs: Any) -> tuple[Node, Node]:
+    def apply(self, *xs: object) -> tuple[Node, Node]:
         """Return the output and the next state, which are one vector, from an element and the last state."""
         x, state = pair(self, xs, "(x, h)")
         h, n = hidden(self, state, self.size), self.size
@@ -218,14 +218,14 @@ class GRUCell(_Sized[TupleType, TupleType]):
 # Networks, sections 3.1 and 3.2. The others have a state of one vector.
 
 
-def leaf_input(layer: AnyLayer, x: Any) -> Node:
+def leaf_input(layer: AnyLayer, x: object) -> Node:
     """Return the input x of a node without children, refusing None."""
     if x is None:
         raise GraphError(repr(layer), "an input x or children", "neither", "give a leaf an x")
     return flat(layer, x, "input x")
 
 
-def children_in_places(layer: AnyLayer, children: Any, arity: int, fix: str) -> list[tuple[int, Any]]:
+def children_in_places(layer: AnyLayer, children: object, arity: int, fix: str) -> list[tuple[int, Any]]:
     """Return the states of the children that are there, with their places; void is none."""
     if children is None:
         return []
@@ -237,7 +237,7 @@ def children_in_places(layer: AnyLayer, children: Any, arity: int, fix: str) -> 
     return [(k, child) for k, child in enumerate(children) if child is not None]
 
 
-def is_sequence(layer: AnyLayer, x: Any, state: Node | State) -> bool:
+def is_sequence(layer: AnyLayer, x: object, state: Node | State) -> bool:
     """Whether a state that stands alone as children is that of a sequence's elements.
 
     A tuple of states is a tuple of children, however many it has: its items may be elements of a list that
@@ -264,14 +264,14 @@ def over_children(parts: list[Node], *, sequence: bool) -> Node:
 
 
 class _NodeLSTM(_Sized[TupleType, TupleType]):
-    def _projected(self, x: Any, dtype: str, gates: int) -> Node:
+    def _projected(self, x: object, dtype: str, gates: int) -> Node:
         """Return W x + b for the leading `gates` gates; b alone where a node has no input."""
         n = self.size
         bias = lstm_bias(n, forget_bias=1)  # so that a fresh cell remembers (Jozefowicz et al. 2015)
         all_gates = TensorType((4 * n,), dtype)
         return projected(self, x, self.init, all_gates, bias=bias, leading=gates * n)
 
-    def _leaf(self, x: Any) -> State:
+    def _leaf(self, x: object) -> State:
         """Return the state of a node without children."""
         n = self.size
         gates = self._projected(x, leaf_input(self, x).dtype, 3)
@@ -315,7 +315,7 @@ class TreeLSTM(_NodeLSTM):
         super().__init__(size, init=init, name=name)
         self.arity = positive(arity, "TreeLSTM")
 
-    def apply(self, *xs: Any) -> State:
+    def apply(self, *xs: object) -> State:
         """Return the state ``(h, c)`` of a node, from its input and the states of up to `arity` children."""
         x, children = pair(self, xs, "(x, children)")
         places = children_in_places(self, children, self.arity, "raise arity, or use ChildSumTreeLSTM")
@@ -367,7 +367,7 @@ class ChildSumTreeLSTM(_NodeLSTM):
 
     kind = "child_sum_tree_lstm"
 
-    def apply(self, *xs: Any) -> State:
+    def apply(self, *xs: object) -> State:
         """Return the state ``(h, c)`` of a node, from its input and the states of any number of children."""
         x, children = pair(self, xs, "(x, children)")
         if children is None or (isinstance(children, tuple) and not children):  # == would compare elements
@@ -384,7 +384,7 @@ class ChildSumTreeLSTM(_NodeLSTM):
         remembered = [ops.sigmoid(ops.matmul(h, f_weight) + x_gates[3 * n :]) * c for h, c in states]
         return lstm_output(ops.tanh(gates[:n]), i, o, over_children(remembered, sequence=sequence))
 
-    def _states(self, x: Any, children: Any) -> tuple[list[State], bool]:
+    def _states(self, x: object, children: object) -> tuple[list[State], bool]:
         """Return the children's states, and whether the only one is that of a sequence's elements."""
         if isinstance(children, tuple) and all(isinstance(child, tuple) for child in children):
             return [lstm_state(self, child, self.size) for child in children], False
@@ -440,7 +440,7 @@ class TreeRNN(_Sized[TensorType | TupleType, TensorType]):
         self.activation = activation
         self._activate = find_activation(activation, type(self).__name__)
 
-    def apply(self, *xs: Any) -> Node:
+    def apply(self, *xs: object) -> Node:
         """Return the state of a node, from its input and the states of up to `arity` children."""
         x, children = pair(self, xs, "(x, children)")
         n = self.size
@@ -492,7 +492,7 @@ class RNTN(TreeRNN):
     def __init__(self, size: int, *, init: Initializer = "glorot_uniform", name: str | None = None) -> None:
         super().__init__(size, init=init, name=name)
 
-    def apply(self, *xs: Any) -> Node:
+    def apply(self, *xs: object) -> Node:
         return super().apply(*xs, ()) if len(xs) == 1 else super().apply(*xs)
 
     def _composed(self, z: Node) -> Node:
@@ -535,7 +535,7 @@ class TreeGRU(_Sized[TupleType, TensorType]):
 
     kind = "tree_gru"
 
-    def apply(self, *xs: Any) -> Node:
+    def apply(self, *xs: object) -> Node:
         """Return the state of a node, from its input and the states of its children."""
         x, children = pair(self, xs, "(x, children)")
         n = self.size
@@ -553,7 +553,7 @@ class TreeGRU(_Sized[TupleType, TensorType]):
         candidate = ops.tanh(ops.matmul(reset, weight[:, :n]) + x_gates[:n])
         return total + z * (candidate - total)  # one product less than (1 - z) s + z u
 
-    def _states(self, x: Any, children: Any) -> tuple[list[Node], bool]:
+    def _states(self, x: object, children: object) -> tuple[list[Node], bool]:
         """Return the children's vectors, and whether the only one is that of a sequence's elements."""
         if children is None:
             return [], False

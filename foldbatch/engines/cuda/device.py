@@ -52,7 +52,7 @@ class Faults:
         word: DeviceBuffer,  # 8 bytes on the device; update kernels do nothing unless they are 0
         read: Callable[[], int],  # waits for the device, and returns the word
         clear: Callable[[], None],  # makes it 0
-        locked: Callable[[], AbstractContextManager[Any]],  # what the thread holds that uses the device
+        locked: Callable[[], AbstractContextManager[object]],  # what the thread holds that uses the device
     ) -> None:
         self.word, self._read, self._clear, self._locked = word, read, clear, locked
         self._updates: list[GuardedUpdate] = []
@@ -380,7 +380,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return np.asarray(self)[home(key)]
 
     def __reduce__(self) -> Any:
@@ -389,7 +389,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
     def __copy__(self) -> DeviceArray:
         return scaled(self, 1.0)
 
-    def __deepcopy__(self, memo: Any) -> DeviceArray:
+    def __deepcopy__(self, memo: object) -> DeviceArray:
         return scaled(self, 1.0)
 
     # -- for other libraries on the device
@@ -406,7 +406,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         self.device.synchronize()
         return self.native.__cuda_array_interface__
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options: object) -> Any:
         self.device.synchronize()
         return self.native.__dlpack__(**options)
 
@@ -451,7 +451,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
 
         return first
 
-    def clipped(self, gradients: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
+    def clipped(self, gradients: Mapping[str, object], max_norm: float) -> tuple[dict[str, Any], float]:
         """Return gradients scaled so that their joint norm is at most `max_norm`; and that norm, pending.
 
         All are copies. They are unscaled if the norm is within the limit, or is not finite.
@@ -491,7 +491,7 @@ for _name in ("bool", "float", "format", "int", "iter", "repr", "str"):
     _define(f"__{_name}__")
 
 
-def home(value: Any) -> Any:
+def home(value: object) -> Any:
     """Return a value with all arrays of the device in it copied to the host."""
     if isinstance(value, DeviceArray):
         return np.asarray(value)
@@ -516,7 +516,7 @@ def blocks_for(size: int) -> int:
     return max(1, min(BLOCKS, -(-size // THREADS)))
 
 
-def elementwise(device: Device, name: Any, size: int, arguments: Sequence[int]) -> None:
+def elementwise(device: Device, name: object, size: int, arguments: Sequence[int]) -> None:
     """Run a kernel, as `Device.launch` does, on so many elements, if there are any."""
     if size:
         device.launch(name, blocks_for(size), (THREADS, 1), arguments)
@@ -534,7 +534,7 @@ def guards_of(arrays: Sequence[DeviceArray]) -> tuple[Any, ...]:
     return tuple({id(guard): guard for array in arrays for guard in array.guards}.values())
 
 
-def on_device(device: Device, array: Any) -> DeviceArray:
+def on_device(device: Device, array: object) -> DeviceArray:
     """Return an array of the device: itself, or a copy of one of the host, or of another device."""
     if isinstance(array, Remote) and getattr(array, "device", None) is device:
         return array  # type: ignore[return-value]

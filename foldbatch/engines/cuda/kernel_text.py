@@ -27,7 +27,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -165,7 +165,7 @@ def _computed(
 
 
 def computed(
-    op: Op, dtype: str, operands: Sequence[str], dtypes: Sequence[str], attrs: Mapping[str, Any], mark: str
+    op: Op, dtype: str, operands: Sequence[str], dtypes: Sequence[str], attrs: Mapping[str, object], mark: str
 ) -> tuple[list[str], str]:
     """Return the lines before, and the expression of, what an elementwise op makes of elements.
 

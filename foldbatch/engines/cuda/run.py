@@ -370,7 +370,7 @@ class CudaRun:
             values.guards = (self._status,)
             self._sums += [values, self.device.empty((len(targets),), "int64")]
 
-    def _bring_one(self, kind: str, key: Any, number: int, shape: tuple[int, ...], dtype: str) -> None:
+    def _bring_one(self, kind: str, key: object, number: int, shape: tuple[int, ...], dtype: str) -> None:
         array = self._brought_arrays[kind][key] = self.device.empty(shape, dtype)
         array.guards = (self._status,)
         self.memory.bring(number, array)

@@ -35,7 +35,7 @@ class OnDevice:
     array: DeviceArray
 
     @property
-    def lock(self) -> AbstractContextManager[Any]:
+    def lock(self) -> AbstractContextManager[object]:
         """Held while the device is used."""
         return self.array.device.lock
 

@@ -7,6 +7,7 @@ function that is compiled once a machine.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from foldbatch.engines.arrays import ArrayEngine, BatchMemory, Kernels
 from foldbatch.engines.bindings import Bound, Directions
@@ -30,15 +31,14 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     from foldbatch.engines.llvm.updates import Compiled, sum_copies  # noqa: PLC0415 - it needs llvmlite
 
     updates = Compiled()
-    debug = settings.debug
-    target = TARGETS[settings.precision]
+    target, make = TARGETS[settings.precision], partial(_make_kernels, settings)
     return ArrayEngine(
-        "llvm", model, target, _make_kernels, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug
+        "llvm", model, target, make, arithmetic(), updates, sum_copies, splits=SPLITS, settings=settings
     )
 
 
-def _make_kernels(bound: Bound) -> Kernels:
-    """Return the kernels of a phase: their codes, walker and launches, and the runner of rounds."""
+def _make_kernels(settings: EngineSettings, bound: Bound) -> Kernels:
+    """Return the kernels of a phase: their codes, walker and launches, and the runner of small batches."""
     from foldbatch.engines.llvm import team  # noqa: PLC0415 - and this
     from foldbatch.engines.llvm.known import with_known  # noqa: PLC0415 - it needs llvmlite
     from foldbatch.engines.llvm.rounds import RoundRunner  # noqa: PLC0415 - and this
@@ -59,8 +59,8 @@ def _make_kernels(bound: Bound) -> Kernels:
     def tables(schedule: Schedule) -> Directions:
         return products.adapt(launched(schedule))
 
-    rounds = RoundRunner(bound, walker)
-    return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), tables, rounds)
+    runner = RoundRunner(bound, walker, settings)
+    return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), tables, runner)
 
 
 def check_precision(precision: str) -> None:

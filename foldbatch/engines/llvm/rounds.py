@@ -1,9 +1,10 @@
-"""Rounds of deciding walks, and small batches, each in two calls of compiled code; see `round_loops`."""
+"""Small batches and rounds of walks, each run by two calls of compiled code; see `round_loops`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -12,26 +13,30 @@ from foldbatch.engines import launch
 from foldbatch.engines.arrays import BatchMemory, bring_value
 from foldbatch.engines.batch import fetched
 from foldbatch.engines.bindings import Bound
+from foldbatch.engines.engine import EngineSettings
 from foldbatch.engines.llvm import coder, table_loops, team, walker
 from foldbatch.engines.llvm import round_loops as calls
 from foldbatch.engines.llvm.round_loops import FeedRecord, Round, Runner
-from foldbatch.engines.llvm.tables import Flags, launch_inputs, planner_inputs
+from foldbatch.engines.llvm.tables import launch_inputs, planner_inputs
+from foldbatch.engines.llvm.walker import Walker
 from foldbatch.loops import cpython
 from foldbatch.loops.compiling import compiled_function
 from foldbatch.loops.cpython import SHIFT, SIGNS, address_of, readable
 from foldbatch.model.columns import limits
 from foldbatch.model.drafts import Feed
-from foldbatch.model.rounds import FAILED, MIXED, SMALL_BATCH_VALUES
+from foldbatch.model.small_batches import Round as RoundNotes
+from foldbatch.model.small_batches import SmallBatch, StoreArrays, Turns
 from foldbatch.params.parameters import Array
-from foldbatch.scheduler.layout import Layout
-from foldbatch.scheduler.policies import Policy
-from foldbatch.scheduler.record import SmallBatch
+from foldbatch.scheduler.layout import find_layout
+from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.sharing import leaves, none_shared
 
 MAX_NUMBERS = 16384  # limit of noted integers and of values; a larger round is planned as any batch
 PLAIN = {"int64": calls.I8, "int32": calls.I4, "float64": calls.F8, "float32": calls.F4}
-NO_REQUESTS: list[int] = []  # of a small batch: no walk waits for its values
+NO_REQUESTS: list[int] = []  # of a small batch of blocks: no walk waits for its values
+FAILED = -1  # what `round_loops.compute` returns of a round that must run by a schedule
+MIXED = -2  # stands for the class of requested values that are of several classes
 
 
 @cache
@@ -43,15 +48,74 @@ def _compiled() -> tuple[Callable[..., int], Callable[..., int]]:
 class RoundRunner:
     """Runs the rounds and small batches of a phase of a model, given its routines and their walker."""
 
-    def __init__(self, bound: Bound, walks: Any) -> None:
-        self._routines, self._walker = bound, walks
+    def __init__(self, bound: Bound, codes: Walker, settings: EngineSettings) -> None:
+        self._routines, self._walker = bound, codes
+        self._policy, self._layout = find_policy(settings.policy), find_layout(settings.layout)
         self.buffers = bound.buffers
         self._arrays: list[Any] = []
         self._data: dict[int, Array] = {}  # memory for converted numbers, by buffer
-        self.read = np.empty(MAX_NUMBERS, np.int64)  # memory for requested values
-        self._lists: Any = None  # the lists of small batches that the table points to
+        self._read = np.empty(MAX_NUMBERS, np.int64)  # memory for requested values
+        self._memory: BatchMemory | None = None  # the memory of buffers that the table points to
+        self._notes: SmallBatch | RoundNotes | None = None  # the notes whose lists the table points to
+        self._turns: Turns | None = None  # those of the batch that the table points to
+        self._store: StoreArrays | None = None  # and the arrays of the store
+        self._arenas: Sequence[tuple[int, int]] = ()  # those whose values go there: `RoundForm.arenas`
+        self._scalars: Mapping[int, Array] = {}  # by class of `RoundForm.scalars`, `_read` as its numbers
+        # the class of the values that the last round was asked for; `MIXED` if they are of several classes
+        self._kind = MIXED
 
-    def feed(
+    def run(self, notes: SmallBatch | RoundNotes, memory: BatchMemory) -> RoundRunner | None:
+        """Run a small batch or a round; return this runner, or None if a schedule must run it.
+
+        Args:
+            notes: the notes; the addresses of their lists are written down when they first come.
+            memory: the memory of buffers.
+        """
+        if memory is not self._memory or notes is not self._notes:
+            self._notes = None  # until all is written
+            if not self._prepare(memory, isinstance(notes, SmallBatch)):
+                return None
+            if isinstance(notes, SmallBatch):
+                self._bind_batch(notes)
+            else:
+                self._bind_round(notes)
+            self._notes = notes
+        header, table = self._header, self._table
+        if isinstance(notes, SmallBatch):
+            self._begin(notes.ends, notes.offsets, NO_REQUESTS, 0)
+            header[Round.first] = 0
+        else:
+            if notes.turns is not self._turns:
+                self._begin(*notes.turns)
+                self._turns = notes.turns
+            if notes.store is not self._store:
+                table[Runner.example : Runner.notes] = [address_of(array) for array in notes.store]
+                self._store = notes.store
+            header[Round.first] = notes.first
+        small = self._plan(table)
+        if small < 0:
+            return None
+        if small:
+            self._fit(notes, memory)
+        for place in self._array_feeds:
+            self._bring(place, notes)
+        while (place := self._launch()) > 0:
+            header[place + FeedRecord.kind] = calls.BROUGHT
+            self._array_feeds.append(place)
+            self._bring(place, notes)
+        self._kind = MIXED - place
+        return None if place == FAILED else self
+
+    @property
+    def requested(self) -> list[Any]:
+        """The values that walks wait for, if all are plain numbers of one class; else an empty list."""
+        read = self._scalars.get(self._kind)
+        if read is None or self._turns is None:
+            return []
+        values: list[Any] = read[: len(self._turns.requested)].tolist()
+        return values
+
+    def _feed(
         self, items: Any, feed: Feed, bound: int | None, cell: int, number: int, *, is_list: bool = True
     ) -> list[int]:
         """Return the record by which compiled code finds a feed's data: `round_loops.FeedRecord` as integers.
@@ -78,51 +142,70 @@ class RoundRunner:
         memory = self._data.setdefault(buffer, np.empty(MAX_NUMBERS, type_.dtype))
         return [id(items), kind, largest if kind < calls.F8 else 2**24, buffer, address_of(memory)]
 
-    def ready(
-        self, policy: Policy, layout: Layout, memory: BatchMemory, integers: Flags | None = None
-    ) -> RoundRunner | None:
-        """Prepare for rounds, or for small batches; return this runner, or None if it cannot run them.
+    def _prepare(self, memory: BatchMemory, is_batch: bool) -> bool:  # noqa: FBT001 - of a small batch of blocks
+        """Prepare for small batches of blocks, or for rounds; return False if this runner cannot run them.
 
-        Args:
-            policy: the program's policy.
-            layout: the program's layout.
-            memory: the memory of buffers.
-            integers: for small batches, which feeds are packed, see `scheduler.trace.Form`; None for rounds.
-                Small batches share calls if the planner can find equal ones.
+        Small batches share calls if the planner can find equal ones; the integers of their feeds are packed.
         """
         model = self._routines.model
         self._memory = memory
-        self._lists = None
-        self._integers = ((),) * len(model.cells) if integers is None else integers
-        for share in (none_shared,) if integers is None else (leaves, none_shared):
-            arguments = model.signatures, len(model.arenas), layout, share, self._integers
+        self._turns = self._store = None
+        self._integers = model.form.integers if is_batch else ((),) * len(model.cells)
+        for share in (leaves, none_shared) if is_batch else (none_shared,):
+            arguments = model.signatures, len(model.arenas), self._layout, share, self._integers
             self._constants, self._batch = planner_inputs(*arguments)
             if self._batch is not None:
                 break
-        return None if self._batch is None or policy.alone is None or not readable() else self
+        return self._batch is not None and self._policy.alone is not None and readable()
 
-    def bind(
-        self, header: Sequence[int], imports: Collection[int], data: Collection[int], *learnt: Index
-    ) -> None:
+    def _bind_round(self, notes: RoundNotes) -> None:
+        """Fill the runner's table for the rounds of a form."""
+        form, model, buffers = notes.form(), self._routines.model, self.buffers
+        widths, patterns = [len(cell.sequences) for cell in model.signatures], list[int]()
+        *sections, every = accumulate(widths, initial=len(widths))
+        header = [0, 0, form.outputs, len(form.cells), len(form.imports), len(form.arenas), 0, every]
+        self._places = {}
+        for cell, class_ in form.imports:
+            (arena,) = model.signatures[cell].outputs
+            header += (cell, class_, buffers["values", arena])
+        for arena, class_ in form.arenas:
+            header += (arena, class_, buffers["values", arena])
+        for noted in form.cells:
+            k, feeds = noted.cell, model.feeds[noted.cell]
+            header += (0, noted.columns, noted.outputs, noted.first_output, k, len(noted.lists), len(feeds))
+            header += (id(noted.rows), len(noted.pattern), len(patterns))
+            patterns += noted.pattern
+            for i, read in enumerate(noted.lists):
+                patterns += read.pattern
+                header += (read.column, len(read.pattern), sections[k] + i, id(read.elements))
+            for i, (feed, (items, is_list)) in enumerate(zip(feeds, noted.feeds, strict=True)):
+                self._places[len(header)] = k, i
+                header += self._feed(items, feed, model.bounds[k][i], k, i, is_list=is_list)
+        learnt = np.array(patterns, np.int64), form.wires.ravel(), form.kinds, form.arena_of
+        self._bind(header, [cell for cell, _ in form.imports], *learnt)
+        self._arenas = form.arenas
+        self._scalars = {class_: self._read.view(dtype) for class_, dtype in form.scalars.items()}
+
+    def _bind(self, header: Sequence[int], imports: Collection[int], *learnt: Index) -> None:
         """Fill the runner's table for a model that has learnt no more since.
 
         Args:
             header: the header of a round and its records, see `round_loops`.
             imports: the import cells.
-            data: the offsets of the feeds' records in the header.
             learnt: patterns, wires, kinds and arenas, see `round_loops.plan`.
         """
         arrays = self._allocate(header, imports)
         memory = self._memory
+        assert memory is not None, "the runner is prepared"
         codes = self._walker
         self._header = np.array(header, np.int64)
-        fed = [at for at in data if header[at + FeedRecord.buffer] >= 0]
+        fed = [at for at in self._places if header[at + FeedRecord.buffer] >= 0]
         self._array_feeds = [at for at in fed if header[at + FeedRecord.kind] == calls.BROUGHT]
         arrays_in_order: list[Any] = [  # in the order of `Runner`
             self._flat,
             self._header,
             *learnt,
-            *[self._flat] * 4,  # until `set_store`
+            *[self._flat] * 4,  # of a round, the store: see `run`
             *arrays,
             *codes.places,
             memory.addresses,
@@ -139,30 +222,17 @@ class RoundRunner:
         table[Runner.real_type] = id(float)
         table[Runner.shift] = SHIFT
         table[Runner.signs] = SIGNS
-        table[Runner.requested_values] = address_of(self.read)
+        table[Runner.requested_values] = address_of(self._read)
         table[Runner.large] = walker.MIN_LARGE
         self._table = table
         self._plan, self._compute = _compiled()
 
-    def begin(self, owners: list[Any], ends: list[int], asked: list[int], start: int) -> None:
+    def _begin(self, owners: list[Any], ends: list[int], requested: list[int], start: int) -> None:
         """Begin a batch: set its lists, see `Runner.owners`, and its first number; bring parameters."""
-        self._table[Runner.owners : Runner.requested_values] = id(owners), id(ends), id(asked), start
+        assert self._memory is not None, "the runner is prepared"
+        self._table[Runner.owners : Runner.requested_values] = id(owners), id(ends), id(requested), start
         for parameter, number in self._routines.brought["parameter"]:
             bring_value(self._memory, number, parameter)
-
-    def run_small_batch(self, batch: SmallBatch) -> bool:
-        """Run a small batch from its notes; return False if it must run as any batch."""
-        if batch.offsets[-1] > SMALL_BATCH_VALUES:
-            return False
-        if self._lists is None or self._lists is not batch.lists:
-            self._bind_small_batch(batch)
-        self.begin(batch.ends, batch.offsets, NO_REQUESTS, 0)
-
-        def data(place: int) -> tuple[int, Array]:
-            cell, number = self._places[place]
-            return cell, batch.column(cell, number)
-
-        return self.run(0, lambda _: None, data) != FAILED
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return values of the small batch by their numbers, which count from the batch's first value."""
@@ -170,6 +240,7 @@ class RoundRunner:
         row_of = tables[tables[table_loops.Tables.row_of] :]
 
         def take(arena: int, values: Index) -> Array:
+            assert self._memory is not None, "the batch has run"
             arena_rows: Array = self._memory.arrays[self.buffers["values", arena]]
             taken: Array = arena_rows.take(row_of.take(values), axis=0)
             return taken
@@ -189,13 +260,12 @@ class RoundRunner:
                 arenas[first_values + output] = arena
         return arenas
 
-    def _bind_small_batch(self, batch: SmallBatch) -> None:
+    def _bind_batch(self, batch: SmallBatch) -> None:
         """Fill the runner's table for small batches that are noted in these lists."""
         model, lists = self._routines.model, batch.lists
         widths = [w for cell in model.signatures for w in cell.sequences]
         header = [0, 0, 0, len(model.cells), 0, 0, 0, len(model.cells) + len(widths)]
         sections = list[int]()
-        self._lists = None
         self._places = {}
         for k, (cell, feeds) in enumerate(zip(model.signatures, model.feeds, strict=True)):
             valued = 1 + cell.arguments
@@ -203,57 +273,29 @@ class RoundRunner:
             header += 0, 0, 0, 0, k, 0, len(feeds), 0, 0, 0
             for i, feed in enumerate(feeds):
                 self._places[len(header)] = k, i
-                header += self.feed(batch.feeds[k][i], feed, model.bounds[k][i], k, i)
+                header += self._feed(batch.feeds[k][i], feed, model.bounds[k][i], k, i)
         for width, items in zip(widths, lists[len(model.cells) :], strict=True):
             sections += id(items), width, width
         self._allocate(header)
-        self.bind(header, (), self._places, np.array(sections, np.int64), *[self._flat] * 3)
+        self._bind(header, (), np.array(sections, np.int64), *[self._flat] * 3)
         self._table[Runner.small_batch] = True
-        self._lists = lists
 
-    def set_store(self, *stored: Index) -> None:
-        """Set the store's arrays: the example, class and place of each value, and the records of classes."""
-        self._table[Runner.example : Runner.notes] = [address_of(array) for array in stored]
-
-    def run(
-        self, first: int, reserve: Callable[[Index], None], data: Callable[[int], tuple[int, Array] | None]
-    ) -> int:
-        """Run a round; return the class of the requested values, which are in `read` then.
-
-        It is `MIXED` if they are of several classes, and `FAILED` if the round must run as any batch.
-
-        Args:
-            first: the first value number of the round.
-            reserve: makes room in the store, given the rows that each buffer needs.
-            data: returns the cell and the data of the feed whose record has this offset, in the order of
-                calls; None if the cell has no calls.
-        """
-        header = self._header
-        table = self._table
-        memory = self._memory
-        header[Round.first] = first
-        small = self._plan(table)
-        if small < 0:
-            return FAILED
-        if small:
-            numbers = self._arrays[-2]
-            heights = numbers[numbers[table_loops.Launches.heights] : numbers[table_loops.Launches.levels]]
-            memory.fit(heights)
-            reserve(heights)
-        for place in self._array_feeds:
-            self._bring(place, data(place))
-        while (place := self._launch()) > 0:
-            header[place + FeedRecord.kind] = calls.BROUGHT
-            self._array_feeds.append(place)
-            self._bring(place, data(place))
-        return place if place == FAILED else MIXED - place
+    def _fit(self, notes: SmallBatch | RoundNotes, memory: BatchMemory) -> None:
+        """Make buffers, and the arrays of the store, as high as the planned round needs them."""
+        numbers = self._arrays[-2]
+        heights = numbers[numbers[table_loops.Launches.heights] : numbers[table_loops.Launches.levels]]
+        memory.fit(heights)
+        if isinstance(notes, RoundNotes):
+            for arena, class_ in self._arenas:
+                notes.reserve(class_, int(heights[self.buffers["values", arena]]))
 
     def _launch(self) -> int:
         """Call `round_loops.compute`, with the helper if the batch before had work for it."""
         table = self._table
         helper = team.team()
         # as in `Walker.run`: the next round is like the one before
-        has_work = self._memory.helped and table[Runner.large] >= walker.MIN_LARGE
+        helped = self._memory is not None and self._memory.helped
+        has_work = helped and table[Runner.large] >= walker.MIN_LARGE
         table[Runner.team] = helper.take() if has_work else 0
         try:
             return self._compute(table)
@@ -261,16 +303,17 @@ class RoundRunner:
             if table[Runner.team]:
                 helper.leave()
 
-    def _bring(self, place: int, data: tuple[int, Array] | None) -> None:
+    def _bring(self, place: int, notes: SmallBatch | RoundNotes) -> None:
         """Put a feed's data, in rank order, where the round's kernels read them.
 
         Args:
             place: the offset of the feed's record in the header.
-            data: the number of the cell, and a column with a datum for each of its calls; None where the
-                compiled code has brought the data itself.
+            notes: what has the data: a column with a datum for each call of the cell.
         """
-        if data is not None:
-            (cell, column) = data
+        cell, number = self._places[place]
+        column = notes.column(cell, number)
+        if column is not None:
+            assert self._memory is not None, "the runner is prepared"
             memory = self._arrays[5]
             tables = table_loops.Tables(memory)
             record = table_loops.Cell(memory, tables.cells_at + cell * table_loops.Cell.size)

@@ -41,7 +41,7 @@ TARGETS = {"fp32": TARGET, "bf16": replace(TARGET, precision="bf16")}
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     """Return the NumPy engine for a model."""
-    return ArrayEngine("numpy", model, TARGETS[settings.precision], _make, debug=settings.debug)
+    return ArrayEngine("numpy", model, TARGETS[settings.precision], _make, settings=settings)
 
 
 def _make(bound: Bound) -> Kernels:

@@ -68,7 +68,7 @@ def _define(
     name: str,
     arity: int,
     infer: Callable[[str, tuple[TensorType, ...], Attrs], TensorType],
-    evaluate: Callable[..., Any],
+    evaluate: Callable[..., object],
     body: str,
     vjp: Callable[..., tuple[Node | None, ...]] | None = None,
     samples: tuple[Sample, ...] | None = None,
@@ -81,7 +81,7 @@ def _define(
         if arity > 1:
             samples += (Sample((_M, _V), {}, positive=positive), Sample((_S, _M), {}, positive=positive))
 
-    def evaluated(attrs: Attrs, *xs: Any) -> Any:
+    def evaluated(attrs: Attrs, *xs: object) -> Any:
         return evaluate(*xs, **attrs)
 
     define(name, partial(infer, name), evaluated, vjp, samples, elementwise=True, body=body)

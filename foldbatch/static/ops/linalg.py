@@ -208,7 +208,7 @@ def einsum(subscripts: str, *operands: TensorLike) -> Node:
     return _ordered(letters, result, output_letters)
 
 
-def _parse(subscripts: Any, count: int) -> tuple[list[str], str]:
+def _parse(subscripts: object, count: int) -> tuple[list[str], str]:
     """Return the letters of each operand and of the result; refuse any other notation."""
     if not isinstance(subscripts, str):
         fail("einsum", "a string of letters", type(subscripts).__name__, "as in einsum('ij,jk->ik', a, b)")

@@ -157,12 +157,12 @@ def top_and_rest(x: Any, axis: int) -> tuple[Any, Any]:
     return top, np.log1p(np.sum(exp, axis, np.float64, keepdims=True))
 
 
-def _evaluate_logsumexp(attrs: Attrs, x: Any) -> Any:
+def _evaluate_logsumexp(attrs: Attrs, x: object) -> Any:
     top, log_sum = top_and_rest(x, attrs["axis"])
     return np.squeeze(top + log_sum, attrs["axis"])
 
 
-def _evaluate_log_softmax(attrs: Attrs, x: Any) -> Any:
+def _evaluate_log_softmax(attrs: Attrs, x: object) -> Any:
     top, log_sum = top_and_rest(x, attrs["axis"])
     return (x - top) - log_sum
 

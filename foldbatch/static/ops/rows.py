@@ -29,7 +29,7 @@ def _same_type(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return types[0]
 
 
-def _same_value(attrs: Attrs, x: Any) -> Any:
+def _same_value(attrs: Attrs, x: object) -> Any:
     return x
 
 

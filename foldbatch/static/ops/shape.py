@@ -45,7 +45,7 @@ def along(
 def _define(
     name: str,
     infer: Callable[[tuple[TensorType, ...], Attrs], TensorType],
-    evaluate: Callable[..., Any],
+    evaluate: Callable[..., object],
     vjp: Callable[..., tuple[Node | None, ...]],
     *samples: Sample,
     **properties: Any,

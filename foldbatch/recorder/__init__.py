@@ -1,0 +1,1 @@
+"""The recorder of both doors: the lists to which calls of cells are appended."""
