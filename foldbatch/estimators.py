@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import BackendError, BlockValueError, NumberedNamesWarning, TrainingError, install
+from foldbatch.model.weighted import example_weights
 from foldbatch.program.compiling import compile
 from foldbatch.program.predicting import probabilities
 from foldbatch.program.program import Program
@@ -23,6 +24,7 @@ from foldbatch.program.traced import listed
 from foldbatch.schema import infer
 from foldbatch.train.optimizers import AdamW
 from foldbatch.train.trainer import Trainer
+from foldbatch.train.weights import ClassWeight, by_class
 from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import BackendName, describe_value
@@ -103,8 +105,8 @@ class StructureEstimator(BaseEstimator):
             self._program = program
         return self._program
 
-    def _fit(self, structures: Sequence[object], labels: Sequence[object]) -> None:
-        """Train a new model on structures and labels as the settings say; keep its parameters."""
+    def _fit(self, structures: Sequence[object], labels: Sequence[object], weights: Array | None) -> None:
+        """Train a new model on structures, labels and weights as the settings say; keep its parameters."""
         self.__dict__.pop("_program", None)
         self._settings = self.get_params()
         if not is_int(self.random_state):
@@ -120,7 +122,8 @@ class StructureEstimator(BaseEstimator):
             self.kinds_ = _kinds(self.model, structures)
         program = self._compiled()
         trainer = Trainer(program, optimizer, batch_size=self.batch_size, seed=self._settings["random_state"])
-        trainer.fit(list(zip(structures, labels, strict=True)), epochs=self.epochs)
+        examples = list(zip(structures, labels, strict=True))
+        trainer.fit(examples, epochs=self.epochs, sample_weight=weights)
         self.parameters_ = {name: np.array(value) for name, value in program.params.items()}
         self._program = program
 
@@ -146,8 +149,16 @@ class StructureEstimator(BaseEstimator):
         return [result for part in parts for result in self.program_.run(part)]
 
 
+@dataclass(eq=False, repr=False)
 class StructureClassifier(ClassifierMixin, StructureEstimator):
-    """Classifies trees, sentences or records with a model of the zoo; settings are `StructureEstimator`'s.
+    """Classifies trees, sentences or records with a model of the zoo.
+
+    Args:
+        model and others: see `StructureEstimator`.
+        class_weight: how much the examples of each class count: a dict by class, in which those left out have
+            1, or ``"balanced"``, by which all classes count alike.
+        smoothing: the share of a class's loss that is the mean over all classes, as of
+            `foldbatch.ops.cross_entropy`.
 
     ``fit(X, y)`` takes a list of structures and their classes, of any type that sorts. A fitted estimator has
     ``classes_``, ``parameters_`` and ``program_``; also ``vocabulary_`` and ``kinds_`` (of nodes, or None),
@@ -163,8 +174,12 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):
     array(['assigns'], dtype='<U7')
     """
 
-    def fit(self, X: Sequence[object], y: object) -> StructureClassifier:
-        """Train on structures and their classes."""
+    _: KW_ONLY
+    class_weight: ClassWeight | None = None
+    smoothing: float = 0.0
+
+    def fit(self, X: Sequence[object], y: object, sample_weight: object = None) -> StructureClassifier:
+        """Train on structures and their classes; `sample_weight` says how much each counts, by default 1."""
         structures = _structures(self, X, y)
         _check_types(y)
         check_classification_targets(y)
@@ -173,7 +188,11 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):
             actual = f"only {self.classes_.tolist()[0]!r}"
             fix = "look at the labels; folds of a cross-validation can be stratified"
             raise TrainingError("y", "labels of two classes or more", actual, fix)
-        self._fit(structures, labels.tolist())
+        weights = None if sample_weight is None else _weights(sample_weight, len(structures))
+        if self.class_weight is not None:
+            of_classes = by_class(self.classes_[labels].tolist(), self.class_weight)
+            weights = of_classes if weights is None else weights * of_classes
+        self._fit(structures, labels.tolist(), weights)
         return self
 
     def predict_proba(self, X: Iterable[object]) -> Array:
@@ -188,7 +207,10 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):
         return np.asarray(self.classes_[chances.argmax(axis=1)])
 
     def _task(self) -> Task:
-        return Task("class", classes=len(self.classes_), dropout=self._settings["dropout"])
+        settings = self._settings
+        smoothing = settings.get("smoothing", 0.0)  # which estimators pickled by earlier versions have not
+        classes = len(self.classes_)
+        return Task("class", classes=classes, dropout=settings["dropout"], smoothing=smoothing)
 
 
 class StructureRegressor(RegressorMixin, StructureEstimator):
@@ -206,20 +228,23 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
     [1.0, 2.0, 3.0, 4.0]
     """
 
-    def fit(self, X: Sequence[object], y: object) -> StructureRegressor:
-        """Train on structures and their numbers."""
+    def fit(self, X: Sequence[object], y: object, sample_weight: object = None) -> StructureRegressor:
+        """Train on structures and their numbers; `sample_weight` says how much each counts, by default 1."""
         structures = _structures(self, X, y)
         try:
             numbers = column_or_1d(y, warn=True).astype("float64")
         except (TypeError, ValueError) as error:
             fix = "classes: StructureClassifier"
             raise TrainingError("y", "a number for each structure", str(error), fix) from error
+        weights = None if sample_weight is None else _weights(sample_weight, len(structures))
         with np.errstate(all="ignore"):
-            self.center_, self.scale_ = float(numbers.mean()), float(numbers.std()) or 1.0
+            center = np.average(numbers, weights=weights)
+            deviation = np.sqrt(np.average(np.square(numbers - center), weights=weights))
+            self.center_, self.scale_ = float(center), float(deviation) or 1.0
         if not np.isfinite(self.scale_):
             actual = "NaN, infinity, or numbers whose squares are infinite"
             raise TrainingError("y", "finite numbers", actual, "leave those examples out, or scale y")
-        self._fit(structures, ((numbers - self.center_) / self.scale_).tolist())
+        self._fit(structures, ((numbers - self.center_) / self.scale_).tolist(), weights)
         return self
 
     def predict(self, X: Iterable[object]) -> Array:
@@ -240,6 +265,18 @@ def _structures(estimator: StructureEstimator, structures: Sequence[object], lab
     if not len(read):
         raise TrainingError("X", "1 example or more", "none", "give some to train on")
     return list(read)
+
+
+def _weights(sample_weight: Any, count: int) -> Array:
+    """Return the weights of so many examples, checked: ``[count]``; one number is that of all."""
+    weights = np.full(count, sample_weight) if np.isscalar(sample_weight) else sample_weight
+    try:
+        checked = example_weights("sample_weight", weights, count)
+    except BlockValueError as error:
+        raise TrainingError(error.where, error.expected, error.found, error.fix) from None
+    if not checked.any():
+        raise TrainingError("sample_weight", "a weight above 0", "none", "give 1 to what counts once")
+    return checked.astype(np.float64)
 
 
 def _check_types(labels: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 sklearn = pytest.importorskip("sklearn")
 
-from sklearn import model_selection  # noqa: E402
+from sklearn import model_selection, utils  # noqa: E402
 from sklearn.base import clone, is_classifier, is_regressor  # noqa: E402 - behind the question whether it is there
 from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.utils import estimator_checks  # noqa: E402
@@ -29,8 +29,8 @@ both = pytest.mark.parametrize(("kind", "y"), [(StructureClassifier, SAT), (Stru
 class OfRows:
     """Takes tables of numbers, as scikit-learn's checks give: each row becomes a tree."""
 
-    def fit(self, X, y):
-        return super().fit(rows_as_trees(X), y)
+    def fit(self, X, y, sample_weight=None):
+        return super().fit(rows_as_trees(X), y, sample_weight)
 
     def _results(self, structures):
         return super()._results(rows_as_trees(structures))
@@ -56,6 +56,8 @@ check_estimators_unfitted check_do_not_raise_errors_in_init_or_set_params check_
 check_parameters_default_constructible check_methods_sample_order_invariance check_methods_subset_invariance
 check_fit2d_1feature check_get_params_invariance check_set_params check_dict_unchanged check_fit_idempotent
 check_fit_check_is_fitted check_estimators_pickle check_requires_y_none
+check_sample_weights_pandas_series check_sample_weights_not_an_array check_sample_weights_list
+check_sample_weights_shape check_sample_weights_not_overwritten
 """.split()
 
 
@@ -156,6 +158,23 @@ def test_before_it_is_fitted_it_predicts_nothing(kind, y):
         ),
         (lambda: StructureRegressor().fit(TREES[:1], [np.nan]), "y: expected finite numbers"),
         (lambda: StructureRegressor().fit(TREES[:2], [1e300, 0]), "y: expected finite numbers"),
+        (
+            lambda: StructureClassifier().fit(TREES, SAT, [1, 2]),
+            "sample_weight: expected 12 numbers, one for",
+        ),
+        (lambda: StructureClassifier().fit(TREES, SAT, [0] * 12), "sample_weight: expected a weight above 0"),
+        (
+            lambda: StructureRegressor().fit(TREES, LENGTHS, [-1] * 12),
+            "sample_weight: expected finite numbers",
+        ),
+        (
+            lambda: StructureClassifier(class_weight={"sat": 1}).fit(TREES, SAT),
+            "class_weight: expected classes",
+        ),
+        (
+            lambda: StructureClassifier(smoothing=2).fit(TREES, SAT),
+            "Task smoothing: expected 0 to 1, found 2",
+        ),
         (lambda: StructureRegressor(lr=0).fit(TREES, LENGTHS), "AdamW lr: expected a number above 0"),
     ],
 )
@@ -170,6 +189,47 @@ def test_records_are_read_by_their_schema():
     assert classifier.predict([{"verb": "sat))"}]).tolist() == ["rest"]
     again = pickle.loads(pickle.dumps(classifier))
     np.testing.assert_array_equal(again.predict_proba(records), classifier.predict_proba(records))
+
+
+def weighted_fit(kind, X, y, **options):
+    """A fit in batches of all examples, from the same parameters and the same words."""
+    settings = {**SMALL, "batch_size": 99} | {k: v for k, v in options.items() if k != "sample_weight"}
+    return kind(**settings).fit(X, y, sample_weight=options.get("sample_weight"))
+
+
+@both
+def test_an_example_of_weight_n_counts_as_n_examples(kind, y):
+    counts = [3, 2, 3, 2, 2, 2] * 2  # words are as frequent, compared with each other, as without
+    repeated = [(x, label) for x, label, n in zip(TREES, y, counts, strict=True) for _ in range(n)]
+    weighted = weighted_fit(kind, TREES, y, sample_weight=counts)
+    right = weighted_fit(kind, *map(list, zip(*repeated, strict=True)))
+    for name, array in right.parameters_.items():
+        np.testing.assert_allclose(weighted.parameters_[name], array, rtol=1e-3, atol=1e-5)
+    assert weighted.score(TREES, y, sample_weight=counts) == pytest.approx(
+        right.score(*map(list, zip(*repeated, strict=True))), abs=1e-5
+    )
+
+
+def test_classes_have_weights_as_in_scikit_learn():
+    y = ["rest", *SAT[1:-3], *["rest"] * 3]
+    for class_weight in ("balanced", {"rest": 2.0}):
+        weights = utils.class_weight.compute_sample_weight(class_weight, y)
+        by_class = weighted_fit(StructureClassifier, TREES, y, class_weight=class_weight)
+        right = weighted_fit(StructureClassifier, TREES, y, sample_weight=weights)
+        for name, array in right.parameters_.items():
+            np.testing.assert_allclose(by_class.parameters_[name], array, rtol=1e-5, atol=1e-6)
+    search = model_selection.GridSearchCV(
+        StructureClassifier(**SMALL | {"epochs": 1}), {"class_weight": [None, "balanced"]}, cv=2
+    )
+    assert search.fit(TREES, SAT).cv_results_["mean_test_score"].shape == (2,)
+
+
+def test_labels_are_smoothed():
+    sharp, smooth = (
+        weighted_fit(StructureClassifier, TREES, SAT, epochs=60, smoothing=s) for s in (0.0, 0.4)
+    )
+    assert sharp.predict_proba(TREES).max() > 0.95
+    np.testing.assert_allclose(smooth.predict_proba(TREES).max(axis=1), 0.8, atol=0.05)
 
 
 def test_folds_of_a_cross_validation_learn_nothing_of_labels_that_are_noise():

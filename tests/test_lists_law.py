@@ -58,6 +58,7 @@ OF_ELEMENTS: Mapping[str, Case] = {
     "argmax": lambda p: (ops.argmax(p.x), ops.argmax(matrix(p), axis=0)),
     "argsort": lambda p: ops.argsort(p.x * p.q),
     "batched": lambda p: ops.batched(p.x),
+    "binary_cross_entropy": lambda p: ops.binary_cross_entropy(p.x, ops.sigmoid(p.q)),
     "broadcast_to": lambda p: ops.broadcast_to(p.x, (3, SIZE)),
     "cast": lambda p: ops.cast(p.k, FLOAT) * p.h,
     "clip": lambda p: (ops.clip(p.x, -0.5, 0.5), ops.clip(p.x, p.q - 1.0, p.h + 2.0)),

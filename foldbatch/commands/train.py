@@ -34,11 +34,11 @@ from foldbatch.recipes.fitting import (
     drawing,
     evaluate,
     fit,
-    label_of,
     mean_and_deviation,
 )
 from foldbatch.system.files import remove_partial, write_whole
 from foldbatch.train.metrics import Baseline
+from foldbatch.train.weights import label_of
 from foldbatch.trees.tree import trusted_tree
 
 RUNS = Path("runs")

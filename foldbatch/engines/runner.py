@@ -50,6 +50,7 @@ from foldbatch.model.drafts import ASIDES
 from foldbatch.model.keys import example_numbers, keyed
 from foldbatch.model.model import Model
 from foldbatch.model.small_batches import SmallBatch
+from foldbatch.model.weighted import weighed
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
 from foldbatch.planning.layout import find_layout
@@ -198,17 +199,21 @@ class Runner:
         return Results(decode(self.model.result, notes.results, notes.offsets[:-1], ran.fetch))
 
     def value_and_grad(
-        self, batch: Work, step: int, numbers: Sequence[int] = ()
+        self, batch: Work, step: int, numbers: Sequence[int] = (), weights: NDArray[np.float32] | None = None
     ) -> tuple[float, BatchGradients[Parameter]]:
         """Return the summed loss, and its gradient for every trainable parameter of the model.
 
-        The examples of a part of a larger batch have `numbers` in that.
+        The examples of a part of a larger batch have `numbers` in that. A model of
+        `foldbatch.model.weighted` needs the weights of examples.
         """
         count = len(batch) if isinstance(batch, list) else sum(len(part.traces) for part in batch)
         none = (type(numbers) is tuple and not numbers) or np.shape(numbers) == (0,)
         example_of = None if none else example_numbers(numbers, count)
         parts = self._map_parts(
-            partial(self._differentiate, step, None, numbers=example_of), batch, self._folded, training=True
+            partial(self._differentiate, step, None, numbers=example_of, weights=weights),
+            batch,
+            self._folded,
+            training=True,
         )
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 
@@ -582,15 +587,18 @@ class Runner:
         memory: object,
         step: int,
         numbers: NDArray[np.int64] | None = None,
+        weights: NDArray[np.float32] | None = None,
     ) -> Run:
-        """Run a part forward, with keys of random numbers in place of call numbers."""
+        """Run a part forward, with keys of random numbers in place of call numbers, and with weights."""
         batch, engine_batch = ready
         feeds = batch.feeds
-        if any(self.model.keys):
+        if weights is not None or any(self.model.keys):
             examples = [table.examples + part.first for table in batch.schedule.cells]
-            if numbers is not None:
-                examples = [numbers[places] for places in examples]
-            feeds = keyed(feeds, self.model.keys, self.seed, step, examples)
+            if any(self.model.keys):
+                drawing = examples if numbers is None else [numbers[places] for places in examples]
+                feeds = keyed(feeds, self.model.keys, self.seed, step, drawing)
+            if weights is not None:
+                feeds = weighed(feeds, self.model, weights, examples)
         if isinstance(engine_batch, Windowed):
             return engine_batch.forward(feeds, memory, part.first)
         run = self.engine.forward(engine_batch, feeds, memory)
@@ -621,12 +629,13 @@ class Runner:
         visited: bool = False,
         asides: Collection[str] | None = None,
         numbers: NDArray[np.int64] | None = None,
+        weights: NDArray[np.float32] | None = None,
     ) -> Derived:
-        """Run a part forward and backward; `numbers` are those of `value_and_grad`.
+        """Run a part forward and backward; `numbers` and `weights` are those of `value_and_grad`.
 
         Where `visited`, the result lists the calls that read data; with `asides`, it has the results.
         """
-        begun = self.begin(step, seeds is not None, part, ready, memory, numbers)
+        begun = self.begin(step, seeds is not None, part, ready, memory, numbers, weights)
         results = None
         if asides is not None:
             with Naming(self.model, begun.batch, part.first):
@@ -647,6 +656,7 @@ class Runner:
         ready: tuple[ScheduledBatch, Any],
         memory: object,
         numbers: NDArray[np.int64] | None = None,
+        weights: NDArray[np.float32] | None = None,
     ) -> ForwardPart:
         """Run a part forward, for training; `seeded_results` says that results will have cotangents."""
         batch, _ = ready
@@ -655,7 +665,8 @@ class Runner:
             batch = batch._replace(schedule=seeded(batch.schedule, arenas))
             ready = batch, self.engine.ready(batch, training=True)
         with Naming(self.model, batch, part.first):
-            return ForwardPart(part, batch, self._forward(part, ready, memory, step, numbers))
+            run = self._forward(part, ready, memory, step, numbers, weights)
+            return ForwardPart(part, batch, run)
 
     @np.errstate(all="ignore")
     def finish(self, begun: ForwardPart, cotangents: Cotangents, *, visited: bool) -> Derived:

@@ -10,6 +10,8 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from numpy.typing import ArrayLike
+
 from foldbatch.blocks.drafts import refuse_no_count
 from foldbatch.engines.batch import Planned, ScheduledBatch
 from foldbatch.engines.cotangents import seeds_of
@@ -23,6 +25,7 @@ from foldbatch.errors import BlockTypeError, ExampleTypeError, counted
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.model.rereading import Obstacle, Snapshot, iterator_in, obstacle, obstacles
 from foldbatch.model.tracer import Tracer
+from foldbatch.model.weighted import example_weights
 from foldbatch.params.gradients import BatchGradients, by_name
 from foldbatch.params.parameters import Array, Parameter, ParameterStore
 from foldbatch.program.attributing import Attribution, explained
@@ -386,7 +389,12 @@ class Program(Closed, Printed):
         return results
 
     def value_and_grad(
-        self, examples: Iterable[object] | Planned, *, step: int | None = None, numbers: Sequence[int] = ()
+        self,
+        examples: Iterable[object] | Planned,
+        *,
+        step: int | None = None,
+        numbers: Sequence[int] = (),
+        weights: ArrayLike | None = None,
     ) -> tuple[float, BatchGradients[str]]:
         """Return the float sum of all losses over the batch, and its gradients by parameter name.
 
@@ -397,15 +405,26 @@ class Program(Closed, Printed):
         Random numbers, as of `Dropout`, are drawn anew at each call; the same `step`, a number, draws
         the same again. They depend on examples' numbers in the batch; `numbers` gives others, ``[N]``.
 
+        With `weights`, ``[N]``, the losses of each example are multiplied by its weight: 2 counts as two such
+        examples, 0 as none. The cells that compute it are compiled at the first call.
+
         Raises:
-            BlockValueError: when `numbers` has not one whole number for each example.
+            BlockValueError: when `numbers` has not one whole number for each example, or `weights` not one
+                finite number of 0 or more.
 
         Warns once a program: `NotFiniteWarning`, when the loss or a gradient is NaN or infinite (see
         `find_nan`), and `NoLossWarning`, when the model has no `Loss` block.
         """
         drawn = self._upcoming(step)
-        ready, work = self._variants.full.work(examples, self._deciding.decide(drawn, numbers, training=True))
-        loss, gradients = ready.runner.value_and_grad(work, self._drawing(step, drawn), numbers)
+        decide = self._deciding.decide(drawn, numbers, training=True)
+        if weights is None:
+            ready, work = self._variants.full.work(examples, decide)
+            loss, gradients = ready.runner.value_and_grad(work, self._drawing(step, drawn), numbers)
+        else:
+            ready, traces = self._variants.full.all(examples, partial(self.lowered.trace_all, decide=decide))
+            factors = example_weights("value_and_grad weights", weights, len(traces))
+            runner = ready.derivatives.weighted
+            loss, gradients = runner.value_and_grad(traces, self._drawing(step, drawn), numbers, factors)
         self._warned.look_at(self.model, loss, named := self._named(gradients))
         return loss, named
 

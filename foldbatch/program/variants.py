@@ -27,6 +27,7 @@ from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
 from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
 from foldbatch.model.tracer import Decide, RunSmall, TraceAll, Tracer
+from foldbatch.model.weighted import weighted
 from foldbatch.params.gradients import BatchGradients, by_name
 from foldbatch.params.parameters import Array, Parameter, SparseRows, dense
 from foldbatch.program.traced import Prepared, Traces, listed
@@ -69,6 +70,11 @@ class Derivatives:
     def _dual(self) -> Runner:
         tangents = {self.parameters[name]: tangent for name, tangent in self.tangents.items()}
         return Runner(dual(self.runner.model, tangents), self.runner.options, self.runner.seed)
+
+    @cached_property
+    def weighted(self) -> Runner:
+        """A runner of the model whose losses are multiplied by weights of examples."""
+        return Runner(weighted(self.runner.model), self.runner.options, self.runner.seed)
 
     @alone
     def jvp(self, traces: list[Trace], tangents: Tangents, step: int) -> tuple[float, float]:

@@ -24,11 +24,13 @@ from foldbatch.recipes.configuration import (
 )
 from foldbatch.recipes.data import Dataset, Kind
 from foldbatch.schema import Schema, infer
+from foldbatch.train.weights import BALANCED, by_class, label_of
 from foldbatch.trees import embedding_matrix, read_vectors
 from foldbatch.trees.brackets import unescape
 from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.zoo import MODELS, Task, Words, json
+from foldbatch.zoo.tasks import UNLABELLED
 from foldbatch.zoo.votes import features_of
 from foldbatch.zoo.words import name_of, subwords, words_of
 
@@ -47,8 +49,8 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
     """Return the model of a configuration, with the vocabulary of the training part."""
     options, task = configuration.model, _task(configuration.task, dataset)
     if isinstance(options, JsonModel):
-        ignored = (configuration.data.label, *configuration.data.leave_out)
-        block = schema_of(dataset).block(options.size, pooling=options.list_pooling, ignored=ignored)
+        ignored, pooling = configuration.data.ignored, options.list_pooling
+        block = schema_of(dataset).block(options.size, pooling=pooling, ignored=ignored)
         return json(block, task, hidden=options.hidden)
     words = _words(configuration, dataset)
     arguments = msgspec.structs.asdict(options)
@@ -93,9 +95,26 @@ def _task(options: TaskOptions, dataset: Dataset) -> Task:
         dataset.kind,
         len(dataset.classes) + len(dataset.aside),
         options.dropout,
-        tuple(options.weights),
+        _class_weights(options, dataset),
         len(dataset.classes) if dataset.aside else 0,
+        smoothing=options.smoothing,
     )
+
+
+def _class_weights(options: TaskOptions, dataset: Dataset) -> tuple[float, ...]:
+    """Return the weights of classes, given, or balanced by how often training has them."""
+    if not options.balanced:
+        return tuple(options.weights)
+    if options.weights:
+        fix = "leave one of them out"
+        raise TrainingError("task.balanced", "no task.weights beside it", str(options.weights), fix)
+    if dataset.kind == "nodes":
+        labels = [label for tree in dataset.train for label in tree.tree.labels]
+    else:
+        labels = [label_of(example) for example in dataset.train]
+    classes = [None if label == UNLABELLED else label for label in labels]
+    by_label = dict(zip(classes, by_class(classes, BALANCED).tolist(), strict=True))
+    return tuple(by_label.get(number, 1.0) for number in range(len(dataset.classes) + len(dataset.aside)))
 
 
 def _words(configuration: Configuration, dataset: Dataset) -> Words:
@@ -161,10 +180,13 @@ METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "top3": lambda of, name: training.TopK(of, 3, name),
     "perplexity": training.Perplexity,
     "calibration_error": training.CalibrationError,
+    "auroc": training.AUROC,
+    "average_precision": training.AveragePrecision,
 }
 NUMBER_METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "mse": training.MeanSquaredError,
     "mae": training.MeanAbsoluteError,
+    "r2": training.R2,
 }
 
 
@@ -186,7 +208,7 @@ def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[training.Metric]:
 
 def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]) -> str:
     """Return the figure by which the best epoch is chosen."""
-    train, moving = configuration.train, configuration.average.name == "moving"
+    train, moving = configuration.train, configuration.average.name != "none"
     metrics = [metric.name for metric in metrics_of(kind, train.metrics)]
     figures = ["loss", *(name for name in metrics if name != "confusion")]
     name = metrics[0] if train.best in (AUTO, LAST) else train.best
@@ -208,8 +230,11 @@ def build_callbacks(
     callbacks: list[training.Callback] = [training.NaNGuard()]
     if configuration.optimizer.clip:
         callbacks.append(training.ClipGradients(configuration.optimizer.clip))
-    if average.name == "moving":
-        callbacks.append(training.AverageWeights(average.decay, validation=dev or None, keep=not best))
+    if average.name != "none":
+        decay, start = average.decay if average.name == "moving" else None, average.start * steps
+        callbacks.append(
+            training.AverageWeights(decay, every="step", start=start, validation=dev or None, keep=not best)
+        )
     if schedule.name == "plateau" and dev:
         callbacks.append(training.ReduceLROnPlateau(figure, factor=schedule.factor, patience=schedule.every))
     elif schedule.name != "constant" or schedule.warm_up:

@@ -63,9 +63,15 @@ class Data(Section, frozen=True):
     test: Annotated[str, "the same, to test the best epoch on"] = ""
     label: Annotated[str, "of jsonlines: the key of the label"] = "label"
     leave_out: Annotated[list[str], "of jsonlines: keys that are not read, such as an id"] = []
+    weight: Annotated[str, "of jsonlines: the key of how much an example counts in training"] = ""
     training_verbs: Annotated[
         Count, "of functions: how many verbs there are to train on; 16 are asked for"
     ] = 16
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The keys of records that the model does not read."""
+        return (self.label, *self.leave_out, *([self.weight] if self.weight else []))
 
 
 class WordOptions(Section, frozen=True):
@@ -136,6 +142,8 @@ class TaskOptions(Section, frozen=True):
     ] = "auto"
     dropout: Annotated[Share, "of a state before it is classified"] = 0.0
     weights: Annotated[list[float], "of the losses of the classes, in their order; [1, 5]"] = []
+    balanced: Annotated[bool, "whether classes count alike, however frequent they are"] = False
+    smoothing: Annotated[Share, "of a class's loss that is the mean over all classes; 0.1"] = 0.0
 
 
 class OptimizerOptions(Section, frozen=True):
@@ -167,7 +175,10 @@ class ScheduleOptions(Section, frozen=True):
 class AverageOptions(Section, frozen=True):
     """The mean of the parameters along the way, which is evaluated and saved in their place."""
 
-    name: Annotated[Literal["none", "moving"], "moving: by decay, after each step"] = "none"
+    name: Annotated[
+        Literal["none", "moving", "mean"], "moving: by decay, after each step; mean: of all steps alike"
+    ] = "none"
+    start: Annotated[Natural, "epochs before it begins"] = 0
     decay: Annotated[Within, "of moving: the share of the former mean"] = 0.999
 
 
@@ -181,7 +192,21 @@ class Train(Section, frozen=True):
     backend: Annotated[BackendName, "what computes"] = "auto"
     memory: Annotated[str, "bytes that a batch may need at most, such as 2 GiB; empty: any number"] = ""
     metrics: Annotated[
-        list[Literal["accuracy", "f1", "confusion", "top3", "perplexity", "calibration_error", "mse", "mae"]],
+        list[
+            Literal[
+                "accuracy",
+                "f1",
+                "confusion",
+                "top3",
+                "perplexity",
+                "calibration_error",
+                "auroc",
+                "average_precision",
+                "mse",
+                "mae",
+                "r2",
+            ]
+        ],
         "figures besides the accuracy of classes or the mse of numbers",
     ] = []
     best: Annotated[

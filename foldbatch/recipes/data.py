@@ -1,6 +1,7 @@
 """Data sets: the three parts of a run as examples of the zoo, and the classes of their labels."""
 
 import gzip
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -8,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+
+import msgspec
 
 from foldbatch.errors import (
     FoldbatchError,
@@ -49,14 +52,16 @@ class Dataset:
     kind: Kind  # the task's
     classes: tuple[Label, ...]  # the classes, as labels name them; none for numbers
     aside: tuple[Label, ...] = ()  # more classes, which only training has and no prediction can be
+    weights: list[float] | None = None  # how much each example of `train` counts; None where all count alike
 
 
 def read_dataset(configuration: Configuration) -> Dataset:
     """Return the data set of a configuration."""
     check_model(configuration)
     data, kind = configuration.data, task_kind(configuration)
-    train, dev, test = (list(read_part(data, part)) for part in PARTS)
     origins = {part: Origin(str(_file_of(data, part) or part), data) for part in PARTS}
+    weights = _weights(data, origins["train"]) if data.weight else None
+    train, dev, test = (list(read_part(data, part)) for part in PARTS)
     if not train:
         raise ReadError("data.train", "examples to train on", "none", "set data.folder, or data.train")
     class_labels = () if kind == "number" else _classes(train, kind, origins["train"])
@@ -74,7 +79,7 @@ def read_dataset(configuration: Configuration) -> Dataset:
     for part, examples in read.items():
         if examples or getattr(data, part) or data.folder:  # a part may be left out
             _check(examples, f"data.{part}", configuration, origins[part])
-    return Dataset(**read, kind=kind, classes=classes, aside=aside)
+    return Dataset(**read, kind=kind, classes=classes, aside=aside, weights=weights)
 
 
 def read_labelled(path: Path | None, configuration: Configuration, classes: Sequence[Label]) -> list[Any]:
@@ -113,7 +118,8 @@ def read_part(data: Data, part: str) -> Iterable[Sample]:
     if format_.embedded is not None:
         return format_.embedded()[part]
     samples = format_.labelled(file, data.label) if file is not None else ()
-    return samples if not data.leave_out else _without(samples, data.leave_out, optional=part != "train")
+    keys = [key for key in data.ignored if key != data.label]
+    return _without(samples, keys, optional=part != "train") if keys else samples
 
 
 def _file_of(data: Data, part: str) -> Path | None:
@@ -145,6 +151,18 @@ class Origin:
         return f"{self.where}, example {number}"
 
 
+def _weights(data: Data, origin: Origin) -> list[float]:
+    """Return how much each record of the training part counts."""
+    weights = []
+    for place, (record, _) in enumerate(read_part(msgspec.structs.replace(data, weight=""), "train"), 1):
+        weight = record.get(data.weight) if isinstance(record, dict) else None
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+            where, expected = origin.place(place), f"a number of 0 or more at {data.weight!r}"
+            raise ReadError(where, expected, describe_value(weight), "1 counts once, 0 not at all")
+        weights.append(weight)
+    return weights
+
+
 def _without(samples: Iterable[Sample], keys: Sequence[str], *, optional: bool) -> Iterator[Sample]:
     """Yield records without some of their keys, which records must have unless they are known to."""
     there: set[str] = set()
@@ -167,7 +185,7 @@ def without(records: Iterable[Any], keys: Sequence[str]) -> Iterator[Any]:
 
 def unlike(schema: Schema, record: object, data: Data) -> tuple[str, Comparison]:
     """Return in words how a record is unlike those of training, "" where it is not; and how it compares."""
-    compared = schema.compare(*without([record], (data.label, *data.leave_out)))
+    compared = schema.compare(*without([record], data.ignored))
     parts = [f"the fields {shortened(compared.fields)}"] if compared.fields else []
     parts += [f"a {kind} at {path}" for path, kind in compared.kinds]
     if not parts and not compared.read:

@@ -45,6 +45,7 @@ from foldbatch.system.files import locked, remove_partial, write_whole
 from foldbatch.system.showing import table
 from foldbatch.train import SGD, Accuracy, Callback, Checkpoints, DataParallel, Metric, Trainer
 from foldbatch.train.metrics import Base, Baseline
+from foldbatch.train.weights import label_of
 from foldbatch.trees.formats import RECORDS
 from foldbatch.trees.tree import TreeNode, trusted_tree
 from foldbatch.types import BackendName, TensorType
@@ -128,7 +129,13 @@ def fit(
         accumulate=options.accumulate,
     )
     with _kept_apart(folder, resume=resume) if parallel.is_first else nullcontext():
-        history = trainer.fit(traced.train, traced.dev or None, epochs=options.epochs, resume=resume)
+        history = trainer.fit(
+            traced.train,
+            traced.dev or None,
+            epochs=options.epochs,
+            resume=resume,
+            sample_weight=dataset.weights,
+        )
         if building.has_best(configuration, dataset.dev):
             _restore_best(trainer)
         figures: dict[str, Any] = {"epochs": history}
@@ -349,11 +356,6 @@ def beside(baseline: Baseline | None, form: str) -> str:
     '73% are right (always the most frequent class: 71.9%)'
     """
     return "" if baseline is None else f" (always {baseline.answer}: {baseline.figure:{form}})"
-
-
-def label_of(example: Any) -> Any:
-    """Return the label of an example: of a labelled tree, that of its root."""
-    return example.label if isinstance(example, TreeNode) else example[1]
 
 
 def _collected(program: Program, examples: Sequence[object]) -> tuple[dict[str, list[Any]], dict[str, Array]]:

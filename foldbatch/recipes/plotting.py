@@ -11,8 +11,9 @@ from foldbatch.errors import BlockValueError
 from foldbatch.program.predicting import predictions, spelled
 from foldbatch.program.program import Program
 from foldbatch.recipes.building import structure_of
-from foldbatch.recipes.fitting import FIGURES, label_of
+from foldbatch.recipes.fitting import FIGURES
 from foldbatch.train import CalibrationError, Confusion, History, Metric
+from foldbatch.train.weights import label_of
 from foldbatch.trees.tree import TreeNode
 from foldbatch.views import draw_errors, plots
 

@@ -10,7 +10,9 @@ from foldbatch.train.callbacks import (
     ReduceLROnPlateau,
     Schedule,
 )
+from foldbatch.train.finding import LRFinder
 from foldbatch.train.history import History
+from foldbatch.train.libraries import AUROC, R2, AveragePrecision, TorchMetric
 from foldbatch.train.logs import CSVLog, JSONLinesLog, Progress
 from foldbatch.train.metrics import (
     F1,
@@ -32,12 +34,15 @@ from foldbatch.train.trackers import MLflow, TensorBoard, Tracker, WandB
 from foldbatch.train.trainer import Callback, Checkpoints, Trainer
 
 __all__ = [
+    "AUROC",
     "F1",
+    "R2",
     "SGD",
     "Accuracy",
     "AdaGrad",
     "Adam",
     "AdamW",
+    "AveragePrecision",
     "AverageWeights",
     "CSVLog",
     "CalibrationError",
@@ -50,6 +55,7 @@ __all__ = [
     "Eve",
     "History",
     "JSONLinesLog",
+    "LRFinder",
     "LambdaCallback",
     "LazyAdam",
     "MLflow",
@@ -66,6 +72,7 @@ __all__ = [
     "Schedule",
     "TensorBoard",
     "TopK",
+    "TorchMetric",
     "Tracker",
     "Trainer",
     "WandB",

@@ -231,8 +231,10 @@ class AverageWeights(Callback):
         decay: for an exponential moving average: after each step, ``average = d * average + (1 - d) *
             parameter``, beginning with the first parameters seen. In step n, d is `decay`, or if that is less
             ``n / (n + 9)``, so that it soon forgets what training began with. Without
-            `decay`, the average is the mean of the parameters after the epochs.
-        start: how many epochs are over before the averaging begins.
+            `decay`, the average is the mean of the parameters after epochs or steps.
+        every: ``"epoch"`` or ``"step"``: what is counted before the averaging begins; without `decay` also
+            after what parameters are added to the mean.
+        start: how many epochs, or steps, are over before the averaging begins.
         validation: examples to evaluate with the averages at the end of each epoch: figures
             ``validation_averaged_NAME``. Before the averaging begins they are those of the parameters.
         keep: at the end of `fit`, give the parameters their averages. A `fit` that is cut off within an epoch
@@ -241,7 +243,7 @@ class AverageWeights(Callback):
     Attributes:
         averages: the averages by parameter name, each of its parameter's shape and dtype; empty at first.
 
-    On a device each step of an exponential average waits for the parameters; the mean of epochs does not.
+    On a device each step of an average of steps waits for the parameters; the mean of epochs does not.
 
     >>> w = fb.Parameter([], init=0.0, name="w")
     >>> error = fb.Scalar() >> fb.Function(lambda x: (w - x) ** 2)
@@ -251,18 +253,22 @@ class AverageWeights(Callback):
     >>> trainer.program.params["w"], [each["validation_averaged_loss"] for each in figures]
     (array(0.625, dtype=float32), [0.25, 0.140625])
 
-    Source: Polyak and Juditsky 1992; Izmailov and others 2018.
+    Source: Polyak and Juditsky 1992 (every="step"); Izmailov and others 2018.
     """
 
     in_state = ("_count",)
 
     decay: float | None = checked(number, 0, 1, "try 0.999", above=True, optional=True, default=None)
     _: KW_ONLY
-    start: int = checked(whole_number, 0, "it counts epochs", default=0)
+    every: Literal["epoch", "step"] = "epoch"
+    start: int = checked(whole_number, 0, "it counts epochs, or with every='step' steps", default=0)
     validation: Sequence[Any] | None = None
     keep: bool = checked(truth, default=True)
 
     def __post_init__(self) -> None:
+        if self.every not in ("epoch", "step"):
+            actual, fix = repr(self.every), "it says what is counted"
+            raise TrainingError("AverageWeights every", "'epoch' or 'step'", actual, fix)
         self.averages: dict[str, Array] = {}
         self._count = 0
         self._in_epoch = False
@@ -276,14 +282,19 @@ class AverageWeights(Callback):
         self._in_epoch = True
 
     def on_step_end(self, trainer: Trainer) -> None:
-        if self.decay is not None and trainer.epoch >= self.start:
+        """Move the average towards the parameters, where it is one of steps and has begun."""
+        of_steps = self.every == "step"
+        begun = trainer.steps > self.start if of_steps else trainer.epoch >= self.start
+        if begun and (of_steps or self.decay is not None):
             self._count += 1
-            self._take(trainer, max(1 - self.decay, MEMORY / (self._count + MEMORY)))
+            exact = 1 / self._count  # of a mean
+            share = exact if self.decay is None else max(1 - self.decay, MEMORY / (self._count + MEMORY))
+            self._take(trainer, share)
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         """Add the parameters to the average of epochs; evaluate the average on the validation set."""
         self._in_epoch = False
-        if self.decay is None and trainer.epoch > self.start:
+        if self.decay is None and self.every == "epoch" and trainer.epoch > self.start:
             self._count += 1
             self._take(trainer, 1 / self._count)
         if self.validation is not None:

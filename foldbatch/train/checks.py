@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 from foldbatch.errors import ExampleError, TrainingError, UnknownNameError, with_nearest
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
-from foldbatch.train.metrics import Metric
+from foldbatch.train.libraries import TorchMetric, is_torch_metric
+from foldbatch.train.metrics import Metric, only_block
 from foldbatch.trees import Tree
 from foldbatch.trees.given import rows_of
 from foldbatch.types import describe_value
@@ -32,16 +33,21 @@ def all_of(name: str, values: object) -> list[Any]:
 
 
 def check_metrics(program: Program, metrics: Sequence[Metric], *, learnt: bool = True) -> list[Metric]:
-    """Return metrics whose values the program collects, and whose names differ."""
+    """Return metrics whose values the program collects, and whose names differ; torchmetrics' are wrapped."""
     blocks = sorted({name for names in program.model.metrics for name in names})
     names: set[str] = {"loss"}
-    metrics = all_of("metrics", metrics)
+    metrics = [
+        TorchMetric(metric) if is_torch_metric(metric) else metric for metric in all_of("metrics", metrics)
+    ]
     for number, metric in enumerate(metrics):
         where = f"Trainer metrics[{number}]"
         if isinstance(metric, str) or not all(hasattr(metric, part) for part in ("of", "name", "compute")):
             fix = "for example fb.train.Accuracy('name of a Metric block')"
             raise TrainingError(where, "a metric", describe_value(metric), fix)
-        if metric.of not in blocks and (learnt or not program.lowered.grows):
+        if not metric.of and isinstance(metric, TorchMetric):
+            if blocks or learnt or not program.lowered.grows:
+                only_block(metric.name, blocks)
+        elif metric.of not in blocks and (learnt or not program.lowered.grows):
             expected = f"the name of a Metric block, of {', '.join(blocks) or 'none'}"
             fix = "AllOf(scores, label) >> Metric(name) collects its values"
             if program.lowered.grows:

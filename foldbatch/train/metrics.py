@@ -20,7 +20,7 @@ from foldbatch.views.plots import Plot
 Mode = Literal["min", "max"]
 MODES: dict[Mode, tuple[str, ...]] = {  # by what is part of a figure's name
     "min": ("loss", "error", "mse", "mae", "perplexity"),
-    "max": ("accuracy", "f1", "top"),
+    "max": ("accuracy", "f1", "top", "auroc", "precision", "r2"),
 }
 
 
@@ -173,6 +173,10 @@ class OfClasses(Base):
         if scores.ndim != 2 or (len(scores) and scores.shape[1] < 2):
             expected, shape = "a vector of two scores or more as each value", list(scores.shape[1:])
             raise TrainingError(where, expected, f"values of shape {shape}", "give it the logits")
+        return self._of_labels(where, scores, kept)
+
+    def _of_labels(self, where: str, scores: Array, kept: list[Any]) -> Any:
+        """Return the figure of scores and as many labels, which are checked."""
         for label in kept:
             if not isinstance(label, int | np.integer) or not 0 <= label < scores.shape[1]:
                 expected = f"labels from 0 to {scores.shape[1] - 1}, or None"
@@ -183,6 +187,25 @@ class OfClasses(Base):
         return self._share(scores, numbers) if len(numbers) else math.nan
 
     def _share(self, scores: Array, numbers: NDArray[np.int64]) -> float:
+        raise NotImplementedError
+
+
+class OfLabelSets(OfClasses):
+    """A metric whose labels may be several classes each: vectors ``[classes]`` of 0 and 1, or of truths."""
+
+    def _of_labels(self, where: str, scores: Array, kept: list[Any]) -> Any:
+        """Return the figure of scores and of numbers or vectors as labels, which are checked."""
+        if not kept or np.ndim(kept[0]) == 0:
+            return super()._of_labels(where, scores, kept)
+        expected = f"numbers 0 or 1, {scores.shape[1]} in each label"
+        fix = "1 says that the class of the score is right; several may be"
+        for label in kept:
+            if np.shape(label) != scores.shape[1:] or not np.isin(label, (0, 1)).all():
+                raise TrainingError(where, expected, describe_value(label), fix)
+        return self._of_sets(scores, np.array(kept) != 0)
+
+    def _of_sets(self, scores: Array, sets: NDArray[np.bool_]) -> Any:
+        """Return the figure of scores and of which classes are right, both ``[n, classes]``."""
         raise NotImplementedError
 
 
@@ -338,16 +361,21 @@ def names_of(where: str, classes: Sequence[str] | None, count: int) -> list[str]
     return names
 
 
-AVERAGES = ("macro", None)
+AVERAGES = ("macro", "micro", "weighted", None)
+Average: TypeAlias = Literal["macro", "micro", "weighted"] | None
 
 
-class F1(OfClasses):
+class F1(OfLabelSets):
     """The harmonic mean of precision and recall, of all classes or by class.
+
+    Labels may be sets of classes, vectors ``[classes]`` of 0 and 1; a class is then an answer where its score
+    is above 0, the logit of one half.
 
     Args:
         of, name, every: see `Metric`.
-        average: ``"macro"``: the mean over the classes that are a label or an answer somewhere. None: a dict
-            by class.
+        average: ``"macro"``: the mean over the classes that are a label or an answer somewhere.
+            ``"weighted"``: the mean over classes, each as often as it is a label. ``"micro"``: the F1 of all
+            answers together, which with one class a value is the accuracy. None: a dict by class.
         classes: the names of the classes, for `average` None; by default ``"0"``, ``"1"`` and so on.
 
     >>> scores = np.array([[0.1, 0.9], [0.8, 0.2], [0.7, 0.3]])
@@ -364,26 +392,38 @@ class F1(OfClasses):
         of: str,
         name: str | None = None,
         *,
-        average: Literal["macro"] | None = "macro",
+        average: Average = "macro",
         classes: Sequence[str] | None = None,
         every: Every = "value",
     ) -> None:
         if average not in AVERAGES:
-            raise TrainingError("F1 average", "'macro' or None", repr(average), "None is by class")
+            expected = "'macro', 'micro', 'weighted' or None"
+            raise TrainingError("F1 average", expected, repr(average), "None is by class")
         super().__init__(of, name, every=every)
         self.average = average
         self.classes = None if classes is None else list(classes)
 
     def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> Any:
-        """Return the mean F1 of the classes that occur, or a dict with the F1 of each class."""
         counts = _counts(scores, numbers)
-        right, sums = counts.diagonal(), counts.sum(axis=0) + counts.sum(axis=1)
+        return self._of_counts(counts.diagonal(), counts.sum(axis=0), counts.sum(axis=1))
+
+    def _of_sets(self, scores: Array, sets: NDArray[np.bool_]) -> Any:
+        answers = scores > 0
+        return self._of_counts((answers & sets).sum(axis=0), answers.sum(axis=0), sets.sum(axis=0))
+
+    def _of_counts(self, right: Array, answers: Array, labels: Array) -> Any:
+        """Return the figure, or one by class, of how often each class is right, an answer and a label."""
+        sums = answers + labels
+        by_class = 2 * right / np.maximum(sums, 1)
         if self.average is None:
-            names = names_of("F1", self.classes, len(right))
-            return dict(zip(names, (2 * right / np.maximum(sums, 1)).tolist(), strict=True))
+            return dict(zip(names_of("F1", self.classes, len(right)), by_class.tolist(), strict=True))
         if not sums.any():
             return math.nan
-        return float(np.mean(2 * right[sums > 0] / sums[sums > 0]))
+        if self.average == "micro":
+            return float(2 * right.sum() / sums.sum())
+        if self.average == "weighted":
+            return float(np.average(by_class, weights=labels)) if labels.any() else math.nan
+        return float(np.mean(by_class[sums > 0]))
 
 
 def _counts(scores: Array, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -415,7 +455,26 @@ class Perplexity(OfClasses):
             return float(np.exp(np.mean(log_sums - label_scores)))
 
 
-class MeanSquaredError(Base):
+class OfNumbers(Base):
+    """A metric of numbers ``[m, *shape]`` and labels, numbers or arrays of the values' shape."""
+
+    def compute(self, values: Array, labels: Labels) -> float:
+        """Return the figure, or NaN of no values."""
+        where = type(self).__name__
+        kept, right = labelled(where, values, labels)
+        try:
+            wanted = np.array(right, np.float64).reshape((len(right), *kept.shape[1:]))
+        except (TypeError, ValueError) as error:
+            expected = f"labels of shape {list(kept.shape[1:])}"
+            raise TrainingError(where, expected, str(error), "give numbers, or None") from None
+        return self._figure(np.asarray(kept, np.float64), wanted)
+
+    def _figure(self, values: Array, wanted: Array) -> float:
+        """Return the figure of numbers and their labels, of one shape."""
+        raise NotImplementedError
+
+
+class MeanSquaredError(OfNumbers):
     """The mean of squared differences between values ``[m, *shape]`` and labels, over all entries.
 
     >>> MeanSquaredError("score").compute(np.array([1.0, 2.0]), [1, 4])
@@ -435,16 +494,8 @@ class MeanSquaredError(Base):
         means = np.broadcast_to(numbers.mean(axis=0), numbers.shape) if len(numbers) else numbers
         return Baseline("the mean", self.compute(means, list(numbers)))
 
-    def compute(self, values: Array, labels: Labels) -> float:
-        """Return the mean, or NaN of no values; labels are numbers or arrays of the values' shape."""
-        where = type(self).__name__
-        kept, right = labelled(where, values, labels)
-        try:
-            wanted = np.array(right, np.float64).reshape((len(right), *kept.shape[1:]))
-        except (TypeError, ValueError) as error:
-            expected = f"labels of shape {list(kept.shape[1:])}"
-            raise TrainingError(where, expected, str(error), "give numbers, or None") from None
-        distances = type(self).distance(np.asarray(kept, np.float64) - wanted)
+    def _figure(self, values: Array, wanted: Array) -> float:
+        distances = type(self).distance(values - wanted)
         return float(distances.mean()) if distances.size else math.nan
 
 
@@ -457,6 +508,19 @@ class MeanAbsoluteError(MeanSquaredError):
 
     usual = "mae"
     distance = np.abs
+
+
+def only_block(name: str, blocks: Iterable[str]) -> str:
+    """Return the name of the only `Metric` block, whose values a metric gets that names none.
+
+    >>> only_block("accuracy", ["root"])
+    'root'
+    """
+    names = sorted(set(blocks))
+    if len(names) != 1:
+        fix = "name one, as in TorchMetric(metric, 'root')"
+        raise TrainingError(f"metric {name}", "one Metric block", ", ".join(names) or "none", fix)
+    return names[0]
 
 
 # the summed loss, how many examples, and for each metric its arrays of values, and its labels
@@ -478,7 +542,7 @@ class Tally:
         self._loss += results.loss
         self._count += count
         for metric, values, labels in zip(self._metrics, self._values, self._labels, strict=True):
-            collected = results.metrics[metric.of]
+            collected = results.metrics[metric.of or only_block(metric.name, results.metrics)]
             if metric.every == "example":
                 collected = _last(collected)
             values.append(collected.values)

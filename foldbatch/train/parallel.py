@@ -269,6 +269,7 @@ class DataParallel(Closed):
         indices: Sequence[int] | None = None,
         signal: int = 0,
         parts: int = 1,
+        weights: Array | None = None,
     ) -> tuple[float, BatchGradients[str]]:
         """Return loss and gradients of a batch, of which this rank runs its share.
 
@@ -278,6 +279,7 @@ class DataParallel(Closed):
             signal: that this process has noted; after the call all ranks have the highest one in `signal`.
             parts: how many parts the share is run in, one after the other, to need less memory. Random draws
                 are those of the batch run whole; gradients are, too, but for the order of sums.
+            weights: what the losses of each example are multiplied by, ``[N]``.
 
         Raises:
             ExampleError: when an example of the share does not fit the block; other ranks must be told, see
@@ -285,15 +287,16 @@ class DataParallel(Closed):
         """
         program = self.program
         if self.is_alone and parts == 1:
+            weighing: dict[str, Any] = {} if weights is None else {"weights": weights}
             with nullcontext() if indices is None else noting(NUMBERED, indices):
-                return program.value_and_grad(examples)
+                return program.value_and_grad(examples, **weighing)
         places = list(range(len(examples))) if self.is_alone else self.places(examples)
         step = program.steps_drawn
         parts = max(1, min(parts, len(places)))
         cuts = [len(places) * part // parts for part in range(parts + 1)]
-        loss, gradients = self._part_of(examples, places[: cuts[1]], indices, step)
+        loss, gradients = self._part_of(examples, places[: cuts[1]], indices, step, weights)
         for start, stop in pairwise(cuts[1:]):
-            part_loss, part_gradients = self._part_of(examples, places[start:stop], indices, step)
+            part_loss, part_gradients = self._part_of(examples, places[start:stop], indices, step, weights)
             loss = loss + part_loss
             gradients = _added(gradients, part_gradients, program.engine.sum_copies)
         if self.is_alone:
@@ -322,7 +325,12 @@ class DataParallel(Closed):
         return sum(losses, 0.0), BatchGradients(sums, unused_by_all)
 
     def _part_of(
-        self, examples: Sequence[object], places: Sequence[int], indices: Sequence[int] | None, step: int
+        self,
+        examples: Sequence[object],
+        places: Sequence[int],
+        indices: Sequence[int] | None,
+        step: int,
+        weights: Array | None,
     ) -> tuple[float, BatchGradients[str]]:
         """Return loss and gradients of the examples at some places of a batch, as `sum_of` takes it.
 
@@ -337,7 +345,8 @@ class DataParallel(Closed):
             naming = noting("of rank {}, whose examples have the numbers {}", self.communicator.rank, places)
         with naming:
             chosen = [examples[place] for place in places]
-            return self.program.value_and_grad(chosen, step=step, numbers=places)
+            factors = None if weights is None else weights[places]
+            return self.program.value_and_grad(chosen, step=step, numbers=places, weights=factors)
 
     def _names(self, gradients: Mapping[str, Gradient]) -> str:
         """Return a digest of the gradients' names where ranks may have different parameters, else ''."""
@@ -471,6 +480,7 @@ class Batch:
     examples: Sequence[Any]  # of the batch
     loss: float = 0.0  # the sum over the batch, once it was run
     gradients: dict[str, Gradient] = field(default_factory=dict)  # of the sum, by parameter name
+    weights: Array | None = None  # what the losses of each example are multiplied by, ``[N]``
 
 
 EVALUATED = 256  # examples of a batch that is not trained on

@@ -14,6 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from foldbatch.communicators import Alone, from_first, together
 from foldbatch.communicators.communicator import mark_as_shared
 from foldbatch.errors import ProcessError, TrainingError, UnknownNameError, counted, with_nearest
@@ -32,6 +35,7 @@ from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import Batch, DataParallel, check_alike, evaluate, in_parts
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
 from foldbatch.train.samplers import Sampler, joined, shuffled
+from foldbatch.train.weights import ClassWeight, weights_of
 from foldbatch.trees.given import chosen
 from foldbatch.types import describe_value
 
@@ -281,7 +285,8 @@ class Trainer(Closed):
         optimizer: what changes them; the loss of a batch is divided by its number of examples.
         batch_size: how many examples make a batch, 32 by default.
         sampler: makes the batches instead; see `foldbatch.train.samplers`.
-        metrics: figures of the values that `Metric` blocks collect; see `foldbatch.train.metrics`.
+        metrics: figures of the values that `Metric` blocks collect; see `foldbatch.train.metrics`. Metrics of
+            torchmetrics may be among them as they are, where the model has one such block.
         callbacks: called meanwhile, in order, `Checkpoints` last; `Progress` too where a person looks on.
         seed: from which epochs are shuffled.
         accumulate: how many batches make one update. Their gradients are added, so that the update is that of
@@ -370,6 +375,7 @@ class Trainer(Closed):
         self._interrupts = Interrupts()
         self._settings = settings(optimizer)
         self.sampler = shuffled((), self._size, seed)  # of the present `fit`
+        self._weights: NDArray[np.float32] | None = None  # of its examples
         self.record: resuming.Record = {}
 
     def __repr__(self) -> str:
@@ -383,6 +389,8 @@ class Trainer(Closed):
         epochs: int,
         resume: bool | str | os.PathLike[str] = False,
         log_to: LogTo = (),
+        sample_weight: ArrayLike | None = None,
+        class_weight: ClassWeight | None = None,
     ) -> History:
         """Train until so many epochs are done, or a callback stops it; return the figures of all epochs.
 
@@ -402,11 +410,18 @@ class Trainer(Closed):
             log_to: where figures, histograms and pictures go: ``"tensorboard"``, ``"wandb"``, ``"mlflow"``, a
                 `foldbatch.train.TensorBoard`, `WandB`, `MLflow` or another callback, or a list of these. A
                 later call that gives the same goes on in the same run; so does one that is resumed.
+            sample_weight: how much each example counts in training, ``[N]``: one of weight 2 as two of
+                weight 1. The losses of an example, and the figure ``loss``, are multiplied by its weight over
+                the mean of all; figures of the validation set are not.
+            class_weight: the weights of examples by class: a dict from labels, or ``"balanced"``. Labels are
+                those of trees' roots, the second of pairs, or a record's key ``label``. With `sample_weight`
+                both are multiplied.
 
         Raises:
             UnknownNameError: when `log_to` has another name.
             BackendError: when the library of a tracker is not installed.
-            TrainingError: when a sampler was made for another number of examples; when the checkpoint is one
+            TrainingError: when weights do not fit the examples; when a sampler was made for another number of
+                examples; when the checkpoint is one
                 of other examples, another model, optimizer, sampler or vocabulary; when another training
                 writes to the folder of `Checkpoints`; when parameters, settings, examples or their order are
                 not the same in all processes that train together, which is looked at before the first epoch,
@@ -424,8 +439,9 @@ class Trainer(Closed):
             training = checks.fitting_examples(self.program, "examples", examples)
             if validation is not None:
                 validation = checks.fitting_examples(self.program, "validation", validation)
-            checks.check_metrics(self.program, self.metrics)
+            self.metrics = checks.check_metrics(self.program, self.metrics)
             sampler = self._sampler_for(training)
+            self._weights = weights_of(training, sample_weight, class_weight)
             with self._folder_kept(), self._called_as_well(trackers):
                 kept = from_first(self.parallel.communicator, self._kept(resume))
                 self.sampler = sampler
@@ -624,6 +640,8 @@ class Trainer(Closed):
         rows = {"examples": digests(training), "validation examples": digests(held_out)}
         if len(traces):
             rows[TRACES] = traces
+        if self._weights is not None:
+            record["weights of examples"] = DIGEST + digest(self._weights).hex()
         return record | {name: resuming.in_record(of) for name, of in rows.items()}
 
     def _named(self) -> Iterator[tuple[str, Callback]]:
@@ -661,7 +679,9 @@ class Trainer(Closed):
                 name = f"order of examples in epoch {self.epoch + 1}"
                 check_alike(self.parallel.communicator, {name: DIGEST + digest(batches).hex()})
             for indices in batches[position.batches :]:
-                self._step(Batch(indices, chosen(examples, indices)), position, indices)
+                weights = None if self._weights is None else self._weights[indices]
+                batch = Batch(indices, chosen(examples, indices), weights=weights)
+                self._step(batch, position, indices)
                 position.read(late=True)  # a GPU has the next steps to do meanwhile
                 self._look()
             loss = position.read() / max(position.examples, 1)  # a GPU is waited for here
@@ -676,14 +696,17 @@ class Trainer(Closed):
         self._call("on_epoch_end")
 
     def _evaluate(self, examples: Iterable[Any], between: Callable[[], None]) -> dict[str, Any]:
-        return evaluate(self.parallel, self.metrics, examples, lambda: self._interrupts.noted, between)
+        metrics = checks.check_metrics(self.program, self.metrics, learnt=False)
+        return evaluate(self.parallel, metrics, examples, lambda: self._interrupts.noted, between)
 
     def _step(self, batch: Batch, position: resuming.Position, indices: Sequence[int] | None) -> None:
         """Train on a batch; errors of its examples tell their indices, if there are any."""
         self.batch = batch
         self._call("on_step_start")
         noted, parts = self._interrupts.noted, self.accumulate
-        batch.loss, batch.gradients = self.parallel.sum_of(batch.examples, indices, noted, parts)
+        batch.loss, batch.gradients = self.parallel.sum_of(
+            batch.examples, indices, noted, parts, batch.weights
+        )
         self._call("on_gradients")
         count = len(batch.examples)
         scale = 1 / max(count, 1)

@@ -207,7 +207,7 @@ FORMATS: dict[str, Format] = {
         structures=lambda lines, _: ((None, record) for record in read_jsonlines(lines)),
         ending=".jsonl",
         sample={"name": "ada", "born": 1815},
-        options=("label", "leave_out"),
+        options=("label", "leave_out", "weight"),
     ),
     "json": Format(
         example="a tree on a line, as `fb.trees.write_json` writes it",

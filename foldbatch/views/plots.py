@@ -108,6 +108,25 @@ def curves(groups: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], ac
     return Plot(figure)
 
 
+def sweep(
+    rates: Sequence[float], losses: Sequence[float], smoothed: Sequence[float], suggestion: float | None
+) -> Plot:
+    """Return the curves of losses and smoothed losses by rate, on a logarithmic axis, with a rate marked."""
+    figure, (axes,) = sheet(5.0, 3.4)
+    axes.plot(rates, losses, color=GREY, linewidth=1, label="loss")
+    if len(smoothed) == len(rates):
+        axes.plot(rates, smoothed, color=BLUE, label="smoothed")
+    if suggestion is not None:
+        axes.axvline(suggestion, color=RED, linestyle="--", label=f"suggested: {suggestion:.2g}")
+    axes.set_xscale("log")
+    axes.set_ylim(top=min(max(losses), 2 * max(smoothed, default=max(losses))) * 1.05)  # not of what diverges
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("loss of a batch")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return Plot(figure)
+
+
 MAX_NUMBERED = 20  # classes of a confusion whose counts are written into their squares
 
 

@@ -45,7 +45,8 @@ class Task:
 
     Raises:
         BlockValueError: when there is no such kind, a number of classes, weights or answers does not fit, a
-            weight is negative, a center or a scale not finite or not of a number, or a scale not above 0.
+            weight is negative, smoothing not from 0 to 1, a center or a scale not finite or not of a number,
+            or a scale not above 0.
     """
 
     kind: Kind = "class"  # ``nodes``, ``root``, ``class`` or ``number``; see the module
@@ -58,6 +59,8 @@ class Task:
     # what a number is learnt in: scales above a center, as the deviation and the mean of the labels are
     center: float = 0.0
     scale: float = 1.0
+    # the share of a class's loss that is the mean over all classes, as of `foldbatch.ops.cross_entropy`
+    smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -67,7 +70,7 @@ class Task:
         if not isinstance(self.weights, tuple | list):
             actual, fix = describe_value(self.weights), "give one for each class"
             raise BlockValueError("Task weights", "a tuple of numbers", actual, fix)
-        for part in (self.dropout, self.center, self.scale, *self.weights):
+        for part in (self.dropout, self.center, self.scale, self.smoothing, *self.weights):
             finite(part, "Task")
         if self.kind != "number" and self.classes < 1:
             raise BlockValueError("Task", "1 class or more", str(self.classes), "count the labels")
@@ -78,6 +81,8 @@ class Task:
             expected = "weights of 0 or more, and one above 0"
             raise BlockValueError("Task", expected, str(list(self.weights)), "give 1 to what counts once")
 
+        if not 0 <= self.smoothing <= 1:
+            raise BlockValueError("Task smoothing", "0 to 1", str(self.smoothing), "0.1 is usual")
         if self.kind != "number" and (self.center, self.scale) != (0, 1):
             actual = f"those of {self.kind}"
             raise BlockValueError("Task", "a center and a scale of number alone", actual, "leave them out")
@@ -117,14 +122,14 @@ def number_or_nan(label: Any, center: float = 0.0, scale: float = 1.0) -> Any:
     return NAN if label is None else (label - center) / scale
 
 
-def class_loss(scores: Node, label: Node, *, weights: tuple[float, ...] = ()) -> Node:
+def class_loss(scores: Node, label: Node, *, weights: tuple[float, ...] = (), smoothing: float = 0.0) -> Node:
     """Return the cross-entropy of a label; 0 for a label of -1.
 
     Shapes: ``scores: [N, classes]``, ``label: [N]`` to ``[N]``.
     """
     options: dict[str, Any] = {"weights": np.array(weights, "float32")} if weights else {}
     labelled = label != UNLABELLED
-    loss = ops.cross_entropy(scores, ops.where(labelled, label, 0), **options)
+    loss = ops.cross_entropy(scores, ops.where(labelled, label, 0), smoothing=smoothing, **options)
     masked: Node = ops.where(labelled, loss, 0)
     return masked
 
@@ -192,7 +197,7 @@ def _asides(task: Task, name: str, *, lossless: bool = False) -> list[AnyBlock]:
     if lossless:
         return [metric]
     class_ = fb.InputTransform(class_or_minus_one) >> fb.Scalar("int32")
-    function = partial(class_loss, weights=task.weights)
+    function = partial(class_loss, weights=task.weights, smoothing=task.smoothing)
     return [metric, fb.Record((fb.Identity(), class_)) >> fb.Function(function) >> fb.Loss(name)]
 
 

@@ -223,3 +223,25 @@ def test_a_label_that_no_record_has_is_refused(orders, capsys):
         "note: texts of dates or numbers, such as day, are read as any text is, by n-grams"
         in capsys.readouterr().out
     )
+
+
+def test_a_key_says_how_much_a_record_counts(orders, capsys):
+    """As often as it is there; the model does not read it, and may do without."""
+    rows = [json.loads(line) for line in Path("orders.jsonl").read_text().splitlines()]
+    write = lambda rows: Path("orders.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))  # noqa: E731
+    options = (
+        "--data.label ok --data.leave_out id --model.hidden 4 --train.epochs 2 --train.batch_size 99".split()
+    )
+    losses = {}
+    for name, weights in {"none": [1] * 40, "three": [3] * 40, "half": [0.5, 1.5] * 20}.items():
+        write([row | {"much": weight} for row, weight in zip(rows, weights, strict=True)])
+        assert main([*TRAIN, *options, "--data.weight", "much", "--folder", name]) == 0
+        figures = json.loads(Path(f"{name}/figures.json").read_text())
+        losses[name] = [epoch["loss"] for epoch in figures["epochs"]]
+    assert losses["none"] == losses["three"] != losses["half"]
+    write(rows)
+    capsys.readouterr()
+    assert main(["predict", "half", "orders.jsonl"]) == 0
+    assert main([*TRAIN, *options, "--data.weight", "much", "--folder", "other"]) == 2
+    message = "orders.jsonl:1: expected a number of 0 or more at 'much', found None; 1 counts once"
+    assert message in capsys.readouterr().err

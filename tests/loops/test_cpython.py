@@ -45,6 +45,8 @@ def test_a_wrong_offset_is_noticed(name: str, moved: int, monkeypatch: pytest.Mo
     """Before anything is read through it."""
     if name == "SIGNS" and sys.version_info < (3, 12):
         pytest.skip("integers have no mask before Python 3.12")
+    if (name, moved) == ("SIGNS", -1):
+        pytest.skip("signs are 0, 1 and 2: the upper bit of the mask tells negative numbers alone")
     monkeypatch.setattr(cpython, name, getattr(cpython, name) + moved)
     assert cpython.misfit()
     assert bool(cpython.array_misfit()) == (name in OF_ARRAYS)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import UnknownNameError
+from foldbatch.errors import TrainingError, UnknownNameError
 from foldbatch.recipes import building
 from foldbatch.recipes.configuration import OptimizerOptions, ScheduleOptions
 from foldbatch.recipes.data import Dataset
@@ -132,3 +132,20 @@ def test_what_decides():
         UnknownNameError, match=r"train.metrics: expected figures of the task number: mse, mae"
     ):
         building.metrics_of("number", ["f1"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "weights"),
+    [("nodes", (6 / 4, 6 / 8)), ("root", (3 / 2, 3 / 4)), ("class", (4 / 3, 4 / 6, 4 / 3))],
+)
+def test_balanced_classes_count_alike(kind, weights):
+    texts = ["(1 (0 bad) (1 film))", "(1 fine)", "(0 good)", "(-1 (1 so) (-1 odd))"]
+    examples = [fb.trees.parse_brackets(text, labels=int) for text in texts]
+    if kind == "class":
+        examples = list(zip(examples, [0, 1, 1, 2], strict=True))
+    aside = ("odd",) if kind == "class" else ()
+    dataset = Dataset(examples, [], [], kind, ("bad", "good"), aside)
+    balanced = configured(task__balanced="true")
+    assert building._task(balanced.task, dataset).weights == pytest.approx(weights)
+    with pytest.raises(TrainingError, match="task.balanced: expected no task.weights beside it"):
+        building._task(configured(task__balanced="true", task__weights="[1,2]").task, dataset)

@@ -178,6 +178,7 @@ CHANGED = {  # where the rule below would not make another fitting value
     "optimizer.lr_factors": "{words = 0.5}", "model.pooling": "mean",
     "model.list_pooling": "max", "data.leave_out": '["id"]',
 }  # fmt: skip
+OF_RECORDS = ("data.label", "data.leave_out", "data.weight")
 KINDS = ("child_sum", "tree_lstm", "rntn", "bilstm", "json")
 
 
@@ -204,7 +205,7 @@ def test_no_option_is_ignored(option):
     tried = 0
     for kind in KINDS if section == "model" and key != "name" else ("child_sum",):
         name = {} if kind == "child_sum" else {"model.name": kind}
-        name |= {"data.format": "jsonlines"} if option in ("data.label", "data.leave_out") else {}
+        name |= {"data.format": "jsonlines"} if option in OF_RECORDS else {}
         try:
             before = read_configuration(None, name)
             now = read_configuration(

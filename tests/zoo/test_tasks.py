@@ -42,6 +42,19 @@ def test_classes_have_weights():
     assert results.metrics["root"].labels == [1, 0, None, None]
 
 
+@pytest.mark.parametrize("weights", [(), (1.0, 5.0)])
+def test_labels_are_smoothed_as_of_pytorch(weights):
+    torch = pytest.importorskip("torch")
+    program = fb.compile(model(Task(classes=2, weights=weights, smoothing=0.2)))
+    results = program.run([([1, 2], 1), ([3, 1], 0), ([3, 4], None)], losses=True)
+    scores, labels = torch.tensor(np.array(results[:2])), torch.tensor([1, 0])
+    weight = torch.tensor(weights) if weights else None
+    loss = torch.nn.functional.cross_entropy(scores, labels, weight, reduction="sum", label_smoothing=0.2)
+    assert results.loss == pytest.approx(float(loss), rel=1e-5)
+    with pytest.raises(fb.errors.BlockValueError, match=r"Task smoothing: expected 0 to 1, found -0.1"):
+        Task(smoothing=-0.1)
+
+
 def test_classes_that_are_no_answers_have_losses_only():
     program = fb.compile(model(Task(classes=3, answers=2)))
     results = program.run([([1, 2], 1), ([3, 4], 2)], losses=True, metrics=True)

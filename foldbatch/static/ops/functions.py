@@ -487,6 +487,31 @@ def cross_entropy(
     return (1 - smoothing) * loss - smoothing * all_classes
 
 
+@public
+@plain_operands("labels")
+def binary_cross_entropy(logits: TensorLike, label: TensorLike) -> Node:
+    """Return -log of the chance that a label has, by the sigmoid of its logit: of each element, ``[...]``.
+
+    So a sum or mean of it over classes is the loss where several classes may be right.
+
+    Args:
+        logits: scores, one for each label.
+        label: of the logits' shape, 1 for yes and 0 for no, bools, or chances in between. Where it is None
+            there is no entropy but None, which `foldbatch.loss` takes for nothing.
+
+    Raises:
+        GraphError: when shapes or dtypes do not fit.
+    """
+    if label is None:
+        return None
+    (scores,) = lift("binary_cross_entropy", (logits,))
+    node = as_node(label, "binary_cross_entropy")
+    if not scores.type.is_float or node.shape != scores.shape:
+        expected, actual = "float logits, and labels of their shape", f"{scores.type} and {node.type}"
+        fail("binary_cross_entropy", expected, actual, "give a number 0 or 1 for each logit")
+    return softplus(scores) - scores * cast(node, scores.dtype)
+
+
 @numpys
 def dot(a: TensorLike, b: TensorLike) -> Node:
     """Return the inner product of two vectors, or the product of matrices as `matmul` does."""

@@ -6,7 +6,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import ParameterError, TrainingError
-from foldbatch.train import Accuracy, AverageWeights, Callback, ClipGradients, NaNGuard, Trainer
+from foldbatch.train import Accuracy, AverageWeights, Callback, Checkpoints, ClipGradients, NaNGuard, Trainer
 from foldbatch.train.parallel import Batch
 from tests.engines.cuda.emulated import needs_compiler
 from tests.train.callbacks.tiny import DEV, EXAMPLES, Fake, program, trainer
@@ -48,6 +48,42 @@ def test_the_moving_average_follows_steps_and_training_does_not_see_it():
     np.testing.assert_allclose(average.averages["out.weight"], expected, rtol=1e-5)
     np.testing.assert_array_equal(keep.steps, plain.steps)
     np.testing.assert_array_equal(made.program.params["out.weight"], keep.steps[-1])
+
+
+@pytest.mark.parametrize("start", [0, 4])
+def test_the_mean_of_steps_is_that_of_all_steps_after_some(start):
+    keep, average = Keep(), AverageWeights(every="step", start=start)
+    made = trainer(keep, average)
+    made.fit(EXAMPLES, epochs=3)
+    np.testing.assert_allclose(
+        made.program.params["out.weight"], np.mean(keep.steps[start:], axis=0), rtol=1e-6
+    )
+
+
+def test_a_moving_average_may_begin_at_a_step():
+    keep, average = Keep(), AverageWeights(0.25, every="step", start=7, keep=False)
+    trainer(keep, average).fit(EXAMPLES, epochs=3)
+    expected = keep.steps[7]
+    for step, weight in enumerate(keep.steps[8:], 2):
+        decay = min(0.25, step / (step + 9))
+        expected = decay * expected + (1 - decay) * weight
+    np.testing.assert_allclose(average.averages["out.weight"], expected, rtol=1e-5)
+    with pytest.raises(
+        TrainingError, match="AverageWeights every: expected 'epoch' or 'step', found 'batch'"
+    ):
+        AverageWeights(every="batch")
+
+
+def test_a_mean_of_steps_is_resumed(tmp_path):
+    def made(folder):
+        return trainer(AverageWeights(every="step", start=2), Checkpoints(folder, every=2))
+
+    whole = made(tmp_path / "whole")
+    whole.fit(EXAMPLES, epochs=3)
+    made(tmp_path / "cut").fit(EXAMPLES, epochs=1)
+    resumed = made(tmp_path / "cut")
+    resumed.fit(EXAMPLES, epochs=3, resume=True)
+    np.testing.assert_array_equal(resumed.program.params["out.weight"], whole.program.params["out.weight"])
 
 
 def test_frozen_parameters_have_no_average():
