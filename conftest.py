@@ -25,7 +25,8 @@ AROUND = {
     "onnx": ["foldbatch/exporting/*"],
     "starlette": ["foldbatch/serve/*"],
     "pyarrow": ["foldbatch/trees/arrow.py"],
-    "sklearn": ["foldbatch/estimators.py", "tests/test_estimators.py"],
+    "sklearn": ["foldbatch/estimators.py", "foldbatch/train/libraries.py", "tests/test_estimators.py"],
+    "torchmetrics": ["foldbatch/train/libraries.py"],
 }
 for library, rooms in AROUND.items():
     if not find_spec(library):

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from foldbatch.errors import ExampleError, TrainingError, UnknownNameError, with_nearest
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
-from foldbatch.train.libraries import TorchMetric, is_torch_metric
+from foldbatch.train.libraries import OutsideMetric, TorchMetric, is_torch_metric
 from foldbatch.train.metrics import Metric, only_block
 from foldbatch.trees import Tree
 from foldbatch.trees.given import rows_of
@@ -32,14 +32,16 @@ def all_of(name: str, values: object) -> list[Any]:
     return list(values)
 
 
-def check_metrics(program: Program, metrics: Sequence[Metric], *, learnt: bool = True) -> list[Metric]:
+def check_metrics(
+    program: Program, metrics: Sequence[Metric | OutsideMetric], *, learnt: bool = True
+) -> list[Metric]:
     """Return metrics whose values the program collects, and whose names differ; torchmetrics' are wrapped."""
     blocks = sorted({name for names in program.model.metrics for name in names})
     names: set[str] = {"loss"}
-    metrics = [
+    checked: list[Metric] = [
         TorchMetric(metric) if is_torch_metric(metric) else metric for metric in all_of("metrics", metrics)
     ]
-    for number, metric in enumerate(metrics):
+    for number, metric in enumerate(checked):
         where = f"Trainer metrics[{number}]"
         if isinstance(metric, str) or not all(hasattr(metric, part) for part in ("of", "name", "compute")):
             fix = "for example fb.train.Accuracy('name of a Metric block')"
@@ -58,7 +60,7 @@ def check_metrics(program: Program, metrics: Sequence[Metric], *, learnt: bool =
             fix = "give one of them another one, as in Accuracy(of, name='root_accuracy')"
             raise TrainingError(f"{where} name", "a name of its own", f"a second {metric.name!r}", fix)
         names.add(metric.name)
-    return metrics
+    return checked
 
 
 def sequence_of(where: str, examples: Iterable[object]) -> Sequence[Any]:

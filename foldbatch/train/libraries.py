@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,6 +207,19 @@ class TorchMetric(Base):
             actual = f"{type(error).__name__}: {error}".splitlines()[0]
             fix = f"it got values of shape {list(kept.shape)}, and as many labels"
             raise TrainingError(where, "values and labels that it takes", actual, fix) from error
+
+
+class OutsideMetric(Protocol):
+    """A metric as torchmetrics has them, which a trainer takes as it is."""
+
+    def update(self, *arguments: Any, **options: Any) -> None:
+        """Take the values and labels of a batch."""
+
+    def compute(self) -> Any:
+        """Return the figure."""
+
+    def reset(self) -> None:
+        """Begin anew."""
 
 
 def is_torch_metric(metric: Any) -> bool:

@@ -29,6 +29,7 @@ from foldbatch.system.files import locked, remove_partial
 from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
 from foldbatch.train.history import History
+from foldbatch.train.libraries import OutsideMetric
 from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import number, whole_number
 from foldbatch.train.optimizer import Optimizer
@@ -332,7 +333,7 @@ class Trainer(Closed):
         *,
         batch_size: int | None = None,
         sampler: Sampler | None = None,
-        metrics: Sequence[Metric] = (),
+        metrics: Sequence[Metric | OutsideMetric] = (),
         callbacks: Sequence[Callback] = (),
         seed: int = 0,
         accumulate: int = 1,

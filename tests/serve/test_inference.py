@@ -7,8 +7,9 @@ import pytest
 from foldbatch.recipes.fitting import SCRIPTED
 from foldbatch.serve.service import Limits, Service
 from tests.serve.conftest import BAD, GOOD, LONG, NEEDS, save_model
-from tests.serve.test_app import asked
 
+pytest.importorskip("httpx", reason=NEEDS)
+asked = pytest.importorskip("tests.serve.test_app", reason=NEEDS).asked
 inference = pytest.importorskip("foldbatch.serve.inference", reason=NEEDS)
 MODEL = "/v2/models/tree_lstm"
 
