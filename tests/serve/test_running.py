@@ -129,7 +129,9 @@ def test_several_processes_answer_at_one_port_and_are_read_anew(saved, tmp_path)
         address = f"http://127.0.0.1:{port}"
         first = ask(address, "/predict", [GOOD])
         assert all(ask(address, "/predict", [GOOD]) == first for _ in range(20))
-        assert 'foldbatch_requests_total{status="200"} 21.0' in ask(address, "/metrics")
+        waited(
+            lambda: 'foldbatch_requests_total{status="200"} 21.0' in ask(address, "/metrics")
+        )  # after answers
         workers = [int(child) for child in children(served) if "spawn_main" in command_of(child)]
         assert len(workers) == 2
         save_model(model, seed=9)
