@@ -58,7 +58,14 @@ NODES: Final = 40  # of a tree that is drawn
 FREE: Final = frozenset(
     [
         *("data.folder", "data.train", "data.dev", "data.test", "words.vectors"),
-        *("train.epochs", "train.backend", "train.patience", "train.checkpoint", "train.log_to"),
+        *(
+            "train.epochs",
+            "train.backend",
+            "train.patience",
+            "train.checkpoint",
+            "train.log_to",
+            "train.memory",
+        ),
     ]
 )
 
