@@ -267,7 +267,7 @@ class ServerMetrics:
         self._seconds.observe(seconds)
 
     def text(self) -> bytes:
-        """Return all figures in Prometheus' text format, those of all processes of the server added up."""
+        """Return the server's figures in Prometheus' text format, summed over its processes."""
         registry = self._registry
         if folder := os.environ.get(SHARED_FIGURES):
             for file in Path(folder).glob("gauge_live*.db"):  # of processes that were killed
