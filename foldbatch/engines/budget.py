@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ class Budget:
         """
         if not traces:
             return []
-        costs = [self._cost(trace, training=training) for trace in traces]
+        costs = self._costs(traces, training=training)
         request = _Request(schedule, self.limit // side_by_side, training, waiting)
         count = max(side_by_side, ceil(sum(costs) / request.room))
         count = min(count, side_by_side if waiting else max(side_by_side, _most_parts(traces)))
@@ -157,7 +158,7 @@ class Budget:
     def _part(self, traces: Sequence[Trace], first: int, request: _Request) -> list[Bounded]:
         """Return parts that fit for consecutive examples: one if it may be, as a whole or as windows."""
         training, tried = request.training, list[int]()
-        cost = sum(self._cost(trace, training=training) for trace in traces)
+        cost = sum(self._costs(traces, training=training))
         rooms = {request.room, self.limit} if len(traces) == 1 and not request.waiting else {request.room}
         for room in sorted(rooms):
             if cost * request.ratio <= room:
@@ -176,7 +177,8 @@ class Budget:
         if len(traces) == 1 or request.waiting:
             last = first + len(traces) - 1
             examples = f"example {first}" if len(traces) == 1 else f"examples {first} to {last}"
-            request.refused.append((min(tried), examples))
+            rooms_taken = self.limit // request.room if request.waiting else 1  # others take as much
+            request.refused.append((min(tried) * rooms_taken, examples))
             return []
         middle = len(traces) // 2
         return [
@@ -193,7 +195,7 @@ class Budget:
         merged = merge(traces, cells)
         flow = flow_of(merged.trace, cells)
         times = times_of(merged.trace, cells, flow)
-        by_cell = self._costs(training=training)
+        by_cell = self._cell_costs(training=training)
         costs = (np.repeat(by_cell, np.diff(flow.firsts)) * request.ratio).astype(np.int64)
         results = [trace.result for trace in traces]
         numbers = np.array(numbers_in(self.model.result, results, merged.offsets.tolist()), np.int64)
@@ -250,7 +252,7 @@ class Budget:
         if wave:
             yield wave
 
-    def _costs(self, *, training: bool) -> Index:
+    def _cell_costs(self, *, training: bool) -> Index:
         """Return the bytes of a call of each cell, of values and kept buffers, 1 or more: ``[cells]``."""
         active = active_arenas(self.model) if training else frozenset[int]()
         costs = []
@@ -260,9 +262,10 @@ class Budget:
             costs.append(1 + values + sum(node.type.nbytes for node in kept if node.axis is CALL))
         return np.array(costs, np.int64)
 
-    def _cost(self, trace: Trace, *, training: bool) -> int:
-        """Return the bytes of an example's calls."""
-        return int(self._costs(training=training) @ np.array(trace.counts, np.int64)) if trace.size else 1
+    def _costs(self, traces: Sequence[Trace], *, training: bool) -> list[int]:
+        """Return the bytes of each example's calls, 1 or more."""
+        by_cell = self._cell_costs(training=training).tolist()
+        return [max(1, sum(map(mul, by_cell, trace.counts))) for trace in traces]
 
     def _value_sizes(self, trace: Trace, *, training: bool) -> Index:
         """Return the bytes that each value takes in the border: ``[values]``."""
