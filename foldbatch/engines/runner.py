@@ -509,16 +509,20 @@ class Runner:
         assert self._budget is not None
         parts = self._bounded(batch, training=training, waiting=memories is not None)
         results = list[R]()
-        if memories is not None:
-            memories.clear()
-        for wave in [parts] if memories is not None and parts else self._budget.waves(parts):
-            of_wave = self._memories_of(wave, training=training) if memories is None else memories
-            if memories is not None:
-                memories += [self._engine_of(part).memory() for part in wave]
+        if memories is not None:  # the caller's parts keep theirs, so all of them are one wave
+            memories[:] = [self._engine_of(part).memory() for part in parts]
+        for wave in self._budget.waves(parts) if memories is None else [parts] * bool(parts):
+            memories_of_wave = self._wave_memories(wave) if memories is None else memories
             tasks = []
-            for part, memory in zip(wave, of_wave, strict=False):
-                self._engine_of(part).helped = len(wave) == 1 and self.options.threads > 1
-                tasks.append(partial(work, part.part, self._ready(part.part, training=training), memory))
+            for part, memory in zip(wave, memories_of_wave, strict=True):
+                engine, border = self._engine_of(part), 0
+                engine.helped = len(wave) == 1 and self.options.threads > 1
+                ready = self._ready(part.part, training=training)
+                if isinstance(ready[1], Windowed):
+                    border = ready[1].border_bytes
+                room = max(self._budget.limit // len(wave), part.nbytes)
+                engine.limit_memory(memory, room - border, training=training)
+                tasks.append(partial(work, part.part, ready, memory))
             results += self._side_by_side(tasks)
             results = results if fold is None else fold(results)
         return results
@@ -528,18 +532,13 @@ class Runner:
         assert self._budget is not None
         return self._budget.planner.engine if part.windows else self.engine
 
-    def _memories_of(self, wave: Sequence[Bounded], *, training: bool) -> list[Any]:
-        """Return a memory for each part of a wave, kept from others where these were of the same engine."""
-        assert self._budget is not None
+    def _wave_memories(self, wave: Sequence[Bounded]) -> list[Any]:
+        """Return a memory for each part of a wave, those of the wave before where one engine runs both."""
         engine = self._engine_of(wave[0])
         if self._memories_for is not engine:
             self._memories, self._memories_for = [], engine
         del self._memories[len(wave) :]
         self._memories += [engine.memory() for _ in wave[len(self._memories) :]]
-        room = self._budget.limit // len(wave)
-        for part, memory in zip(wave, self._memories, strict=True):
-            stored = part.part.ready[training].border_bytes if part.windows else 0
-            engine.limit_memory(memory, max(room, part.nbytes) - stored, training=training)
         return self._memories
 
     def _folded(self, parts: list[Derived]) -> list[Derived]:

@@ -91,8 +91,12 @@ def parts_of(program: Program, examples: list[Any], *, training: bool = True) ->
 
 def held(runner: Runner) -> int:
     """Return the bytes of all buffers that a runner holds."""
+    return bytes_held(runner._memories)
+
+
+def bytes_held(memories: list[Any]) -> int:
     total = 0
-    for memory in runner._memories:
+    for memory in memories:
         if isinstance(memory, dict):
             total += sum(phase.nbytes for phase in memory.values())
         else:  # of a device
@@ -239,6 +243,12 @@ def test_held_batches_keep_to_the_budget() -> None:
         pool = ready.derivatives.pool_of(losses=False, results=True, inputs=False, training=True)
         waiting = pool.hold(traces, 0, results=True)
         values = [np.array(value) for value in waiting.values]
+        if memory is not None:
+            border = sum(part.run.part.border_bytes for part in waiting.parts)  # type: ignore[attr-defined]
+            assert waiting.memories is not None
+            assert 0 < border < border + bytes_held(waiting.memories) <= memory
+            phases = [m for one in waiting.memories for m in getattr(one, "buffers", one).values()]
+            assert all(phase.limit is not None for phase in phases)  # so they do not grow ahead
         gradients = waiting.backward([np.float32(2.0)] * len(values)).parameters
         again = waiting.backward([np.float32(2.0)] * len(values)).parameters  # runs forward once more
         for parameter, gradient in gradients.items():
