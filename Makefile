@@ -1,5 +1,5 @@
 # The verbs of the house; CI runs .ci/run, which is `check` in a clean environment.
-.PHONY: setup check test format bench lowest
+.PHONY: setup check test format bench lowest matrix package
 
 setup:
 	[ -x .venv/bin/python ] || python3 -m venv .venv
@@ -24,3 +24,12 @@ bench:
 # All dependencies at the lowest versions that are allowed, as CI tries them, too. Needs an index of packages.
 lowest:
 	.ci/lowest
+
+# README's tests on each version of Python that the package allows and this machine has.
+matrix:
+	.ci/matrix
+
+# Builds the package, and trains README's first example from the wheel in an empty environment.
+package:
+	.venv/bin/python -m pip install --quiet -e '.[package]'
+	.ci/package

@@ -5,6 +5,7 @@ Values and errors of all ranks, and the cores they share; one process alone is a
 
 import os
 import pickle
+import platform
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -168,7 +169,7 @@ def cores(communicator: Communicator) -> int:
     """
     affinity = getattr(os, "sched_getaffinity", None)
     local = frozenset(affinity(0)) if affinity else frozenset(range(os.cpu_count() or 1))
-    places = share(communicator, (os.uname().nodename, local))
+    places = share(communicator, (platform.node(), local))
     sharing = [host for host, peers in places if host == places[communicator.rank][0] and peers & local]
     return max(1, len(local) // len(sharing))
 

@@ -172,7 +172,8 @@ def application(
         batching.start()
         asked = asyncio.Event()
         loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError, RuntimeError, ValueError):  # only the main thread hears signals
+        # only the main thread hears signals, and Windows has no SIGHUP
+        with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(signal.SIGHUP, asked.set)
         tasks = [asyncio.create_task(_reload_when_asked(service, metrics, asked))]
         if watch is not None:

@@ -1,14 +1,18 @@
 """The directory on disk that keeps compiled loops between runs: where, whose, what is in it, what leaves it.
 
-The directory is ``$FOLDBATCH_CACHE``, or ``foldbatch`` below ``$XDG_CACHE_HOME`` (``~/.cache``). An empty
-``FOLDBATCH_CACHE`` means none. An *entry* is all files of one name: machine code behind a digest of it and
-of the name, ``NAME.o``; kernels for a GPU, ``NAME.cubin``, with the compiler's log, ``NAME.log``; or such
-kernels compiled for the CPU, ``NAME.so``. The time of access of its `MAIN` file tells when it was last used.
-Processes may share the directory: files are complete when they appear, and one that is removed while another
-process reads it does no harm.
+The directory is ``$FOLDBATCH_CACHE``, or the one that `platformdirs` names: on Linux ``foldbatch`` below
+``$XDG_CACHE_HOME`` (``~/.cache``). An empty ``FOLDBATCH_CACHE`` means none.
+
+An *entry* is all files of one name: machine code behind a digest of it and of the name, ``NAME.o``; kernels
+for a GPU, ``NAME.cubin``, with the compiler's log, ``NAME.log``; or such kernels compiled for the CPU,
+``NAME.so``. The time of access of its `MAIN` file tells when it was last used. Processes may share the
+directory: files are complete when they appear, and one that is removed while another process reads it does
+no harm.
 
 What is in the directory is run. So it is used where nobody but this user, and root, can change it: it and
 what is in it belong to this user, nobody else may write there, nor exchange a directory or a link above it.
+Windows does not tell that by numbers of users and modes: there the directory is used if it is below the home
+of the user, which others cannot change.
 """
 
 import contextlib
@@ -58,11 +62,14 @@ def place(*, make: bool = False) -> tuple[Path | None, CacheWarning | None]:
     ...     place()[0].as_posix()
     '/some/where'
     """
-    named, shared = os.environ.get("FOLDBATCH_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    from platformdirs import user_cache_path  # noqa: PLC0415 - `import foldbatch` need not wait for it
+
+    named = os.environ.get("FOLDBATCH_CACHE")
     if named == "":
         return None, None
     try:
-        directory = Path(named or f"{shared or '~/.cache'}/foldbatch").expanduser().absolute()
+        usual = user_cache_path("foldbatch", appauthor=False)
+        directory = (Path(named) if named else usual).expanduser().absolute()
     except (RuntimeError, OSError) as error:  # there is no home, or no working directory
         return None, CacheWarning("cache", "a directory for compiled loops", str(error).rstrip("."), NAME_ONE)
     return directory, (_fault_once if make else _fault)(directory, make)
@@ -76,9 +83,12 @@ def _warn(*parts: str) -> None:
 def _fault(directory: Path, make: bool) -> CacheWarning | None:  # noqa: FBT001 - it is cached
     """Return a warning where another user could change a directory of compiled loops, else None."""
     try:
-        where, actual = _on_the_way(directory, make)
-        if not actual:
-            where, actual = _within(where)
+        if hasattr(os, "geteuid"):
+            where, actual = _on_the_way(directory, make)
+            if not actual:
+                where, actual = _within(where)
+        else:
+            where, actual = directory, _outside_of_home(directory, make)
     except FileNotFoundError:
         return None  # so it holds no files
     except OSError as error:
@@ -116,6 +126,17 @@ def _on_the_way(path: Path, make: bool) -> tuple[Path, str]:  # noqa: FBT001 - a
         elif status.st_mode & OF_OTHERS and not (remaining and status.st_mode & stat.S_ISVTX):
             return at, f"one that others may write to (mode {stat.S_IMODE(status.st_mode):o})"
     return at, ""
+
+
+def _outside_of_home(directory: Path, make: bool) -> str:  # noqa: FBT001 - as above
+    """Return why a directory cannot be used where the system tells no owners; "" below the user's home."""
+    if not directory.resolve().is_relative_to(Path.home().resolve()):
+        return "one outside of the user's home, on a system that does not tell who may change it"
+    if make:
+        directory.mkdir(parents=True, exist_ok=True)
+    elif not directory.is_dir():
+        raise FileNotFoundError(directory)
+    return ""
 
 
 def _within(directory: Path) -> tuple[Path, str]:

@@ -4,7 +4,6 @@ Source: https://github.com/huggingface/safetensors, whose format has no digest o
 """
 
 import errno
-import fcntl
 import hashlib
 import os
 import stat
@@ -52,7 +51,7 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         with temporary.open("xb") as file:
             if target.exists():  # the new file keeps its permissions
-                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -96,16 +95,20 @@ def remove_partial(folder: Path, names: Iterable[str]) -> None:
             leftover.unlink(missing_ok=True)
 
 
+LOCK: Final = ".foldbatch.lock"  # the file in a folder that stands for it; it stays, and holds nothing
 LOCKLESS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of file systems
-OPEN_FOLDERS: Final[set[int]] = set()  # open descriptors of folders, which forked processes close
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep a folder for this process, within a ``with`` statement; the system lets go of it where it ends.
 
-    The folder itself is locked, so no file is written. Where its file system has no such locks, as some
+    A file in the folder is locked, by `filelock`. Where the folder's file system has no such locks, as some
     network file systems, nothing is.
+
+    Raises:
+        TrainingError: when another ``with`` statement holds the folder, here or in another process.
+        OSError: when there is no such folder, or no file can be made in it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name, locked(Path(name)):
@@ -116,40 +119,26 @@ def locked(folder: Path) -> Iterator[None]:
     ...         print(str(error).partition(": ")[2].partition(";")[0])
     expected a folder that no other training writes to, found one that does
     """
-    handle = os.open(folder, os.O_RDONLY)
-    OPEN_FOLDERS.add(handle)
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - what only reads and writes files need not wait
+
+    folder.stat()  # some versions of the library would make it
+    lock = FileLock(folder / LOCK)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        _let_go(handle)
+        lock.acquire(timeout=0)
+    except Timeout:
         fix = "wait for it or end it, or name another folder"
         expected = "a folder that no other training writes to"
         raise TrainingError(str(folder), expected, "one that does", fix) from None
     except OSError as error:
         if error.errno not in LOCKLESS:
-            _let_go(handle)
             raise
+    except NotImplementedError:  # what earlier versions of the library say of such file systems
+        pass
     try:
         yield
     finally:
         with suppress(OSError):  # where there was no lock
-            fcntl.flock(handle, fcntl.LOCK_UN)
-        _let_go(handle)
-
-
-def _let_go(handle: int) -> None:
-    if handle in OPEN_FOLDERS:
-        OPEN_FOLDERS.discard(handle)
-        os.close(handle)
-
-
-def _let_go_of_all() -> None:
-    """Close, in a forked process, its parent's descriptors: else it would hold the lock after the parent."""
-    for handle in list(OPEN_FOLDERS):
-        _let_go(handle)
-
-
-os.register_at_fork(after_in_child=_let_go_of_all)
+            lock.release()
 
 
 Array = NDArray[Any]

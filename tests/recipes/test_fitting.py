@@ -16,7 +16,7 @@ from foldbatch.recipes.building import metrics_of
 from foldbatch.recipes.configuration import Configuration, describe_options, plain, read_configuration
 from foldbatch.recipes.data import Dataset, read_dataset
 from foldbatch.recipes.fitting import FREE, Run, evaluate, fit, load_model, load_models, model_files
-from foldbatch.system.files import locked
+from foldbatch.system.files import LOCK, locked
 from foldbatch.train.resuming import differences
 from tests.recipes.test_data import configured
 from tests.serve.conftest import save_model
@@ -159,14 +159,14 @@ def test_two_runs_in_one_folder_are_refused(treebank, tmp_path):
     folder.mkdir()
     with locked(folder), pytest.raises(TrainingError, match="a folder that no other training writes to"):
         run(folder, treebank, train__epochs=1)
-    assert list(folder.iterdir()) == []
+    assert [path.name for path in folder.iterdir()] == [LOCK]
     (folder / ".model.safetensors.0f.partial").write_bytes(b"half")
     fitted = run(folder, treebank, train__epochs=1)
     before = fitted.path.read_bytes()
     with pytest.raises(TrainingError, match="a folder without a run, found one that a run has written to"):
         run(folder, treebank, train__epochs=2)
     assert fitted.path.read_bytes() == before
-    assert not list(folder.rglob(".*"))
+    assert {path.name for path in folder.rglob(".*")} == {LOCK}
 
 
 NUMPY = {"train__backend": "numpy"}
