@@ -1,7 +1,9 @@
-"""What is not collected: modules that import what is not installed; and Ctrl-C, as in a terminal."""
+"""What is not collected: modules that import what is not installed; what has passed; Ctrl-C, as in a terminal."""
 
+import os
 import signal
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,3 +39,27 @@ for library, rooms in AROUND.items():
 def _names(doctest_namespace: dict[str, object]) -> None:
     """Examples in docstrings call the package `fb`, and NumPy `np`."""
     doctest_namespace.update(fb=fb, np=np)
+
+
+# CI runs README's tests in a small environment, and then those that did not pass there with every extra. Both names are
+# of a file with a line for each test: the first run writes it, the second one reads it.
+WRITTEN, READ = "FOLDBATCH_TESTS_PASSED", "FOLDBATCH_TESTS_LEFT_OUT"
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note a test that has passed, where a run after this one leaves it out."""
+    path = os.environ.get(WRITTEN)
+    if path and "PYTEST_XDIST_WORKER" not in os.environ and report.when == "call" and report.passed:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{report.nodeid}\n")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that a run before this one has passed."""
+    path = os.environ.get(READ)
+    if not path:
+        return
+    passed = set(Path(path).read_text(encoding="utf-8").splitlines())
+    out = [item for item in items if item.nodeid in passed]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item.nodeid not in passed]
