@@ -1,4 +1,4 @@
-"""What is not collected: modules that import what is not installed; what has passed; Ctrl-C, as in a terminal."""
+"""What is not collected: modules that need what is missing, tests that have passed. Ctrl-C as in a shell."""
 
 import os
 import signal
@@ -41,8 +41,8 @@ def _names(doctest_namespace: dict[str, object]) -> None:
     doctest_namespace.update(fb=fb, np=np)
 
 
-# CI runs README's tests in a small environment, and then those that did not pass there with every extra. Both names are
-# of a file with a line for each test: the first run writes it, the second one reads it.
+# CI runs README's tests in a small environment, and with every extra those that did not pass there. The first
+# run notes the tests that pass in a file that one variable names; the second run reads the other variable's.
 WRITTEN, READ = "FOLDBATCH_TESTS_PASSED", "FOLDBATCH_TESTS_LEFT_OUT"
 
 
