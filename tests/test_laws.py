@@ -26,7 +26,7 @@ from tests.programs import BlockProgram
 from tests.programs.checks import DOORS, check, check_ways
 from tests.programs.comparing import assert_differentiated
 
-PROGRAMS = int(os.environ.get("FOLDBATCH_PROGRAMS") or 10)  # an engine, of each kind
+PROGRAMS = int(os.environ.get("FOLDBATCH_PROGRAMS") or 5)  # an engine, of each kind
 LOT = 5  # programs a test
 LOTS = [
     pytest.param(*engine.values, first, marks=engine.marks)
