@@ -38,6 +38,7 @@ from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import reachable
 from foldbatch.system.graphs import left_out
 from foldbatch.torch import gradients
+from foldbatch.torch.second import SecondPass
 from foldbatch.trees import Tree
 from foldbatch.types import BackendName, SequenceType, TensorType, describe_value
 
@@ -547,14 +548,13 @@ class Module(ParameterModule):
         self._take_over_new()
         trained = self._parameters_to_train() if torch.is_grad_enabled() else {}
         reads = tensor_reads if torch.is_grad_enabled() else []
-        derivatives = ready.derivatives
+        derivatives, settled = ready.derivatives, self.training or not self._phases
         # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
         plan = traces if numbers else ready.traces.work(batch, ready)
         if self._draws[self.training]:
             drawn = drew or variant.tracer.decides  # decisions have been drawn for this step
             step = self.program._drawing(step if drawn else int(torch.randint(2**62, ())))
         if trained or reads:
-            settled = self.training or not self._phases
             pool = derivatives.pool_of(
                 losses=losses, results=not losses, inputs=bool(reads), training=settled
             )
@@ -563,7 +563,8 @@ class Module(ParameterModule):
             pool = derivatives.own_pool
             batch_run = pool.hold(plan, step, training=self.training and self._phases)
         gradients.settle(list(self.program.params.parameters.values()))
-        call = gradients.BackwardCall(batch_run, list(trained), reads, numbers, self.sparse)
+        twice = SecondPass(derivatives, traces, step, settled)
+        call = gradients.BackwardCall(batch_run, list(trained), reads, numbers, self.sparse, twice)
         return call, [*trained.values(), *(read.values for read in reads)]
 
     def _learnt(self, examples: Sequence[object] | Planned) -> Model:
