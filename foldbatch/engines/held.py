@@ -33,10 +33,13 @@ class Gradients:
     visits: list[DataGradients]  # per part of the batch, of data, where the runner's cells yield them
     firsts: list[int]  # the number of the first example of each part
 
-    def of_data(self, cell: int, feed: int) -> Array:
-        """Return the gradients of a cell's data over all parts: ``[n, *shape]``, in the order of calls."""
+    def of_data(self, cell: int, feed: int) -> Array | None:
+        """Return the gradients of a cell's data over all parts: ``[n, *shape]``, in the order of calls.
+
+        None where no gradient can reach the data.
+        """
         arrays = [part.gradients[cell, feed] for part in self.visits if (cell, feed) in part.gradients]
-        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        return (arrays[0] if len(arrays) == 1 else np.concatenate(arrays)) if arrays else None
 
 
 class Pool:

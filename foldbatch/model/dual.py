@@ -115,7 +115,7 @@ def dual_graph(
     tangents: Mapping[Parameter, Parameter],
     feeds: Sequence[int] = (),
 ) -> CellGraph:
-    """Return a cell's graph on pairs of values and tangents; for `feeds` it has the tangents as further ones."""
+    """Return a cell's graph on pairs of values and tangents; the tangents of `feeds` are further feeds."""
     inputs, values, moving = list(graph.operands), dict[Node, Node](), dict[Node, Node]()
     data = {graph.feeds[i]: input_node(graph.feeds[i].type, graph.feeds[i].axis, "tangent") for i in feeds}
     for i, axis in operands.items():
@@ -188,7 +188,8 @@ def _column(
     whole = tangents.columns.get(place)
     if whole is None:
         return np.zeros_like(column)
-    return whole[tangents.firsts[place[0]][first] + order].astype(column.dtype, copy=False)
+    rows: Array = whole[tangents.firsts[place[0]][first] + order]
+    return rows.astype(column.dtype, copy=False)
 
 
 # -- gradients of inputs, and from results: cells staged once more, for the same traces

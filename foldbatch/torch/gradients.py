@@ -280,13 +280,16 @@ class BackwardCall:
 
     def _of_read(self, gradients: Gradients, read: TensorRead) -> torch.Tensor:
         """Return the gradient of a read of tensors, in the order of its rows."""
+        of_feed = gradients.of_data(read.cell, read.feed)
+        if of_feed is None:
+            return torch.zeros_like(read.values)
         example_of_visit = np.concatenate(
             [
                 part.examples[read.cell] + first
                 for part, first in zip(gradients.visits, gradients.firsts, strict=True)
             ]
         )
-        array = np.asarray(gradients.of_data(read.cell, read.feed))[self.visits(read, example_of_visit)]
+        array = np.asarray(of_feed)[self.visits(read, example_of_visit)]
         return as_tensor(array).to(read.values.dtype)
 
     def visits(self, read: TensorRead, example_of_visit: NDArray[np.int64]) -> NDArray[np.int64]:

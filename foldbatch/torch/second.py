@@ -94,7 +94,8 @@ class SecondPass:
     def _of_data(self, call: BackwardCall, directions: Sequence[torch.Tensor | None]) -> FeedTangents:
         """Return the directions of reads as those of the data of all calls."""
         counts = np.array([trace.counts for trace in self.traces], np.int64)
-        firsts = np.concatenate([np.zeros((1, counts.shape[1]), np.int64), counts.cumsum(axis=0)]).T
+        zero = np.zeros(1, np.int64)
+        firsts = [np.concatenate([zero, calls.cumsum()]) for calls in counts.T]
         columns: dict[tuple[int, int], Array] = {}
         for read, direction in zip(call.reads, directions, strict=True):
             if direction is not None:
@@ -133,9 +134,7 @@ class _Gradients(torch.autograd.Function):
         if all(direction is None for direction in directions):
             return (None,) * (4 + len(inputs))
         grads = inputs[len(directions) :]
-        products: Sequence[torch.Tensor | None] = ctx.second.products(
-            ctx.call, ctx.groups, grads, directions
-        )
+        products: Sequence[torch.Tensor | None] = ctx.second.products(ctx.call, ctx.groups, grads, directions)
         if torch.is_grad_enabled():
             products = _Last.apply(products, *(x for x in (*inputs, *directions) if x is not None))
         return None, None, None, None, *products
