@@ -162,10 +162,10 @@ def test_a_penalty_on_the_gradients_of_parameters_is_that_by_hand():
 
 def test_functions_of_torch_autograd_that_differentiate_twice():
     held = modules(TESTED)
-    for way in WAYS:
+    for way in WAYS.values():
 
         def scalar(x, way=way):
-            return WAYS[way](held, x).square().sum()
+            return way(held, x).square().sum()
 
         hessian = functional.hessian(scalar, X).reshape(6, 6)
         torch.testing.assert_close(hessian, hessian.T)
@@ -198,9 +198,9 @@ def test_third_derivatives_are_refused_whatever_gradient_comes_in(way):
 def test_incoming_gradients_are_differentiated_too():
     held = modules(TESTED)
     x, scale = X.clone().requires_grad_(), torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    for way in WAYS:
-        (slope,) = torch.autograd.grad((WAYS[way](held, x) * scale).sum(), x, create_graph=True)
-        (alone,) = torch.autograd.grad(WAYS[way](held, x).sum(), x)
+    for way in WAYS.values():
+        (slope,) = torch.autograd.grad((way(held, x) * scale).sum(), x, create_graph=True)
+        (alone,) = torch.autograd.grad(way(held, x).sum(), x)
         (found,) = torch.autograd.grad(slope.sum(), scale)
         torch.testing.assert_close(found, alone.sum())
 
