@@ -19,6 +19,7 @@ from foldbatch.engines.parts import ForwardPart, sum_losses
 from foldbatch.engines.runner import Runner, Work
 from foldbatch.engines.visits import DataGradients
 from foldbatch.model.decoding import map_tensors, numbers_in
+from foldbatch.model.dual import FeedTangents
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system.processes import start_in_each_process
@@ -30,11 +31,15 @@ class Gradients:
 
     parameters: BatchGradients[Parameter]
     visits: list[DataGradients]  # per part of the batch, of data, where the runner's cells yield them
+    firsts: list[int]  # the number of the first example of each part
 
-    def of_data(self, cell: int, feed: int) -> Array:
-        """Return the gradients of a cell's data over all parts: ``[n, *shape]``, in the order of calls."""
+    def of_data(self, cell: int, feed: int) -> Array | None:
+        """Return the gradients of a cell's data over all parts: ``[n, *shape]``, in the order of calls.
+
+        None where no gradient can reach the data.
+        """
         arrays = [part.gradients[cell, feed] for part in self.visits if (cell, feed) in part.gradients]
-        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        return (arrays[0] if len(arrays) == 1 else np.concatenate(arrays)) if arrays else None
 
 
 class Pool:
@@ -47,17 +52,29 @@ class Pool:
     def _start(self) -> None:
         self._free: list[list[Any]] = []
 
-    def hold(self, batch: Work, step: int, *, results: bool = False, training: bool = True) -> WaitingBatch:
+    def hold(
+        self,
+        batch: Work,
+        step: int,
+        *,
+        results: bool = False,
+        training: bool = True,
+        tangents: FeedTangents | None = None,
+    ) -> WaitingBatch:
         """Run a batch forward, and hold it; without training, there is no backward pass.
 
-        `results` says whether results will have cotangents; the step draws random numbers.
+        `results` says whether results will have cotangents; the step draws random numbers; a dual model
+        whose data move needs their tangents.
         """
         try:
             memories = self._free.pop()
         except IndexError:
             memories = []
-        parts = self.runner.forward(batch, step, memories, seeded_results=results, training=training)
-        return WaitingBatch(self, parts, partial(self.hold, batch, step, results=results), memories)
+        parts = self.runner.forward(
+            batch, step, memories, seeded_results=results, training=training, tangents=tangents
+        )
+        again = partial(self.hold, batch, step, results=results, tangents=tangents)
+        return WaitingBatch(self, parts, again, memories)
 
     def take_back(self, memories: list[Any]) -> None:
         self._free.append(memories)
@@ -121,7 +138,7 @@ class WaitingBatch:
         ]
         visits, gradients = self.pool.runner.backward(self.parts, seeds, visited=visited)
         self.pool.take_back(memories)
-        return Gradients(gradients, visits)
+        return Gradients(gradients, visits, [part.part.first for part in self.parts])
 
     def release(self) -> None:
         """Give the memory back; the values stay."""

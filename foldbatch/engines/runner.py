@@ -47,6 +47,7 @@ from foldbatch.errors import (
 )
 from foldbatch.model.decoding import decode
 from foldbatch.model.drafts import ASIDES
+from foldbatch.model.dual import FeedTangents, with_tangents
 from foldbatch.model.keys import example_numbers, keyed
 from foldbatch.model.model import Model
 from foldbatch.model.small_batches import SmallBatch
@@ -248,13 +249,21 @@ class Runner:
         return joined, self._summed(parts)
 
     def forward(
-        self, batch: Work, step: int, memories: list[Any], *, seeded_results: bool, training: bool
+        self,
+        batch: Work,
+        step: int,
+        memories: list[Any],
+        *,
+        seeded_results: bool,
+        training: bool,
+        tangents: FeedTangents | None = None,
     ) -> list[ForwardPart]:
         """Run a batch forward in memory that the caller keeps, one for each part, for its backward pass.
 
-        What is missing of memories is made and added. Without training, there is no backward pass.
+        What is missing of memories is made and added. Without training, there is no backward pass. A dual
+        model whose data move needs their tangents.
         """
-        work = partial(self.begin, step, seeded_results)
+        work = partial(self.begin, step, seeded_results, tangents=tangents)
         return self._map_parts(work, batch, training=training, memories=memories)
 
     @alone
@@ -587,8 +596,9 @@ class Runner:
         step: int,
         numbers: NDArray[np.int64] | None = None,
         weights: NDArray[np.float32] | None = None,
+        tangents: FeedTangents | None = None,
     ) -> Run:
-        """Run a part forward, with keys of random numbers in place of call numbers, and with weights."""
+        """Run a part forward: keys of random numbers stand for call numbers; weights and tangents join."""
         batch, engine_batch = ready
         feeds = batch.feeds
         if weights is not None or any(self.model.keys):
@@ -598,6 +608,8 @@ class Runner:
                 feeds = keyed(feeds, self.model.keys, self.seed, step, drawing)
             if weights is not None:
                 feeds = weighed(feeds, self.model, weights, examples)
+        if tangents is not None:
+            feeds = with_tangents(feeds, self.model, tangents, part.first, batch.schedule.orders)
         if isinstance(engine_batch, Windowed):
             return engine_batch.forward(feeds, memory, part.first)
         run = self.engine.forward(engine_batch, feeds, memory)
@@ -656,6 +668,7 @@ class Runner:
         memory: object,
         numbers: NDArray[np.int64] | None = None,
         weights: NDArray[np.float32] | None = None,
+        tangents: FeedTangents | None = None,
     ) -> ForwardPart:
         """Run a part forward, for training; `seeded_results` says that results will have cotangents."""
         batch, _ = ready
@@ -664,7 +677,7 @@ class Runner:
             batch = batch._replace(schedule=seeded(batch.schedule, arenas))
             ready = batch, self.engine.ready(batch, training=True)
         with Naming(self.model, batch, part.first):
-            run = self._forward(part, ready, memory, step, numbers, weights)
+            run = self._forward(part, ready, memory, step, numbers, weights, tangents)
             return ForwardPart(part, batch, run)
 
     @np.errstate(all="ignore")

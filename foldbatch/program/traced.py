@@ -287,8 +287,10 @@ def listed(examples: Iterable[object]) -> list[Any] | tuple[Any, ...]:
 
 
 def several_of(examples: object) -> Any:
-    """Return examples as they are if they are a list, tuple, plan or Arrow data; else as a list of one."""
+    """Return examples as they are if they are a list, tuple, plan, Arrow data or prepared; else in a list."""
     if isinstance(examples, list | tuple | Planned):
+        return examples
+    if isinstance(examples, Sequence) and Prepared in {*map(type, examples)}:
         return examples
     examples = rows_of(examples)
     return examples if isinstance(examples, Rows) else [examples]

@@ -18,14 +18,14 @@ from numpy.typing import ArrayLike
 
 from foldbatch.engines.batch import Planned
 from foldbatch.engines.engine import Engine
-from foldbatch.engines.held import Pool
+from foldbatch.engines.held import Gradients, Pool
 from foldbatch.engines.parts import Seeds
 from foldbatch.engines.report import Captures
 from foldbatch.engines.results import Metrics, Results
 from foldbatch.engines.runner import Options, Runner, Work, alone
 from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
-from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
+from foldbatch.model.dual import LOSS, FeedTangents, dual, float_reads, with_gradients
 from foldbatch.model.tracer import Decide, RunSmall, TraceAll, Tracer
 from foldbatch.model.weighted import weighted
 from foldbatch.params.gradients import BatchGradients, by_name
@@ -46,6 +46,14 @@ class Pullback(NamedTuple):
     inputs: InputGradients  # of floats in examples, by the block that reads them; empty if not asked for
 
 
+class Second(NamedTuple):
+    """Derivatives of a batch's gradients along tangents, see `Derivatives.second`."""
+
+    gradients: Gradients  # of the tangent of the loss, or of the results with their cotangents
+    loss: float  # the tangent of the summed loss
+    values: list[Array | None]  # the tangents of the results' tensors, in order; None of those of integers
+
+
 class Derivatives:
     """The runners that compute derivatives of one program."""
 
@@ -55,6 +63,7 @@ class Derivatives:
         start_in_each_process(self, Derivatives._start)
         self._runners: dict[tuple[object, ...], Runner] = {}
         self._pools: dict[Runner, Pool] = {}
+        self._duals: dict[tuple[bool, ...], Pool] = {}
 
     def _start(self) -> None:
         self._lock = threading.RLock()  # it stays taken where a signal handler raises just then
@@ -68,8 +77,12 @@ class Derivatives:
 
     @cached_property
     def _dual(self) -> Runner:
+        return self._dual_of()
+
+    def _dual_of(self, **wanted: bool) -> Runner:
+        """Return a runner of the dual model; arguments are those of `foldbatch.model.dual.dual`."""
         tangents = {self.parameters[name]: tangent for name, tangent in self.tangents.items()}
-        return Runner(dual(self.runner.model, tangents), self.runner.options, self.runner.seed)
+        return Runner(dual(self.runner.model, tangents, **wanted), self.runner.options, self.runner.seed)
 
     @cached_property
     def weighted(self) -> Runner:
@@ -95,6 +108,43 @@ class Derivatives:
         return {
             n: dense(products[p]) if p in products else np.zeros_like(p.value) for n, p in trainable.items()
         }
+
+    @alone
+    def second(
+        self,
+        traces: list[Trace],
+        step: int,
+        tangents: Mapping[Parameter, Array],
+        of_data: FeedTangents | None,
+        cotangents: Sequence[Array | None] | None,
+        *,
+        training: bool,
+    ) -> Second:
+        """Return how loss or results of a batch, and their gradients, change along tangents.
+
+        Args:
+            traces: the batch.
+            step: what random numbers are drawn for.
+            tangents: by parameter, ``[*shape]``; others stay where they are.
+            of_data: the tangents of the floats in examples; None where these stay, and have no gradients.
+            cotangents: for each tensor of the results its cotangent, or None; None in all where the summed
+                loss is differentiated.
+            training: whether the model computes what it trains.
+        """
+        for name, tangent in self.tangents.items():
+            tangent.value[...] = tangents.get(self.parameters[name], 0)
+        results, inputs = cotangents is not None, of_data is not None
+        key = (results, inputs, training)
+        if key not in self._duals:
+            self._duals[key] = Pool(self._dual_of(results=results, inputs=inputs, training=training))
+        waiting = self._duals[key].hold(traces, step, results=results, tangents=of_data)
+        if cotangents is None:
+            loss = waiting.loss  # its memory is another batch's after the backward pass
+            return Second(waiting.backward((), visited=inputs), loss, [])
+        pairs = [value if value.dtype.kind == "f" else None for value in waiting.values]
+        seeds = [None if u is None else np.stack([np.zeros_like(u), u]) for u in cotangents]
+        gradients = waiting.backward(seeds, visited=inputs)
+        return Second(gradients, 0.0, [None if pair is None else pair[1] for pair in pairs])
 
     def vjp(
         self,

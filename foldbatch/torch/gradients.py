@@ -6,13 +6,15 @@ sees few tensors: the parameters, one for each place that read tensors, and one 
 that have one shape and dtype.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -198,6 +200,20 @@ def joined(tensors: Sequence[Row | torch.Tensor]) -> torch.Tensor:
     return torch.cat(parts).index_select(0, order)
 
 
+class Twice(Protocol):
+    """How the gradients of a call are differentiated once more; see `foldbatch.torch.second`."""
+
+    def differentiable(
+        self,
+        call: BackwardCall,
+        gradients: Sequence[torch.Tensor | None],
+        sources: Sequence[torch.Tensor],
+        grads: Sequence[torch.Tensor | None],
+        groups: Sequence[NDArray[np.int64]] | None,
+    ) -> Sequence[torch.Tensor | None]:
+        """Return gradients such that PyTorch can differentiate them."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BackwardCall:
     """One call of a module: a batch that waits for its backward pass."""
@@ -207,6 +223,7 @@ class BackwardCall:
     reads: Sequence[TensorRead]  # the data that gradients are wanted of
     traced: Sequence[int]  # the numbers of the examples that were read now
     sparse: bool  # whether gradients of tables stay sparse
+    twice: Twice  # what differentiates the gradients
 
     def groups(self) -> list[NDArray[np.int64]]:
         """Return the places of values that have one shape and dtype, in the order of values."""
@@ -223,9 +240,23 @@ class BackwardCall:
                 tensors[place] = value
         return self.batch.results(tensors)
 
+    def cotangents(
+        self, groups: Sequence[NDArray[np.int64]], grads: Sequence[torch.Tensor | None]
+    ) -> list[Array | None]:
+        """Return the cotangent of each value, or None, from those of the stacked values."""
+        cotangents: list[Array | None] = [None] * len(self.batch.values)
+        for places, grad in zip(groups, grads, strict=True):
+            if grad is not None:
+                for place, row in zip(places.tolist(), numbers_of(grad), strict=True):
+                    cotangents[place] = row
+        return cotangents
+
     def backward(self, cotangents: Sequence[Array | None], scale: float) -> list[torch.Tensor | None]:
         """Return the gradients of parameters, then those of reads; all times `scale`."""
-        gradients = self.batch.backward(cotangents, visited=bool(self.reads))
+        return self.tensors(self.batch.backward(cotangents, visited=bool(self.reads)), scale)
+
+    def tensors(self, gradients: Gradients, scale: float) -> list[torch.Tensor | None]:
+        """Return gradients of the batch as tensors, those of parameters and then of reads, times `scale`."""
         of_parameters = gradients.parameters
         used = [None if p in of_parameters.unused else of_parameters.get(p) for p in self.parameters]
         tensors = [self._of_parameter(g, p) for g, p in zip(used, self.parameters, strict=True)]
@@ -249,19 +280,23 @@ class BackwardCall:
 
     def _of_read(self, gradients: Gradients, read: TensorRead) -> torch.Tensor:
         """Return the gradient of a read of tensors, in the order of its rows."""
-        places = read.places
+        of_feed = gradients.of_data(read.cell, read.feed)
+        if of_feed is None:
+            return torch.zeros_like(read.values)
         example_of_visit = np.concatenate(
             [
-                part.examples[read.cell] + begun.part.first
-                for part, begun in zip(gradients.visits, self.batch.parts, strict=True)
+                part.examples[read.cell] + first
+                for part, first in zip(gradients.visits, gradients.firsts, strict=True)
             ]
         )
+        array = np.asarray(of_feed)[self.visits(read, example_of_visit)]
+        return as_tensor(array).to(read.values.dtype)
+
+    def visits(self, read: TensorRead, example_of_visit: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the calls that read the rows of a read of tensors, given the example of each call."""
         # the other examples were traced before, with no tensors
         ours = np.isin(example_of_visit, np.asarray(self.traced, np.int64))
-        if not ours.all():
-            places = np.flatnonzero(ours)[places]
-        array = np.asarray(gradients.of_data(read.cell, read.feed))[places]
-        return as_tensor(array).to(read.values.dtype)
+        return read.places if ours.all() else np.flatnonzero(ours)[read.places]
 
 
 def settle(parameters: Sequence[Parameter]) -> None:
@@ -275,34 +310,6 @@ def as_tensor(array: object) -> torch.Tensor:
     """Return an array as a tensor, over the same memory where it can be written to."""
     array = np.asarray(array)
     return torch.from_numpy(array if array.flags.writeable else array.copy())
-
-
-class _Once(torch.autograd.Function):
-    """The function from the tensors of a batch to their gradients, which cannot be differentiated."""
-
-    @staticmethod
-    def forward(_: Any, gradients: Sequence[torch.Tensor | None], *__: torch.Tensor) -> Any:
-        return tuple(gradients)
-
-    @staticmethod
-    def backward(*_: object) -> Any:
-        fix = "leave the module out of the penalty or the Hessian; there is Program.hvp"
-        raise BackendError("fb.torch.Module", "gradients, taken once", "gradients of gradients", fix)
-
-    jvp = backward
-
-
-def once(
-    gradients: Sequence[torch.Tensor | None], origins: Sequence[torch.Tensor | None]
-) -> Sequence[torch.Tensor | None]:
-    """Return gradients; under ``create_graph=True`` such that differentiating them is an error.
-
-    Otherwise PyTorch would take them for constants, and a penalty on them would add nothing.
-    """
-    if not torch.is_grad_enabled():
-        return gradients
-    guarded: Sequence[torch.Tensor | None] = _Once.apply(gradients, *(x for x in origins if x is not None))
-    return guarded
 
 
 class _BatchFunction(torch.autograd.Function):
@@ -324,16 +331,14 @@ class _BatchFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         """Return the gradients of parameters and reads for the gradients of loss or results."""
-        sources = ctx.saved_tensors
-        if ctx.groups is None:
-            tensors = ctx.call.backward((), float(numbers_of(*grads)))
-            return None, None, *once(tensors, (*sources, *grads))
-        cotangents: list[Array | None] = [None] * len(ctx.call.batch.values)
-        for places, grad in zip(ctx.groups, grads, strict=True):
-            if grad is not None:
-                for place, row in zip(places.tolist(), numbers_of(grad), strict=True):
-                    cotangents[place] = row
-        return None, None, *once(ctx.call.backward(cotangents, 1.0), (*sources, *grads))
+        sources, call, groups = ctx.saved_tensors, ctx.call, ctx.groups
+        if groups is None:
+            tensors = call.backward((), float(numbers_of(*grads)))
+        else:
+            tensors = call.backward(call.cotangents(groups, grads), 1.0)
+        if torch.is_grad_enabled():  # as create_graph=True asks: else PyTorch takes gradients for constants
+            tensors = call.twice.differentiable(call, tensors, sources, grads, groups)
+        return None, None, *tensors
 
 
 def stacked_results(call: BackwardCall, sources: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -37,7 +37,9 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import reachable
 from foldbatch.system.graphs import left_out
-from foldbatch.torch import gradients
+from foldbatch.torch import gradients, library
+from foldbatch.torch.library import PreparedBatch
+from foldbatch.torch.second import SecondPass
 from foldbatch.trees import Tree
 from foldbatch.types import BackendName, SequenceType, TensorType, describe_value
 
@@ -287,20 +289,39 @@ def _draws(graph: CellGraph) -> bool:
     return any(node.op.name == "random" for node in reachable(graph.results))
 
 
+def loss_dtype(model: Model) -> torch.dtype | None:
+    """Return the dtype of a model's summed loss; None where it has no losses."""
+    dtypes = [node.dtype for cell in model.cells for node in cell.graph.losses]
+    return getattr(torch, np.result_type(*dtypes).name) if dtypes else None
+
+
+def form_of(module: Module, model: Model) -> library.Form:
+    """Return what a graph of `torch.compile` must know of a module's calls."""
+    type_ = model.result
+    number, of_loss = library.numbered(module), loss_dtype(model)
+    if not isinstance(type_, TensorType):
+        return library.Form(number, None, torch.float32, of_loss)
+    return library.Form(number, type_.shape, getattr(torch, type_.dtype), of_loss)
+
+
+def _exporting() -> bool:
+    return False
+
+
+is_exporting = getattr(torch.compiler, "is_exporting", _exporting)  # PyTorch has it since 2.7
+
+
+def _in_graph() -> bool:
+    """Whether `torch.compile` is making a graph, in which a call may stand; a graph for export may not."""
+    return torch.compiler.is_dynamo_compiling() and not is_exporting()
+
+
 class Nodes(NamedTuple):
     """The values of all nodes of a batch, example by example."""
 
     values: torch.Tensor  # ``[m, *shape]``
     examples: torch.Tensor  # ``[m] int64``: the example of each
     nodes: torch.Tensor  # ``[m] int64``: its place in the example's result, from 0
-
-
-class PreparedBatch(list[Prepared]):
-    """Prepared examples. What moves batches to a device, as Lightning does, may call `to`."""
-
-    def to(self, *args: object, **kwargs: object) -> PreparedBatch:
-        """Return the batch itself: it holds no tensors."""
-        return self
 
 
 class Module(ParameterModule):
@@ -378,6 +399,9 @@ class Module(ParameterModule):
         self._draws = {
             training: any(map(_draws, graphs_of_phase)) for training, graphs_of_phase in graphs.items()
         }
+        # a graph fixes the parameters, and that their gradients are dense
+        fixed = not (self.sparse or self.program.lowered.grows)
+        self._form = form_of(self, self.program.model) if fixed else None
 
     def extra_repr(self) -> str:
         """Return the text of the module's repr besides its parameters' names: the program's."""
@@ -402,7 +426,6 @@ class Module(ParameterModule):
         self._mount()
         return self
 
-    @left_out
     def forward(self, examples: Iterable[Any] | Planned) -> Any:
         """Return the results of a batch, in order.
 
@@ -415,6 +438,14 @@ class Module(ParameterModule):
             ParameterError: when a parameter that the block has frozen requires gradients, or one has been
                 replaced by another tensor, as `torch.func.functional_call` does.
         """
+        form = self._form
+        if form and form.shape is not None and _in_graph() and isinstance(examples, PreparedBatch):
+            draws = self._draws[self.training]
+            return library.results(form, examples, [*self._mounted.values()], draws=draws)
+        return self._forward(examples)
+
+    @left_out
+    def _forward(self, examples: Iterable[Any] | Planned) -> Any:
         stacked, call, sources = self._results(examples)
         type_ = self.program.model.result
         if not isinstance(type_, TensorType):
@@ -448,7 +479,6 @@ class Module(ParameterModule):
         places = np.repeat(np.arange(len(counts)), counts)
         return Nodes(stacked[0] if stacked else none, torch.from_numpy(places), torch.from_numpy(nodes))
 
-    @left_out
     def loss(self, examples: Iterable[object] | Planned) -> torch.Tensor:
         """Return the sum of all losses over a batch: a scalar with gradients.
 
@@ -464,13 +494,39 @@ class Module(ParameterModule):
         >>> loss.item(), module.w.grad
         (9.0, tensor(3.))
         """
+        form = self._form
+        if form and form.of_loss is not None and _in_graph() and isinstance(examples, PreparedBatch):
+            draws = self._draws[self.training]
+            return library.loss(form, examples, [*self._mounted.values()], draws=draws)
+        return self._loss(examples)
+
+    @left_out
+    def _loss(self, examples: Iterable[object] | Planned) -> torch.Tensor:
         examples = examples if isinstance(examples, Planned) else listed(examples)
-        dtypes = [node.dtype for cell in self._learnt(examples).cells for node in cell.graph.losses]
-        if not dtypes:
+        dtype = loss_dtype(self._learnt(examples))
+        if dtype is None:
             fix = "end a branch of it with Loss, or compute the loss of the results in PyTorch"
             raise BlockTypeError("Module.loss", "a block with a Loss", "none", fix)
         call, sources = self._call(examples, losses=True)
-        return gradients.summed_loss(call, getattr(torch, np.result_type(*dtypes).name), sources)
+        return gradients.summed_loss(call, dtype, sources)
+
+    def called(
+        self,
+        examples: PreparedBatch,
+        parameters: Sequence[torch.Tensor],
+        step: int | None,
+        *,
+        losses: bool,
+        trained: bool,
+    ) -> tuple[gradients.BackwardCall, list[torch.Tensor]]:
+        """Run a batch forward for the op of `foldbatch.torch.library`, which alone calls this."""
+        for (name, own), given in zip(self._mounted.items(), parameters, strict=True):
+            if given.data_ptr() != self._memory[name] and not torch.equal(given, own):
+                fix = "change parameters outside of the function that torch.compile reads"
+                expected = "the numbers in the program's own memory"
+                raise ParameterError(name, expected, "others, changed in the graph", fix)
+        with torch.set_grad_enabled(trained):
+            return self._call(examples, losses=losses, step=step)
 
     @left_out
     def prepare(self, examples: Iterable[object]) -> PreparedBatch:
@@ -499,7 +555,7 @@ class Module(ParameterModule):
             fix = "keep module.state_dict(), or module.program.save(path)"
             actual = "one of a plain function, whose layers are not its own"
             raise BlockTypeError("fb.torch.Module", "a module that can be copied or pickled", actual, fix)
-        dropped = {"program", "_mounted", "_memory", "_phases", "_draws"}
+        dropped = {"program", "_mounted", "_memory", "_phases", "_draws", "_form"}
         state = {name: value for name, value in self.__dict__.items() if name not in dropped}
         mounted = {name.split(".")[0] for name in self._mounted}
         for registry in ("_parameters", "_modules"):  # those of a subclass stay, and each has its place
@@ -531,9 +587,12 @@ class Module(ParameterModule):
         return gradients.stacked_results(call, sources), call, sources
 
     def _call(
-        self, examples: Iterable[object] | Planned, *, losses: bool
+        self, examples: Iterable[object] | Planned, *, losses: bool, step: int | None = None
     ) -> tuple[gradients.BackwardCall, list[torch.Tensor]]:
-        """Run a batch; return the call for its backward pass, and the tensors that gradients flow to."""
+        """Run a batch; return the call for its backward pass, and the tensors that gradients flow to.
+
+        A step, if one is given, draws random numbers.
+        """
         if torch.jit.is_tracing() or get_proxy_mode() is not None:
             fix = "`foldbatch export` writes a model as an ONNX graph"
             raise BackendError("fb.torch.Module", "to be run", "a trace, which would keep these results", fix)
@@ -541,20 +600,20 @@ class Module(ParameterModule):
         batch = examples if isinstance(examples, Planned) else listed(examples)
         variant = self.program._variants.for_run(batch, LOSSES if losses else NO_METRICS)
         # PyTorch's generator, so that what is computed again, as by activation checkpointing, draws the same
-        step = int(torch.randint(2**62, ())) if (drew := self._draws[self.training]) else 0
+        drew = self._draws[self.training]
+        step = step if step is not None else int(torch.randint(2**62, ())) if drew else 0
         decide = self.program._deciding.decide(step, training=self.training)
         ready, traces, tensor_reads, numbers = self._traced(batch, variant, decide)
         self._take_over_new()
         trained = self._parameters_to_train() if torch.is_grad_enabled() else {}
         reads = tensor_reads if torch.is_grad_enabled() else []
-        derivatives = ready.derivatives
+        derivatives, settled = ready.derivatives, self.training or not self._phases
         # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
         plan = traces if numbers else ready.traces.work(batch, ready)
         if self._draws[self.training]:
             drawn = drew or variant.tracer.decides  # decisions have been drawn for this step
             step = self.program._drawing(step if drawn else int(torch.randint(2**62, ())))
         if trained or reads:
-            settled = self.training or not self._phases
             pool = derivatives.pool_of(
                 losses=losses, results=not losses, inputs=bool(reads), training=settled
             )
@@ -563,7 +622,8 @@ class Module(ParameterModule):
             pool = derivatives.own_pool
             batch_run = pool.hold(plan, step, training=self.training and self._phases)
         gradients.settle(list(self.program.params.parameters.values()))
-        call = gradients.BackwardCall(batch_run, list(trained), reads, numbers, self.sparse)
+        twice = SecondPass(derivatives, traces, step, settled)
+        call = gradients.BackwardCall(batch_run, list(trained), reads, numbers, self.sparse, twice)
         return call, [*trained.values(), *(read.values for read in reads)]
 
     def _learnt(self, examples: Sequence[object] | Planned) -> Model:

@@ -37,6 +37,7 @@ from tests.programs.comparing import (
     planned_by,
     run_with,
 )
+from tests.second_checks import assert_second
 from tests.walks import WalkProgram, drawn_of_both, drawn_walk
 
 AnyProgram = BlockProgram | WalkProgram
@@ -80,7 +81,7 @@ def check(number: int, engine: str, door: str = "blocks", *, many: bool = True) 
         rarely = (4 if engine == "numpy" else 16) * (1 if many else 4)  # each of these compiles other cells
         narrow = any(feed.type.dtype == "float32" for feeds in compiled.model.feeds for feed in feeds)
         of_data = (
-            [] if narrow else [assert_input_gradients, assert_vjp]
+            [] if narrow else [assert_input_gradients, assert_vjp, assert_second]
         )  # float32 is too coarse for differences
         for derivative in (assert_jvp, assert_hvp, *of_data):
             if rng.randrange(rarely) == 0:

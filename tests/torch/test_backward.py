@@ -11,11 +11,11 @@ from foldbatch.params.parameters import Parameter
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
 
-from torch.autograd import forward_ad, functional  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from foldbatch.torch.gradients import settle  # noqa: E402
-from tests.torch.models import TREES, loss_of, tree_of  # noqa: E402
+from tests.torch.models import loss_of  # noqa: E402
 
 X = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.1, -1.0]], dtype=torch.float64)
 
@@ -70,39 +70,6 @@ def of_loss(x):
 
 
 WAYS = [of_results, of_rows, of_nodes, of_loss]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_gradients_of_gradients_are_refused_whatever_gradient_comes_in(way):
-    """A penalty on a gradient would add nothing, and a Hessian would be zero."""
-    x = X.clone().requires_grad_()
-    (slope,) = torch.autograd.grad(way(x), x, create_graph=True)
-    (plain,) = torch.autograd.grad(way(x), x)
-    assert slope.requires_grad and not plain.requires_grad
-    scaled = torch.ones((), dtype=torch.float64, requires_grad=True)
-    (both,) = torch.autograd.grad(way(x) * scaled, x, create_graph=True)
-    attempts = [
-        lambda: (slope.norm() - 1).square().backward(retain_graph=True),
-        lambda: torch.autograd.grad(slope.sum(), x, retain_graph=True),
-        lambda: torch.autograd.grad(both.sum(), scaled),
-        lambda: functional.hessian(way, X),
-        lambda: functional.jvp(way, X, X),
-        lambda: functional.vhp(way, X, X),
-        lambda: torch.autograd.gradgradcheck(way, x),
-    ]
-    for attempt in attempts:
-        with pytest.raises(
-            BackendError, match="expected gradients, taken once, found gradients of gradients"
-        ):
-            attempt()
-
-
-def test_a_penalty_on_parameters_gradients_is_refused():
-    module = fb.torch.Module(loss_of(tree_of()), "numpy")
-    slopes = torch.autograd.grad(module.loss(TREES), list(module.parameters()), create_graph=True)
-    for slope in slopes:
-        with pytest.raises(BackendError, match="gradients of gradients"):
-            slope.sum().backward(retain_graph=True)
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyTorch's own

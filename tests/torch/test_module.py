@@ -80,17 +80,12 @@ def test_a_graph_that_is_retained_can_be_run_backward_twice(module):
         torch.testing.assert_close(gradient, 2 * once[name])
 
 
-def test_what_cannot_be_right_is_refused(module):
+def test_parameters_changed_before_the_backward_pass_are_refused(module):
     loss = (module(TREES) ** 2).sum()
     with torch.no_grad():
         module.get_parameter("join.bias").add_(0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
-    (slope,) = torch.autograd.grad(
-        (module(TREES) ** 2).sum(), [module.get_parameter("join.bias")], create_graph=True
-    )
-    with pytest.raises(RuntimeError, match="found gradients of gradients"):
-        slope.sum().backward()
 
 
 def test_gradcheck():

@@ -84,6 +84,14 @@ def test_a_datum_that_is_read_before_and_behind_a_recursion():
     assert [x.grad.item() for x in (a, b, c)] == pytest.approx([slope.item() for slope in slopes])
 
 
+def test_tensors_that_no_gradient_can_reach_have_gradients_of_zero():
+    stopped = fb.Function(lambda x, y: fb.ops.stop_gradient(x) * y)
+    module = fb.torch.Module(fb.Record((fb.Vector(3), fb.Vector(3))) >> stopped, TESTED)
+    x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
+    module([(x, y)]).sum().backward()
+    assert (x.grad.tolist(), y.grad.tolist()) == ([0, 0, 0], [1, 1, 1])
+
+
 def test_what_does_not_fit_is_refused_as_other_data_are(summed):
     with pytest.raises(ExampleError, match=r"at example 1 .*expected float32\[3\], found"):
         summed([[torch.ones(3, requires_grad=True)], [torch.ones(2, requires_grad=True)]])
