@@ -16,11 +16,11 @@ import numpy as np
 
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.parts import ForwardPart, sum_losses
-from foldbatch.engines.runner import Runner, Work
+from foldbatch.engines.runner import Feed, Runner, Work
 from foldbatch.engines.visits import DataGradients
 from foldbatch.model.decoding import map_tensors, numbers_in
 from foldbatch.params.gradients import BatchGradients
-from foldbatch.params.parameters import Array, Parameter
+from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.system.processes import start_in_each_process
 
 
@@ -47,17 +47,29 @@ class Pool:
     def _start(self) -> None:
         self._free: list[list[Any]] = []
 
-    def hold(self, batch: Work, step: int, *, results: bool = False, training: bool = True) -> WaitingBatch:
+    def hold(
+        self,
+        batch: Work,
+        step: int,
+        *,
+        results: bool = False,
+        training: bool = True,
+        feed: Feed | None = None,
+    ) -> WaitingBatch:
         """Run a batch forward, and hold it; without training, there is no backward pass.
 
-        `results` says whether results will have cotangents; the step draws random numbers.
+        `results` says whether results will have cotangents; the step draws random numbers. For `feed` see
+        `Runner.forward`.
         """
         try:
             memories = self._free.pop()
         except IndexError:
             memories = []
-        parts = self.runner.forward(batch, step, memories, seeded_results=results, training=training)
-        return WaitingBatch(self, parts, partial(self.hold, batch, step, results=results), memories)
+        parts = self.runner.forward(
+            batch, step, memories, seeded_results=results, training=training, feed=feed
+        )
+        again = partial(self.hold, batch, step, results=results, feed=feed)
+        return WaitingBatch(self, parts, again, memories)
 
     def take_back(self, memories: list[Any]) -> None:
         self._free.append(memories)
@@ -122,6 +134,22 @@ class WaitingBatch:
         visits, gradients = self.pool.runner.backward(self.parts, seeds, visited=visited)
         self.pool.take_back(memories)
         return Gradients(gradients, visits)
+
+    def numbers(self) -> list[Any]:
+        """Return, for each part, the numbers of the tensors of its results in the batch, in their order."""
+        return self._numbers
+
+    def pulled(self, pull: Callable[[Any], dict[Parameter, Gradient]]) -> BatchGradients[Parameter]:
+        """Return the gradients of parameters of a batch of one part, by a function of its run.
+
+        As `backward`: the batch is run forward again where it has run backward before.
+        """
+        memories, self.memories = self.memories, None
+        if memories is None:
+            return self.again().pulled(pull)
+        gradients = self.pool.runner.pulled(self.parts[0], pull)
+        self.pool.take_back(memories)
+        return gradients
 
     def release(self) -> None:
         """Give the memory back; the values stay."""

@@ -68,7 +68,9 @@ def test_sparse_rows_become_a_dense_table() -> None:
 
 
 class Elsewhere:
-    """Numbers that are not in a parameter's array."""
+    """Numbers that are not in a parameter's array; `stays` says whether they live there."""
+
+    stays = False
 
     def __init__(self, numbers: list[float]) -> None:
         self.numbers = numbers

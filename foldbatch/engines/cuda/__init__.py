@@ -24,7 +24,11 @@ def _device(precision: str, number: int) -> Device:
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; `foldbatch.compile` says what the precisions are."""
-    return CudaEngine("cuda", model, device(settings.precision), launch=settings.launch, debug=settings.debug)
+    given, precision = settings.device, settings.precision
+    way = {"launch": settings.launch, "debug": settings.debug}
+    if given is not None:  # one device for all precisions
+        return CudaEngine("cuda", model, given, precision=precision, **way)
+    return CudaEngine("cuda", model, device(precision), **way)
 
 
 def check() -> None:

@@ -171,6 +171,8 @@ class Blas:
         across_a, across_b, m, n, k, *places = as_columns(product)
         a.value, lead_a, step_a.value, b.value, lead_b, step_b.value, c.value, lead_c, step_c.value = places
         kind, compute = KINDS[product.dtype], self._compute[product.dtype]
+        if product.precision and product.dtype == "float32":
+            compute = COMPUTE[product.precision]
         zero, unit = self._constants[product.dtype]
         beta = unit if product.adds else zero
         head = (self._handle, across_a, across_b, m, n, k, unit)
@@ -374,6 +376,10 @@ class CupyDriver:
     @_here
     def synchronize(self, event: Any) -> None:
         event.synchronize()
+
+    @_here
+    def done(self, event: Any) -> bool:
+        return bool(event.done)
 
     @_here
     def clock(self, stream: Any) -> CupyClock:

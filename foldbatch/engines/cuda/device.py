@@ -167,7 +167,10 @@ class Device:
     @cached_property
     def faults(self) -> Faults:
         word = self.empty((1,), "int64")
-        clear = partial(self.driver.fill, word.pointer, 0, 8, self.stream)
+
+        def clear() -> None:
+            self.driver.fill(word.pointer, 0, 8, self.stream)
+
         with self.lock:
             return Faults(word.buffer, lambda: int(self.read(word)[0]), clear, lambda: self.lock)
 
