@@ -32,6 +32,8 @@ _addresses = count(PAGE, PAGE)
 class _Nothing:
     """What has every method, each of which returns at once: a stream, an event, a graph."""
 
+    done = True  # an event
+
     def __init__(self, *_: Any, **__: Any) -> None:
         self.ptr = next(_addresses)
 

@@ -228,13 +228,14 @@ class ReadyModel:
         self.tracer = tracer
         self.model, self.cells = tracer.model, tracer.cells
         self._seed, self._parameters = seed, parameters
+        self.traces = Traces(tracer, self.model)
         self.run_on(options)
-        self.traces = Traces(tracer, self.model, lambda traces: self.runner.plan(traces))
 
     def run_on(self, options: Options) -> None:
         """Let an engine of these options run the model from now on; traces and plans stay."""
         self.runner = Runner(self.model, options, self._seed)
         self.derivatives = Derivatives(self.runner, self._parameters)
+        self.traces.plan = self.runner.plan
         self._by_precision: dict[str, Derivatives] = {}
 
     def in_precision(self, precision: str) -> Derivatives:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from math import prod
 from typing import Any, NamedTuple, Protocol
@@ -46,6 +47,9 @@ class Card(Protocol):
     def array(self, tensor: torch.Tensor) -> Any:
         """Return an array of the device's library over the memory of a tensor."""
 
+    def prepare(self, stream: Stream) -> None:
+        """Make ready a stream of the driver that is to be captured."""
+
 
 class CudaCard:
     """A GPU that PyTorch computes on; see `Card`."""
@@ -76,6 +80,10 @@ class CudaCard:
     def array(self, tensor: torch.Tensor) -> Any:
         """Return an array of CuPy, see `Card.array`."""
         return self._cupy.asarray(tensor)
+
+    def prepare(self, stream: Stream) -> None:
+        """Make ready a stream, see `Card.prepare`."""
+        self.driver.prepare(stream)
 
 
 class TorchBuffer:
@@ -202,6 +210,7 @@ class TorchDevice(Device):
         self.card = card
         self._current, _ = card.current()
         self._watched: deque[WatchedBatch] = deque()
+        self._capturing: Stream | None = None  # the stream of captures
         super().__init__(TorchDriver(card))  # type: ignore[arg-type] # it has what the inner driver has
 
     @property
@@ -240,6 +249,19 @@ class TorchDevice(Device):
             self._current, self.stream = number, stream
             for buffer in [*self.driver.buffers]:
                 self.card.uses(buffer.tensor)
+
+    @contextmanager
+    def capturing(self) -> Iterator[Stream]:
+        """Let what is enqueued go to a stream of its own: PyTorch's default one cannot be captured."""
+        with self.lock:
+            if self._capturing is None:
+                self._capturing = self.card.driver.stream()
+                self.card.prepare(self._capturing)
+            before, self.stream = self.stream, self._capturing
+            try:
+                yield self.stream
+            finally:
+                self.stream = before
 
     # -- arrays that are tensors
 

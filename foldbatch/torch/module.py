@@ -702,10 +702,11 @@ class Module(ParameterModule):
         self._take_over_new()
         trained = self._parameters_to_train() if torch.is_grad_enabled() else {}
         reads = tensor_reads.wanted() if torch.is_grad_enabled() else []
-        reads_there, feed = None, None
-        if there is not None and tensor_reads.place is not None:
+        feed = None
+        if there is not None:
             reads_there = on_device.ReadsThere(there, tensor_reads.reads, numbers)
-            feed = reads_there.feed if tensor_reads.reads else None
+            if tensor_reads.place is not None and tensor_reads.reads:
+                feed = reads_there.feed
         derivatives = ready.derivatives if there is None else ready.in_precision(self._precision())
         # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
         plan = traces if numbers else ready.traces.work(batch, ready)
@@ -723,8 +724,8 @@ class Module(ParameterModule):
             pool = derivatives.own_pool
             batch_run = pool.hold(plan, step, training=self.training and self._phases, feed=feed)
         if there is not None:
-            given = reads if reads_there is None else reads_there
-            found = on_device.call_on(there, batch_run, list(trained), given, numbers, sparse=self.sparse)
+            call_parts = list(trained), reads_there, numbers
+            found = on_device.call_on(there, batch_run, *call_parts, sparse=self.sparse)
             return found, [*trained.values(), *(read.values for read in found.reads)]
         gradients.settle(list(self.program.params.parameters.values()))
         call = gradients.BackwardCall(batch_run, list(trained), reads, numbers, self.sparse)

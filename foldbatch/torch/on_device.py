@@ -28,7 +28,7 @@ Place = tuple[int, int]  # cell and feed
 
 @dataclass(slots=True)
 class ReadsThere:
-    """The rows of tensors that examples hold, which are on a device and go into the data of a batch there."""
+    """The rows of tensors that examples hold, for the data of a batch on a device, and their gradients."""
 
     device: TorchDevice
     reads: Sequence[TensorRead]
@@ -38,14 +38,17 @@ class ReadsThere:
         """Return a batch's data by rank, in which the rows that the device has stand for zeros."""
         columns = [list(cell) for cell in feeds]
         for (k, i), reads in self.by_place().items():
-            order = np.asarray(batch.schedule.orders[k])
-            rank_of_call = np.empty(len(order), np.int64)
-            rank_of_call[order] = np.arange(len(order))
-            calls = np.concatenate([self._calls(batch, read) for read in reads])
             values = [read.values.detach() for read in reads]
             whole = self.device.array(values[0] if len(values) == 1 else torch.cat(values))
-            columns[k][i] = PartlyThere(columns[k][i], rank_of_call[calls], whole)
+            columns[k][i] = PartlyThere(columns[k][i], self._ranks(batch, reads), whole)
         return columns
+
+    def _ranks(self, batch: ScheduledBatch, reads: Sequence[TensorRead]) -> NDArray[np.int64]:
+        """Return the ranks of the calls that read the rows of one feed, in their order."""
+        order = np.asarray(batch.schedule.orders[reads[0].cell])
+        rank_of_call = np.empty(len(order), np.int64)
+        rank_of_call[order] = np.arange(len(order))
+        return rank_of_call[np.concatenate([self._calls(batch, read) for read in reads])]
 
     def by_place(self) -> dict[Place, list[TensorRead]]:
         """Return the reads of each feed, in their order."""
@@ -64,14 +67,17 @@ class ReadsThere:
         gradients: dict[int, torch.Tensor] = {}
         for place, reads in self.by_place().items():
             array, rows = run.input_rows(place), run.placed_rows.get(place)
+            if array is None:  # nothing depends on it
+                gradients |= {id(read): torch.zeros_like(read.values) for read in reads}
+                continue
+            if rows is None:  # it came from the host
+                rows = self.device.put(run.rows_of(place[0], self._ranks(run.ready.batch, reads)))
             start = 0
             for read in reads:
                 stop = start + len(read.values)
-                if array is None or rows is None:  # nothing depends on it
-                    gradients[id(read)] = torch.zeros_like(read.values)
-                else:
-                    places = self.device.tensor(rows)[start:stop]
-                    gradients[id(read)] = self.device.tensor(array).index_select(0, places)
+                places = self.device.tensor(rows)[start:stop]
+                found = self.device.tensor(array).index_select(0, places)
+                gradients[id(read)] = found.to(read.values.device)
                 start = stop
         return gradients
 
@@ -192,7 +198,7 @@ class DeviceCall(BackwardCall):
             )
         array = dense(gradient)
         if isinstance(array, DeviceArray):
-            return self.device.tensor(array)
+            return self.device.tensor(array).detach()  # which PyTorch may keep as the parameter's gradient
         # no call has a gradient of it
         zeros = torch.zeros(
             parameter.type.shape, dtype=getattr(torch, parameter.type.dtype), device=self.device.place
@@ -234,7 +240,7 @@ def call_on(
     device: TorchDevice,
     batch: WaitingBatch,
     parameters: Sequence[Parameter],
-    reads: ReadsThere | Sequence[TensorRead],
+    reads: ReadsThere,
     traced: Sequence[int],
     *,
     sparse: bool,
@@ -245,13 +251,11 @@ def call_on(
         device: the device.
         batch: it has run forward, or will by itself.
         parameters: those that gradients are wanted of.
-        reads: of tensors: those that are there, or those that gradients are wanted of, on the host.
+        reads: of tensors, on the device or on the host.
         traced: the numbers of the examples that were read now.
         sparse: whether gradients of tables stay sparse.
     """
-    there = reads if isinstance(reads, ReadsThere) else ReadsThere(device, (), ())
+    wanted = [read for read in reads.reads if torch.is_grad_enabled() and read.values.requires_grad]
     if len(batch.parts) == 1 and isinstance(batch.parts[0].run, CudaRun):
-        wanted = [read for read in there.reads if torch.is_grad_enabled() and read.values.requires_grad]
-        return DeviceCall(batch, parameters, wanted, traced, sparse, device, there)
-    home = () if isinstance(reads, ReadsThere) else reads
-    return CopiedCall(batch, parameters, home, traced, sparse, device)
+        return DeviceCall(batch, parameters, wanted, traced, sparse, device, reads)
+    return CopiedCall(batch, parameters, wanted, traced, sparse, device)

@@ -47,9 +47,32 @@ class HostCard:
     def array(self, tensor: torch.Tensor) -> Any:
         return tensor.numpy()
 
+    def prepare(self, stream: Any) -> None:
+        self.driver.stream()  # which a captured one must not ask for
+
+
+class Keeping(TorchDevice):
+    """A device for a driver that is late: on a card, memory that is free is used again in the stream's order."""
+
+    def __init__(self, card: HostCard) -> None:
+        self.kept: list[Any] = []
+        super().__init__(card)
+        made = self.driver.empty
+
+        def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Any:
+            self.kept.append(made(shape, dtype))
+            return self.kept[-1]
+
+        self.driver.empty = empty
+
+    def array(self, tensor: torch.Tensor) -> Any:
+        self.kept.append(super().array(tensor))
+        return self.kept[-1]
+
 
 def new_device(driver: Any = None) -> TorchDevice:
-    return TorchDevice(HostCard(driver))
+    """Return a new device, by a driver that does everything at once or by the one given, which may be late."""
+    return TorchDevice(HostCard()) if driver is None else Keeping(HostCard(driver))
 
 
 @contextmanager

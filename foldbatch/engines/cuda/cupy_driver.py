@@ -445,6 +445,11 @@ class CupyDriver:
             for pointer, nbytes in stretches(p):
                 self.fill(pointer, 0, nbytes, stream)
 
+    @_here
+    def prepare(self, stream: Any) -> None:
+        """Make what products on a stream need, which cannot be made while the stream is captured."""
+        self._blas(stream)
+
     def _blas(self, stream: Any) -> Blas:
         """Return the handle of cuBLAS for a stream."""
         blas = self._products.get(stream.ptr)

@@ -13,8 +13,8 @@ state) gets the error, and step counts go back. After that, updates work again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
 from math import prod
@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from foldbatch.engines.cuda.driver import DeviceBuffer, Driver, Event, Function
+from foldbatch.engines.cuda.driver import DeviceBuffer, Driver, Event, Function, Stream
 from foldbatch.engines.cuda.fixed_kernels import KINDS, TEXT, bits, plan_of
 from foldbatch.engines.pending import pending
 from foldbatch.errors import ParameterError
@@ -152,6 +152,11 @@ class Device:
 
     def _start(self) -> None:
         self.lock = threading.RLock()
+
+    @contextmanager
+    def capturing(self) -> Iterator[Stream]:
+        """Let what is enqueued go to a stream that can be captured, which is yielded."""
+        yield self.stream
 
     def flush(self) -> None:
         """Launch the step that is due. Whatever uses the device's arrays comes after it."""

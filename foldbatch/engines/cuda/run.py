@@ -134,6 +134,11 @@ class PartlyThere(NamedTuple):
     ranks: Ints  # of these rows: ``[m]``
     values: DeviceArray  # the rows: ``[m, *shape]``
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the device has all rows."""
+        return len(self.ranks) == len(self.host)
+
 
 class StackedCotangents(NamedTuple):
     """Cotangents of values of one arena, which the device has."""
@@ -294,7 +299,13 @@ class CudaRun:
                 device.flush()
             self._derived = True
             if device.due is not self:  # it has run forward
-                self._backward(cotangents, stacked)
+                self._zero_and_seed(cotangents, stacked)
+                if self._captured is None:
+                    self._derive()
+                else:
+                    launched = self._launches
+                    if self._captured.run(self._key("backward"), self._derive):
+                        self._launches = launched + 1
                 assert self._block is not None
                 self.staging.release(self._block)
             parts = self._gradients()
@@ -316,17 +327,22 @@ class CudaRun:
         self._block, self._table = block, block.device.pointer
         self._after = self._table + packed.numbers.nbytes
         enqueue = partial(self._enqueue, update)
-        rooms = self.arranged.rooms
-        if self._captured is not None and self._derived and rooms is not None:
-            fixed = memory.addresses[self.ready.phase.fixed].tobytes()
-            key = Key(rooms, self._table, fixed, update and update.key)
+        if self._captured is None:
+            enqueue()
+        else:
+            key = self._key("whole" if self._derived else "forward", update)
             if self._captured.run(key, enqueue):
                 self._launches = 1
-        else:
-            enqueue()
         self._status.send()
         self.staging.release(block)
         self._feeds = ()
+
+    def _key(self, part: str, update: UpdateLaunch | None = None) -> Key:
+        """Return the key of the graph of a part of the batch, which is in a class."""
+        rooms = self.arranged.rooms
+        assert rooms is not None, "it is captured"
+        fixed = self.memory.addresses[self.ready.phase.fixed].tobytes()
+        return Key(rooms, self._table, fixed, update and update.key, part)
 
     def _enqueue(self, update: UpdateLaunch | None) -> None:
         """Enqueue the batch: what is told of it here is the same for all batches of a class."""
@@ -339,7 +355,8 @@ class CudaRun:
             arguments = self._table, number, self.arranged.packed.wholes[k], place
             self.device.launch(f"total_{kind}", 1, (4 * THREADS, 1), arguments)
         if self._derived and self.arranged.packed.backward is not None:
-            self._backward((), ())
+            self._zero_and_seed((), ())
+            self._derive()
             for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
                 kind = KINDS[flag.parameter.type.dtype]
                 self._around(f"flagged_{kind}", flag.room, flag.buffer, flag.width, flag.plan, place)
@@ -358,13 +375,17 @@ class CudaRun:
         addresses = self.memory.addresses.tolist()
         self.ready.phase.walker.run(self.arranged.steps[direction], self._table, addresses)
 
-    def _backward(self, cotangents: Cotangents, stacked: Sequence[StackedCotangents]) -> None:
-        """Enqueue the backward pass and the sums of rows of tables."""
+    def _zero_and_seed(self, cotangents: Cotangents, stacked: Sequence[StackedCotangents]) -> None:
+        """Enqueue what makes the cotangents ready that a backward pass begins with."""
         ready, bound = self.ready, self.ready.phase.bound
         for arena, (place, room) in ready.arranged.packed.zeros.items():
             kind, words = _words(self.model.arenas[arena].nbytes)
             self._around(f"zero_{kind}", room * words, bound.buffers["cotangents", arena], place, words)
         self._seed(cotangents, stacked)
+
+    def _derive(self) -> None:
+        """Enqueue the backward pass and the sums of rows of tables."""
+        ready, bound = self.ready, self.ready.phase.bound
         self._run(1)
         for at, (k, i) in enumerate(ready.arranged.packed.sums):
             sums, (plan, _) = self.model.cells[k].sums[i], ready.arranged.packed.sums[k, i]
@@ -411,6 +432,9 @@ class CudaRun:
             given = self._feeds[k][i]
             data = given.host if isinstance(given, PartlyThere) else given
             shape = (ready.ranks_room[k], *data.shape[1:])
+            if isinstance(given, PartlyThere) and given.is_whole:
+                self.memory.bring(number, self.device.empty(shape, data.dtype.name))
+                continue
             size = prod(shape) * data.itemsize
             places.append((k, number, data, shape, end, size))
             end += -(-size // GRAIN) * GRAIN
@@ -427,15 +451,18 @@ class CudaRun:
         for (k, i), number in self.ready.phase.bound.brought["feed"]:
             given = self._feeds[k][i]
             if isinstance(given, PartlyThere) and given.values.size:
-                rows, values = given.ranks, given.values
-                if self.ready.ranks is not None:
-                    rows = np.asarray(self.ready.ranks[k]).take(rows)
-                at = self.placed_rows[k, i] = self.device.put(rows.astype(np.int64))
+                values = given.values
+                at = self.placed_rows[k, i] = self.device.put(self.rows_of(k, given.ranks))
                 width = values.size // values.shape[0]
                 address = int(self.memory.addresses[number])
                 numbers = [address, values.pointer, at.pointer, values.size, width]
                 arguments = self.device.put(np.array(numbers, np.int64))
                 elementwise(self.device, f"spread_{values.kind}", values.size, [arguments.pointer])
+
+    def rows_of(self, cell: int, ranks: Ints) -> Ints:
+        """Return in which rows of its feeds' buffers the data of a cell's calls lie: ``[n] int64``."""
+        rows = ranks if self.ready.ranks is None else np.asarray(self.ready.ranks[cell]).take(ranks)
+        return rows.astype(np.int64)
 
     def _gradients(self) -> dict[Parameter, list[Gradient]]:
         """Return the gradients, by parameter, and note their flags."""
