@@ -20,7 +20,7 @@ import torch
 
 from foldbatch.engines.cuda.cupy_driver import check, load_driver
 from foldbatch.engines.cuda.device import Device, DeviceArray, Guard
-from foldbatch.engines.cuda.driver import Driver, Event, Stream
+from foldbatch.engines.cuda.driver import Event, Stream
 from foldbatch.engines.cuda.updates import OnDevice
 from foldbatch.errors import DeviceMemoryError
 from foldbatch.params.parameters import Array, Parameter
@@ -34,7 +34,7 @@ class Card(Protocol):
 
     place: torch.device  # where its tensors lie
     backend: str  # the engine that computes on it, of `foldbatch.engines.engine.ENGINES`
-    driver: Driver  # computes there; its memory and its first stream are not asked for
+    driver: Any  # a `Driver` that computes there; its memory and its first stream are not asked for
     pins: bool  # whether copies need memory of the host that is pinned
     name: str  # of the device, for people
 
@@ -211,7 +211,7 @@ class TorchDevice(Device):
         self._current, _ = card.current()
         self._watched: deque[WatchedBatch] = deque()
         self._capturing: Stream | None = None  # the stream of captures
-        super().__init__(TorchDriver(card))  # type: ignore[arg-type] # it has what the inner driver has
+        super().__init__(TorchDriver(card))
 
     @property
     def place(self) -> torch.device:

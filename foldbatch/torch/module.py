@@ -7,7 +7,6 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -46,6 +45,7 @@ from foldbatch.trees import Tree
 from foldbatch.types import BackendName, SequenceType, TensorType, describe_value
 
 CPU = torch.device("cpu")
+HALF = torch.float16, torch.bfloat16
 Taken: TypeAlias = tuple[AnyLayer, dict[str, Array]]  # a layer, and the arrays of its parameters
 
 
@@ -200,7 +200,7 @@ def _is_there(fn: Callable[[torch.Tensor], torch.Tensor], parameter: torch.nn.Pa
 
 def shared_by_processes(tensor: torch.Tensor) -> bool:
     """Whether `share_memory_` has been called of a tensor on the CPU; on a GPU all are."""
-    return tensor.device.type == "cpu" and tensor.is_shared()
+    return tensor.device.type == "cpu" and bool(tensor.is_shared())
 
 
 class ParameterModule(torch.nn.Module):
@@ -242,6 +242,8 @@ class ParameterModule(torch.nn.Module):
         outer, path = surrounding(self)
         where = ".".join(filter(None, [path if outer is not self else self._path, name]))
         fix = "move the other modules one by one; the dtype is that of the block's layers and data"
+        if moved.dtype in HALF and parameter.device.type != "cpu":
+            fix = f"compute products in fewer digits with torch.autocast; or {fix}"
         already_moved = [
             key
             for key, moved_parameter in outer.named_parameters()
@@ -318,15 +320,6 @@ def _apply_beside(module: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Te
 def _drawn() -> int:
     """Return a number for a step, as PyTorch's generator of the CPU draws it."""
     return int(torch.randint(2**62, (), device="cpu"))
-
-
-def _decided(reads: gradients.TensorReads, decide: Decide, *arguments: Any, **options: Any) -> Any:
-    """Let a walk decide by numbers, unless zeros stand for some of them: those that stay on a device."""
-    if reads.reads:
-        expected, actual = "a walk that is known to decide", "its first question for a number"
-        fix = "call it again, as its tensors come to the host from now on; or module.warm(examples) first"
-        raise BackendError("fb.torch.Module", expected, actual, fix)
-    return decide(*arguments, **options)
 
 
 NO_METRICS: frozenset[str] = frozenset()
@@ -782,20 +775,19 @@ class Module(ParameterModule):
     ) -> tuple[ReadyModel, list[Trace], gradients.TensorReads, Sequence[int]]:
         """Return the model that runs traces, the traces, the tensors read, and the examples traced now.
 
-        Tensors that are read stay on a device where that is given, unless somebody needs their numbers: a
-        walk that decides by what it computes, a trace that is kept, a batch that is cut into parts.
+        Tensors that are read stay on a device where that is given, unless somebody needs their numbers: for a
+        trace that is kept, or a batch that is cut into parts.
         """
         reads = gradients.TensorReads()
         traced: Sequence[int] = ()
-        stays = there is not None and variant.ready.runner.is_whole and not variant.tracer.decides
+        stays = there is not None and variant.ready.runner.is_whole
 
         def trace_all(examples: Sequence[object], numbers: Sequence[int]) -> list[Trace]:
             nonlocal reads, traced
-            reads, traced, deciding = gradients.TensorReads(), numbers, decide
+            reads, traced = gradients.TensorReads(), numbers
             if stays and there is not None and not any(isinstance(example, Tree) for example in examples):
                 reads = gradients.TensorReads(there.place, there.index)
-                deciding = None if decide is None else partial(_decided, reads, decide)
-            return variant.tracer.trace_all(examples, numbers, reads.look, deciding)
+            return variant.tracer.trace_all(examples, numbers, reads.look, decide)
 
         try:
             ready, traces = variant.all(batch, trace_all)

@@ -48,7 +48,8 @@ class ReadsThere:
         order = np.asarray(batch.schedule.orders[reads[0].cell])
         rank_of_call = np.empty(len(order), np.int64)
         rank_of_call[order] = np.arange(len(order))
-        return rank_of_call[np.concatenate([self._calls(batch, read) for read in reads])]
+        ranks: NDArray[np.int64] = rank_of_call[np.concatenate([self._calls(batch, read) for read in reads])]
+        return ranks
 
     def by_place(self) -> dict[Place, list[TensorRead]]:
         """Return the reads of each feed, in their order."""
@@ -93,7 +94,8 @@ class DeviceCall(BackwardCall):
     @property
     def run(self) -> CudaRun:
         """The batch under way."""
-        run: Any = self.batch.parts[0].run
+        run = self.batch.parts[0].run
+        assert isinstance(run, CudaRun), "it is a batch of the device"
         return run
 
     @property

@@ -24,11 +24,10 @@ def _device(precision: str, number: int) -> Device:
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; `foldbatch.compile` says what the precisions are."""
-    given, precision = settings.device, settings.precision
-    way = {"launch": settings.launch, "debug": settings.debug}
+    given, launch, debug = settings.device, settings.launch, settings.debug
     if given is not None:  # one device for all precisions
-        return CudaEngine("cuda", model, given, precision=precision, **way)
-    return CudaEngine("cuda", model, device(precision), **way)
+        return CudaEngine("cuda", model, given, launch=launch, debug=debug, precision=settings.precision)
+    return CudaEngine("cuda", model, device(settings.precision), launch=launch, debug=debug)
 
 
 def check() -> None:
