@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -87,8 +86,12 @@ class WaitingBatch:
     ) -> None:
         self.pool, self.parts, self.again = pool, parts, again
         self.memories: list[Any] | None = memories  # None when they have been given back
-        type_, batches = pool.runner.model.result, [part.batch for part in parts]
-        self._numbers = [numbers_in(type_, b.results, b.merged.offsets.tolist()) for b in batches]
+
+    @cached_property
+    def numbers(self) -> list[list[int]]:
+        """For each part, the numbers of the tensors of its results in the batch, in their order."""
+        type_, batches = self.pool.runner.model.result, [part.batch for part in self.parts]
+        return [numbers_in(type_, b.results, b.merged.offsets.tolist()) for b in batches]
 
     @cached_property
     def loss(self) -> float:
@@ -101,7 +104,7 @@ class WaitingBatch:
         They are to be asked for before the backward pass.
         """
         assert self.memories is not None, "values are fetched while the batch has its memory"
-        parts = zip(self.parts, self._numbers, strict=True)
+        parts = zip(self.parts, self.numbers, strict=True)
         return [value for part, numbers in parts if numbers for value in part.run.fetch(numbers)]
 
     def lengths(self) -> list[int]:
@@ -126,18 +129,12 @@ class WaitingBatch:
         memories, self.memories = self.memories, None  # whatever interrupts this: it is spoiled from here on
         if memories is None:
             return self.again().backward(cotangents, visited=visited)
-        gradients_of_values = iter(cotangents or repeat(None))
-        seeds: list[Cotangents] = [
-            [(number, g) for number in numbers if (g := next(gradients_of_values)) is not None]
-            for numbers in self._numbers
-        ]
+        gradients_of_values, seeds = iter(cotangents), list[Cotangents]()
+        for numbers in self.numbers if cotangents else [()] * len(self.parts):
+            seeds.append([(number, g) for number in numbers if (g := next(gradients_of_values)) is not None])
         visits, gradients = self.pool.runner.backward(self.parts, seeds, visited=visited)
         self.pool.take_back(memories)
         return Gradients(gradients, visits)
-
-    def numbers(self) -> list[Any]:
-        """Return, for each part, the numbers of the tensors of its results in the batch, in their order."""
-        return self._numbers
 
     def pulled(self, pull: Callable[[Any], dict[Parameter, Gradient]]) -> BatchGradients[Parameter]:
         """Return the gradients of parameters of a batch of one part, by a function of its run.

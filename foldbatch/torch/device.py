@@ -26,6 +26,11 @@ from foldbatch.errors import DeviceMemoryError
 from foldbatch.params.parameters import Array, Parameter
 
 ALIGNMENT = 256  # bytes
+# by NumPy's dtype, as its names take long to find
+DTYPES = {
+    np.dtype(name): getattr(torch, name)
+    for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+}
 WATCHED = 64  # batches that run ahead of the host's look at whether they are bad
 
 
@@ -267,13 +272,13 @@ class TorchDevice(Device):
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
         """Return an array with any content, whose memory is a tensor of its shape and dtype."""
-        return DeviceArray(self, self.driver.empty(shape, getattr(torch, dtype)), shape, dtype)
+        return DeviceArray(self, self.driver.empty(shape, DTYPES[np.dtype(dtype)]), shape, dtype)
 
     def tensor(self, array: DeviceArray) -> torch.Tensor:
         """Return the tensor that is an array's memory."""
         buffer: Any = array.buffer
         tensor: torch.Tensor = buffer.tensor
-        dtype = getattr(torch, array.dtype.name)
+        dtype = DTYPES[array.dtype]
         if tensor.dtype == dtype and tuple(tensor.shape) == array.shape:
             return tensor
         memory = tensor.reshape(-1).view(torch.uint8)[array.offset : array.offset + array.nbytes]

@@ -102,7 +102,7 @@ class DeviceCall(BackwardCall):
     def numbers(self) -> NDArray[np.int64]:
         """The numbers of all values of results in the batch, in the order of values: ``[n]``."""
         if not self._numbers:
-            self._numbers.append(np.array(self.batch.numbers()[0], np.int64))
+            self._numbers.append(np.array(self.batch.numbers[0], np.int64))
         return self._numbers[0]
 
     def _arenas(self) -> NDArray[np.int64]:
