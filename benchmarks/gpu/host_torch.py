@@ -1,4 +1,4 @@
-"""``python -m benchmarks.gpu.host_torch``: what the host does of a step through `fb.torch.Module`, without a card.
+"""``python -m benchmarks.gpu.host_torch``: the host's part of a step through `fb.torch.Module`, with no card.
 
 The SST Tree-LSTM on batches planned before, on a card that does nothing (`benchmarks.gpu.nothing`) and whose
 memory is that of PyTorch's tensors on the CPU. Milliseconds of the processor for both passes: of the program
@@ -59,7 +59,7 @@ class NothingCard:
         self.driver.prepare(stream)
 
 
-class _Nowhere(torch.autograd.Function):
+class _Nowhere(torch.autograd.Function):  # type: ignore[misc]  # PyTorch has no types for it
     """The function that does nothing with parameters."""
 
     @staticmethod

@@ -47,7 +47,7 @@ class Card(Protocol):
         """Return PyTorch's current stream of the device: its number, and as the driver takes it."""
 
     def uses(self, tensor: torch.Tensor) -> None:
-        """Tell PyTorch that the current stream uses the memory of a tensor, which another one allocated."""
+        """Let PyTorch know that the current stream uses memory of a tensor, which another one allocated."""
 
     def array(self, tensor: torch.Tensor) -> Any:
         """Return an array of the device's library over the memory of a tensor."""
@@ -79,7 +79,7 @@ class CudaCard:
         return number, stream
 
     def uses(self, tensor: torch.Tensor) -> None:
-        """Tell PyTorch's allocator of a stream, see `Card.uses`."""
+        """Let PyTorch's allocator know of a stream, see `Card.uses`."""
         tensor.record_stream(torch.cuda.current_stream(self._number))
 
     def array(self, tensor: torch.Tensor) -> Any:
@@ -122,7 +122,7 @@ class TorchDriver:
             inner.fill,
         )
         self.event, self.record, self.wait = inner.event, inner.record, inner.wait
-        self.synchronize, self.done = inner.synchronize, inner.done
+        self.synchronize, self.completed = inner.synchronize, inner.completed
         self.begin_capture, self.end_capture = inner.begin_capture, inner.end_capture
         self.replay = inner.replay
         self._streams = 0
@@ -228,7 +228,7 @@ class TorchDevice(Device):
         self.follow()
         while self._watched:
             event, guard = self._watched[0]
-            if len(self._watched) <= WATCHED and not self.driver.done(event):
+            if len(self._watched) <= WATCHED and not self.driver.completed(event):
                 return
             self._watched.popleft()
             guard.check()
@@ -286,12 +286,12 @@ class TorchDevice(Device):
 
     def array(self, tensor: torch.Tensor) -> DeviceArray:
         """Return an array over the memory of a tensor of this device, or of its copy without gaps."""
-        whole = tensor.detach().contiguous()
-        dtype = str(whole.dtype).removeprefix("torch.")
-        return DeviceArray(self, TorchBuffer(whole), tuple(whole.shape), dtype)
+        dense = tensor.detach().contiguous()
+        dtype = str(dense.dtype).removeprefix("torch.")
+        return DeviceArray(self, TorchBuffer(dense), tuple(dense.shape), dtype)
 
     def index(self, numbers: Sequence[int] | Array, device: torch.device | None = None) -> torch.Tensor:
-        """Return whole numbers as a tensor ``[n] int64``, of this device unless another is named."""
+        """Return integers as a tensor ``[n] int64``, of this device unless another is named."""
         array = np.asarray(numbers, np.int64)
         if device is not None and device != self.place:
             return torch.from_numpy(array).to(device)
@@ -302,15 +302,15 @@ class TorchDevice(Device):
         away = parameter.away
         if isinstance(away, LivesThere) and away.device is self and away.array.pointer == tensor.data_ptr():
             return tensor
-        whole = tensor.detach()
-        is_home = whole.data_ptr() == parameter.value.ctypes.data
-        if is_home or whole.data_ptr() % ALIGNMENT or not whole.is_contiguous():
-            whole = _aligned(tuple(whole.shape), whole.dtype, self.place).copy_(whole)
+        numbers = tensor.detach()
+        is_home = numbers.data_ptr() == parameter.value.ctypes.data
+        if is_home or numbers.data_ptr() % ALIGNMENT or not numbers.is_contiguous():
+            numbers = _aligned(tuple(numbers.shape), numbers.dtype, self.place).copy_(numbers)
         parameter.settle(None)
-        array = self.array(whole)
+        array = self.array(numbers)
         self.values[parameter] = array
         parameter.settle(LivesThere(array))
-        return whole
+        return numbers
 
 
 @cache

@@ -115,7 +115,7 @@ Index = Callable[[Sequence[int], torch.device], torch.Tensor]  # whole numbers a
 
 
 def as_index(numbers: Sequence[int], device: torch.device) -> torch.Tensor:
-    """Return whole numbers as a tensor of a device."""
+    """Return integers as a tensor of a device."""
     return torch.tensor(numbers, dtype=torch.int64).to(device)
 
 
@@ -191,7 +191,7 @@ def _zeros_for(values: torch.Tensor, type_: TensorType) -> Iterator[NDArray[Any]
 
 
 def _asked(tensor: torch.Tensor, ask: Callable[[torch.Tensor], Any]) -> Any:
-    """Return what a function tells of a tensor without gradients, refusing one that hides its numbers."""
+    """Ask a function about a tensor without its gradients; refuse one that hides its numbers."""
     expected = "tensors that hold numbers alone"
     try:
         tangent = forward_ad.unpack_dual(tensor).tangent

@@ -487,14 +487,14 @@ class Module(ParameterModule):
             with torch.no_grad():
                 moved = fn(parameter.detach())
                 if there is not None:
-                    whole = there.home_of(ours, moved)
+                    numbers = there.home_of(ours, moved)
                 else:
                     ours.settle(None)
-                    whole = torch.from_numpy(ours.value)
-                if whole.data_ptr() == parameter.data_ptr():
+                    numbers = torch.from_numpy(ours.value)
+                if numbers.data_ptr() == parameter.data_ptr():
                     continue
                 parameter.grad = None  # PyTorch refuses gradients of another device
-                parameter.data = whole
+                parameter.data = numbers
                 if gradient is not None:
                     parameter.grad = fn(gradient.detach()).requires_grad_(gradient.requires_grad)
 
@@ -717,9 +717,9 @@ class Module(ParameterModule):
             pool = derivatives.own_pool
             batch_run = pool.hold(plan, step, training=self.training and self._phases, feed=feed)
         if there is not None:
-            call_parts = list(trained), reads_there, numbers
-            found = on_device.call_on(there, batch_run, *call_parts, sparse=self.sparse)
-            return found, [*trained.values(), *(read.values for read in found.reads)]
+            details = list(trained), reads_there, numbers
+            device_call = on_device.call_on(there, batch_run, *details, sparse=self.sparse)
+            return device_call, [*trained.values(), *(read.values for read in device_call.reads)]
         gradients.settle(list(self.program.params.parameters.values()))
         call = gradients.BackwardCall(batch_run, list(trained), reads, numbers, self.sparse)
         return call, [*trained.values(), *(read.values for read in reads)]

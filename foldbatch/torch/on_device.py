@@ -39,8 +39,8 @@ class ReadsThere:
         columns = [list(cell) for cell in feeds]
         for (k, i), reads in self.by_place().items():
             values = [read.values.detach() for read in reads]
-            whole = self.device.array(values[0] if len(values) == 1 else torch.cat(values))
-            columns[k][i] = PartlyThere(columns[k][i], self._ranks(batch, reads), whole)
+            rows = self.device.array(values[0] if len(values) == 1 else torch.cat(values))
+            columns[k][i] = PartlyThere(columns[k][i], self._ranks(batch, reads), rows)
         return columns
 
     def _ranks(self, batch: ScheduledBatch, reads: Sequence[TensorRead]) -> NDArray[np.int64]:
@@ -77,8 +77,8 @@ class ReadsThere:
             for read in reads:
                 stop = start + len(read.values)
                 places = self.device.tensor(rows)[start:stop]
-                found = self.device.tensor(array).index_select(0, places)
-                gradients[id(read)] = found.to(read.values.device)
+                gradient = self.device.tensor(array).index_select(0, places)
+                gradients[id(read)] = gradient.to(read.values.device)
                 start = stop
         return gradients
 
@@ -114,6 +114,7 @@ class DeviceCall(BackwardCall):
         return arenas_of(trace, model.signatures).take(self.numbers)
 
     def _grouped(self) -> list[NDArray[np.int64]]:
+        """Return the places of values that have one shape and dtype, by the types of their arenas."""
         arenas, groups = self._arenas(), dict[Any, list[NDArray[np.int64]]]()
         distinct, first = np.unique(arenas, return_index=True)
         for arena in distinct[np.argsort(first)].tolist():

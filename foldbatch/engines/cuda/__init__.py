@@ -24,9 +24,9 @@ def _device(precision: str, number: int) -> Device:
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; `foldbatch.compile` says what the precisions are."""
-    given, launch, debug = settings.device, settings.launch, settings.debug
-    if given is not None:  # one device for all precisions
-        return CudaEngine("cuda", model, given, launch=launch, debug=debug, precision=settings.precision)
+    there, launch, debug = settings.device, settings.launch, settings.debug
+    if there is not None:  # one device for all precisions
+        return CudaEngine("cuda", model, there, launch=launch, debug=debug, precision=settings.precision)
     return CudaEngine("cuda", model, device(settings.precision), launch=launch, debug=debug)
 
 

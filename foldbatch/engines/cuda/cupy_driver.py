@@ -378,7 +378,7 @@ class CupyDriver:
         event.synchronize()
 
     @_here
-    def done(self, event: Any) -> bool:
+    def completed(self, event: Any) -> bool:
         return bool(event.done)
 
     @_here

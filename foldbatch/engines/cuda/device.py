@@ -171,6 +171,7 @@ class Device:
 
     @cached_property
     def faults(self) -> Faults:
+        """The word that the first bad update sets, and the updates since it was read."""
         word = self.empty((1,), "int64")
 
         def clear() -> None:

@@ -89,7 +89,7 @@ class Driver(Protocol):
     def synchronize(self, event: Event) -> None:
         """Wait until an event that was recorded has happened."""
 
-    def done(self, event: Event) -> bool:
+    def completed(self, event: Event) -> bool:
         """Return whether an event that was recorded has happened; does not wait."""
 
     def copy_in(self, pointer: int, source: Array, stream: Stream) -> None:

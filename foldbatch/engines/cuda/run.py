@@ -429,10 +429,10 @@ class CudaRun:
         end = -(-nbytes // GRAIN) * GRAIN
         places = []
         for (k, i), number in ready.phase.bound.brought["feed"]:
-            given = self._feeds[k][i]
-            data = given.host if isinstance(given, PartlyThere) else given
+            column = self._feeds[k][i]
+            data = column.host if isinstance(column, PartlyThere) else column
             shape = (ready.ranks_room[k], *data.shape[1:])
-            if isinstance(given, PartlyThere) and given.is_whole:
+            if isinstance(column, PartlyThere) and column.is_whole:
                 self.memory.bring(number, self.device.empty(shape, data.dtype.name))
                 continue
             size = prod(shape) * data.itemsize
@@ -449,10 +449,10 @@ class CudaRun:
     def _place_rows(self) -> None:
         """Put the rows of data that the device has into the buffers of their feeds."""
         for (k, i), number in self.ready.phase.bound.brought["feed"]:
-            given = self._feeds[k][i]
-            if isinstance(given, PartlyThere) and given.values.size:
-                values = given.values
-                at = self.placed_rows[k, i] = self.device.put(self.rows_of(k, given.ranks))
+            column = self._feeds[k][i]
+            if isinstance(column, PartlyThere) and column.values.size:
+                values = column.values
+                at = self.placed_rows[k, i] = self.device.put(self.rows_of(k, column.ranks))
                 width = values.size // values.shape[0]
                 address = int(self.memory.addresses[number])
                 numbers = [address, values.pointer, at.pointer, values.size, width]
@@ -492,13 +492,13 @@ class CudaRun:
 
     def _seed(self, cotangents: Cotangents, stacked: Sequence[StackedCotangents]) -> None:
         """Add the cotangents that the caller gives, value by value: a value may have several."""
-        given = list(stacked)
+        seeds = list(stacked)
         if cotangents:
             arenas = arenas_of(self.ready.batch.merged.trace, self.model.signatures)
             for arena, numbers, values in by_arena(cotangents, arenas):
                 terms = self.device.put(values.astype(self.model.arenas[arena].dtype))
-                given.append(StackedCotangents(arena, numbers, terms))
-        for arena, numbers, terms in given:
+                seeds.append(StackedCotangents(arena, numbers, terms))
+        for arena, numbers, terms in seeds:
             type_ = self.model.arenas[arena]
             plan = self.device.put(plan_of(self._lie(arena, numbers)))
             target = self._arena("cotangents", arena)

@@ -148,7 +148,7 @@ class Emulator:
     def synchronize(self, event: Any) -> None:
         pass
 
-    def done(self, event: Any) -> bool:
+    def completed(self, event: Any) -> bool:
         return True
 
     def copy_in(self, pointer: int, source: Array, stream: Any) -> None:

@@ -193,7 +193,7 @@ class Late:
             event.mark.queue.run_to(event.mark)
         self._forget()
 
-    def done(self, event: Event) -> bool:
+    def completed(self, event: Event) -> bool:
         return event.mark is None or event.mark.passed
 
     def copy_in(self, pointer: int, source: Array, stream: Queue) -> None:
