@@ -349,10 +349,15 @@ class PreparedBatch(list[Prepared]):
 class Module(ParameterModule):
     """A block as a `torch.nn.Module`: examples in, tensors out, gradients back.
 
-    Its parameters are views of the program's arrays, on the CPU: what an optimizer of PyTorch changes the
+    Its parameters are the program's numbers, in the same memory: what an optimizer of PyTorch changes the
     program computes with, and what is assigned to ``program.params`` PyTorch sees. Their names are those of
     ``program.params``. Frozen ones require no gradient. Two modules whose blocks share a layer share its
-    parameters.
+    parameters, and are moved together.
+
+    ``cuda()``, ``to(device)`` and ``cpu()`` move the module, and what runs it. On a GPU its memory comes from
+    PyTorch's allocator, its work follows PyTorch's current stream, and neither parameters nor results, losses
+    or gradients leave the card. An array of ``program.params`` is a copy for reading there. As nobody waits,
+    an id out of range is told when a later batch begins; losses and results of its batch are NaN.
 
     In training, `Dropout` drops, anew in each call, as PyTorch's generator decides; ``eval()`` ends that.
     A model that samples draws anew in each call, too, also after ``eval()``.
@@ -366,8 +371,8 @@ class Module(ParameterModule):
 
     Args:
         block: a block or a plain function, as of `foldbatch.compile`.
-        backend: as of `foldbatch.compile`. On ``cuda`` all parameters are copied at each call, as PyTorch
-            has them on the CPU.
+        backend: as of `foldbatch.compile`, for the CPU; ``cuda`` is for the GPU that PyTorch makes tensors on,
+            where the module begins then.
         sparse: whether gradients of embeddings are sparse, as `torch.optim.SparseAdam` and SGD take them.
         options: other options of `foldbatch.compile`. Where no ``seed`` is given, PyTorch's generator draws
             one, so `torch.manual_seed` decides the first values, as of layers of PyTorch.
