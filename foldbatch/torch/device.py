@@ -22,7 +22,7 @@ from foldbatch.engines.cuda.cupy_driver import check, load_driver
 from foldbatch.engines.cuda.device import Device, DeviceArray, Guard
 from foldbatch.engines.cuda.driver import Event, Stream
 from foldbatch.engines.cuda.updates import OnDevice
-from foldbatch.errors import DeviceMemoryError
+from foldbatch.errors import BackendError, DeviceMemoryError
 from foldbatch.params.parameters import Array, Parameter
 
 ALIGNMENT = 256  # bytes
@@ -71,7 +71,17 @@ class CudaCard:
         self._streams: dict[int, Stream] = {}
 
     def current(self) -> tuple[int, Stream]:
-        """Return PyTorch's current stream, see `Card.current`."""
+        """Return PyTorch's current stream, see `Card.current`.
+
+        Raises:
+            BackendError: while PyTorch captures it as a graph.
+        """
+        if torch.cuda.is_current_stream_capturing():
+            fix = (
+                "leave the module out of torch.cuda.graph; it captures its own with FOLDBATCH_LAUNCH=captured"
+            )
+            actual = "a capture, which would keep the shapes of one batch"
+            raise BackendError("fb.torch.Module", "to be run", actual, fix)
         number = torch.cuda.current_stream(self._number).cuda_stream
         stream = self._streams.get(number)
         if stream is None:
@@ -183,21 +193,6 @@ class LivesThere(OnDevice):
     __slots__ = ()
     stays = True
 
-    def read_into(self, array: Array) -> None:
-        """Copy the numbers into an array of the host, as they are when PyTorch's current stream gets here."""
-        self.follow()
-        super().read_into(array)
-
-    def write(self, array: Array) -> None:
-        """Copy an array of the host over the numbers, in the order of PyTorch's current stream."""
-        self.follow()
-        super().write(array)
-
-    def follow(self) -> None:
-        """Let what comes run on PyTorch's current stream."""
-        device: Any = self.device
-        device.follow()
-
 
 class WatchedBatch(NamedTuple):
     """A batch that nobody has heard of yet whether it is bad."""
@@ -247,11 +242,12 @@ class TorchDevice(Device):
         if number == self._current:
             return
         with self.lock:
+            self._current = number  # first, as what is due asks, too
             self.flush()
             event = self.driver.event()
             self.driver.record(event, self.stream)
             self.driver.wait(stream, event)
-            self._current, self.stream = number, stream
+            self.stream = stream
             for buffer in [*self.driver.buffers]:
                 self.card.uses(buffer.tensor)
 

@@ -371,8 +371,8 @@ class Module(ParameterModule):
 
     Args:
         block: a block or a plain function, as of `foldbatch.compile`.
-        backend: as of `foldbatch.compile`, for the CPU; ``cuda`` is for the GPU that PyTorch makes tensors on,
-            where the module begins then.
+        backend: as of `foldbatch.compile`, for the CPU. With ``cuda`` the module begins on PyTorch's current
+            GPU.
         sparse: whether gradients of embeddings are sparse, as `torch.optim.SparseAdam` and SGD take them.
         options: other options of `foldbatch.compile`. Where no ``seed`` is given, PyTorch's generator draws
             one, so `torch.manual_seed` decides the first values, as of layers of PyTorch.

@@ -172,6 +172,10 @@ def test_a_change_of_pytorchs_stream_is_followed_in_order():
         card.driver.record(event, card.stream)
         card.driver.synchronize(event)  # of the second stream alone
         torch.testing.assert_close(results, torch.from_numpy(right))
+        card.card.number = 2
+        np.testing.assert_array_equal(np.stack(module.program.run(TREES)), right)
+        assert card.stream is not first
+        assert card.card.current()[1] is card.stream
         card.synchronize()
 
 

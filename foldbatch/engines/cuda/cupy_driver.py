@@ -425,7 +425,7 @@ class CupyDriver:
         """Launch a kernel on a stream, overlapping the one before where its text allows it."""
         values, addresses = self._words()
         _PACKED[len(arguments)](values, 0, *arguments)
-        if function.overlaps and self._overlap is not None:
+        if function.overlaps and self._overlap is not None and stream.ptr:  # no overlap on the default stream
             how = _Launch(blocks, 1, 1, *threads, 1, 0, stream.ptr, ctypes.addressof(OVERLAPPING), 1)
             status = self._overlap(ctypes.byref(how), function.ptr, addresses, None)
             if status:

@@ -153,6 +153,12 @@ class Device:
     def _start(self) -> None:
         self.lock = threading.RLock()
 
+    def follow(self) -> None:
+        """Let what comes be computed on the stream that it is to be on: here there is one.
+
+        Called before a batch, a pass, an update, and a copy to the host or from it.
+        """
+
     @contextmanager
     def capturing(self) -> Iterator[Stream]:
         """Let what is enqueued go to a stream that can be captured, which is yielded."""
@@ -213,6 +219,7 @@ class Device:
     @_alone
     def write(self, target: DeviceArray, source: Array) -> None:
         """Copy an array of the host to one of its shape and dtype; `source` may change then."""
+        self.follow()
         self.flush()
         if source.nbytes:
             staged = self.driver.pinned(source.nbytes)
@@ -227,6 +234,7 @@ class Device:
     @_alone
     def read_later(self, source: DeviceArray) -> Callable[[], Array]:
         """Copy an array to the host when it is computed; return what waits for the copy."""
+        self.follow()
         self.flush()
         staged = self.driver.pinned(max(1, source.nbytes))
         if source.nbytes:

@@ -346,6 +346,7 @@ class CudaEngine(Engine):
         training = ready.phase.bound.training
         self._buffers(memory, training=training)
         with self.device.lock:
+            self.device.follow()
             self._renew(ready)
             self.device.flush()  # before its buffers are used again, or made anew
             memory.buffers[training].fit(ready.arranged.tables.forward.heights)

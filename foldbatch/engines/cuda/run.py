@@ -295,6 +295,7 @@ class CudaRun:
             return {}
         device = self.device
         with device.lock:
+            device.follow()
             if device.due is self and (cotangents or stacked or self.ready.looks):
                 device.flush()
             self._derived = True

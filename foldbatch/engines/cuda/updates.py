@@ -197,6 +197,7 @@ class DeviceUpdates(RemoteUpdates):
         Where the gradients are those of the step that is due, the update is launched with it.
         """
         with self.device.lock:
+            self.device.follow()
             try:  # whatever may fail comes before anything is changed or expected
                 self.device.faults.tidy()  # before it is asked whether a step is due
                 there = [change for change in changes if isinstance(numbers_of(change.gradient), DeviceArray)]
