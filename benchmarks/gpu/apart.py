@@ -47,6 +47,15 @@ def card_tests(seconds: float) -> Check:
     )
 
 
+def module_tests(seconds: float) -> Check:
+    """Run the tests of a module of PyTorch on a card, with pytest."""
+    name = "a module of PyTorch"
+    if find_spec("pytest") is None or find_spec("torch") is None:
+        return Check(name, "skipped", "pytest or PyTorch is not installed")
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "tests/torch/test_on_cuda.py"]
+    return ran(name, command, seconds, skipped=(NO_TESTS,))
+
+
 def sanitized(backend: BackendName, tool: str, seconds: float) -> Check:
     """Run a training step of a small model under a tool of compute-sanitizer."""
     name = f"compute-sanitizer {tool}"

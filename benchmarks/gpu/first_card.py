@@ -85,6 +85,8 @@ def first_parts(run: Run) -> list[Part]:
         ),
     ]
     if settings.law:
+        what = "whether `fb.torch.Module(...).cuda()` may be believed: numbers, copies, streams, short memory"
+        parts.append(Part("a module of PyTorch", 60, _module, what))
         parts += [
             Part(
                 f"random programs, {way}",
@@ -307,6 +309,10 @@ def _times(run: Run, hidden: int, size: int) -> None:
 
 def _law(run: Run, way: str) -> None:
     run.record.checks.append(apart.law(run.settings.backend, run.settings.law, way))
+
+
+def _module(run: Run) -> None:
+    run.record.checks.append(apart.module_tests(min(120.0, run.budget.left())))
 
 
 def _sanitized(run: Run) -> None:

@@ -32,6 +32,8 @@ _addresses = count(PAGE, PAGE)
 class _Nothing:
     """What has every method, each of which returns at once: a stream, an event, a graph."""
 
+    done = True  # an event
+
     def __init__(self, *_: Any, **__: Any) -> None:
         self.ptr = next(_addresses)
 
@@ -101,17 +103,23 @@ _at_once.restype = None  # type: ignore[attr-defined] # which ctypes lets one se
 loaded: list[str] = []  # the texts of kernels, in the order in which they were loaded
 
 
+def driver() -> CupyDriver:
+    """Return a new driver."""
+    found: dict[str, Any] = {"check_compiler": lambda major: None, "cublas": lambda major: _Cublas()}
+    with mock.patch.multiple(cupy_driver, **found):
+        return CupyDriver(_cupy(loaded), "fp32")
+
+
 @cache
 def device() -> Device:
     """Return the device, the same for all programs of a process."""
-    found: dict[str, Any] = {"check_compiler": lambda major: None, "cublas": lambda major: _Cublas()}
-    with mock.patch.multiple(cupy_driver, **found):
-        return Device(CupyDriver(_cupy(loaded), "fp32"))
+    return Device(driver())
 
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; see `foldbatch.engines.cuda.load`."""
-    return CudaEngine(NAME, model, device(), launch=settings.launch, debug=settings.debug)
+    there = settings.device or device()
+    return CudaEngine(NAME, model, there, launch=settings.launch, debug=settings.debug)
 
 
 BACKEND = Backend(load, launches=LAUNCHES)

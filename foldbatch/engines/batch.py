@@ -119,8 +119,8 @@ class SubBatch:
     first: int  # the number of its first example in the whole batch
     traces: Sequence[Trace]  # its examples
     batch: ScheduledBatch | None = None  # they scheduled, or None where that is done when the part runs
-    # for training and for inference, what the engine has made ready of the batch
-    ready: dict[bool, Any] = field(default_factory=dict, compare=False, repr=False)
+    # by engine, for training and for inference: what the engine has made ready of the batch
+    ready: dict[tuple[Any, bool], Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[type[SubBatch], tuple[object, ...]]:
         # what is ready belongs to the kernels of one process

@@ -158,6 +158,7 @@ class Budget:
     def _part(self, traces: Sequence[Trace], first: int, request: _Request) -> list[Bounded]:
         """Return parts that fit for consecutive examples: one if it may be, as a whole or as windows."""
         training, tried = request.training, list[int]()
+        key = self.engine, training
         cost = sum(self._costs(traces, training=training))
         rooms = {request.room, self.limit} if len(traces) == 1 and not request.waiting else {request.room}
         for room in sorted(rooms):
@@ -166,12 +167,12 @@ class Budget:
                 ready = self.engine.ready(batch, training=training)
                 nbytes = self.engine.nbytes(ready)
                 if nbytes <= room:
-                    return [Bounded(SubBatch(first, traces, batch, {training: ready}), nbytes)]
+                    return [Bounded(SubBatch(first, traces, batch, {key: ready}), nbytes)]
                 request.ratio = nbytes / cost
                 tried.append(nbytes)
             part, least = self._windows(traces, room, cost * request.ratio, request)
             if part is not None:
-                sub_batch = SubBatch(first, traces, None, {training: part})
+                sub_batch = SubBatch(first, traces, None, {key: part})
                 return [Bounded(sub_batch, part.nbytes, len(part.windows))]
             tried.append(least)
         if len(traces) == 1 or request.waiting:
@@ -232,7 +233,7 @@ class Budget:
 
     def measured(self, part: SubBatch, *, training: bool) -> Bounded | None:
         """Return a planned part with the bytes that it needs; None if it is not ready or does not fit."""
-        ready = part.ready.get(training)
+        ready = part.ready.get((self.engine, training))
         if isinstance(ready, Windowed):
             nbytes, count = ready.nbytes, len(ready.windows)
         else:

@@ -169,6 +169,8 @@ class EngineSettings(NamedTuple):
     batched: bool = True
     bounded: bool = False  # whether the memory of a batch is bounded, which a plan must see to
     helped: bool = False  # whether another core may help with a small batch
+    # the device that it computes on, of an engine that can be given one; None for the engine's own choice
+    device: Any = None
 
 
 DEFAULTS = EngineSettings()

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.parts import ForwardPart, sum_losses
-from foldbatch.engines.runner import Runner, Work
+from foldbatch.engines.runner import Feed, Runner, Work
 from foldbatch.engines.visits import DataGradients
 from foldbatch.model.decoding import map_tensors, numbers_in
 from foldbatch.model.dual import FeedTangents
 from foldbatch.params.gradients import BatchGradients
-from foldbatch.params.parameters import Array, Parameter
+from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.system.processes import start_in_each_process
 
 
@@ -60,20 +59,21 @@ class Pool:
         results: bool = False,
         training: bool = True,
         tangents: FeedTangents | None = None,
+        feed: Feed | None = None,
     ) -> WaitingBatch:
         """Run a batch forward, and hold it; without training, there is no backward pass.
 
         `results` says whether results will have cotangents; the step draws random numbers; a dual model
-        whose data move needs their tangents.
+        whose data move needs their tangents. For `feed` see `Runner.forward`.
         """
         try:
             memories = self._free.pop()
         except IndexError:
             memories = []
         parts = self.runner.forward(
-            batch, step, memories, seeded_results=results, training=training, tangents=tangents
+            batch, step, memories, seeded_results=results, training=training, tangents=tangents, feed=feed
         )
-        again = partial(self.hold, batch, step, results=results, tangents=tangents)
+        again = partial(self.hold, batch, step, results=results, tangents=tangents, feed=feed)
         return WaitingBatch(self, parts, again, memories)
 
     def take_back(self, memories: list[Any]) -> None:
@@ -92,8 +92,12 @@ class WaitingBatch:
     ) -> None:
         self.pool, self.parts, self.again = pool, parts, again
         self.memories: list[Any] | None = memories  # None when they have been given back
-        type_, batches = pool.runner.model.result, [part.batch for part in parts]
-        self._numbers = [numbers_in(type_, b.results, b.merged.offsets.tolist()) for b in batches]
+
+    @cached_property
+    def numbers(self) -> list[list[int]]:
+        """For each part, the numbers of the tensors of its results in the batch, in their order."""
+        type_, batches = self.pool.runner.model.result, [part.batch for part in self.parts]
+        return [numbers_in(type_, b.results, b.merged.offsets.tolist()) for b in batches]
 
     @cached_property
     def loss(self) -> float:
@@ -106,7 +110,7 @@ class WaitingBatch:
         They are to be asked for before the backward pass.
         """
         assert self.memories is not None, "values are fetched while the batch has its memory"
-        parts = zip(self.parts, self._numbers, strict=True)
+        parts = zip(self.parts, self.numbers, strict=True)
         return [value for part, numbers in parts if numbers for value in part.run.fetch(numbers)]
 
     def lengths(self) -> list[int]:
@@ -131,14 +135,24 @@ class WaitingBatch:
         memories, self.memories = self.memories, None  # whatever interrupts this: it is spoiled from here on
         if memories is None:
             return self.again().backward(cotangents, visited=visited)
-        gradients_of_values = iter(cotangents or repeat(None))
-        seeds: list[Cotangents] = [
-            [(number, g) for number in numbers if (g := next(gradients_of_values)) is not None]
-            for numbers in self._numbers
-        ]
+        gradients_of_values, seeds = iter(cotangents), list[Cotangents]()
+        for numbers in self.numbers if cotangents else [()] * len(self.parts):
+            seeds.append([(number, g) for number in numbers if (g := next(gradients_of_values)) is not None])
         visits, gradients = self.pool.runner.backward(self.parts, seeds, visited=visited)
         self.pool.take_back(memories)
         return Gradients(gradients, visits, [part.part.first for part in self.parts])
+
+    def pulled(self, pull: Callable[[Any], dict[Parameter, Gradient]]) -> BatchGradients[Parameter]:
+        """Return the gradients of parameters of a batch of one part, by a function of its run.
+
+        As `backward`: the batch is run forward again where it has run backward before.
+        """
+        memories, self.memories = self.memories, None
+        if memories is None:
+            return self.again().pulled(pull)
+        gradients = self.pool.runner.pulled(self.parts[0], pull)
+        self.pool.take_back(memories)
+        return gradients
 
     def release(self) -> None:
         """Give the memory back; the values stay."""

@@ -65,6 +65,8 @@ from foldbatch.system.processes import start_in_each_process
 R = TypeVar("R")
 P = ParamSpec("P")
 L = TypeVar("L", bound="Locked")
+# from a scheduled batch and its data, by rank, to the data as the engine is given them
+Feed: TypeAlias = "Callable[[ScheduledBatch, Sequence[Sequence[Any]]], Sequence[Sequence[Any]]]"
 Work: TypeAlias = "list[Trace] | tuple[SubBatch, ...]"  # a batch, or one that `Runner.plan` made ready
 Phases: TypeAlias = "dict[str, float]"  # seconds by phase
 
@@ -86,12 +88,13 @@ class Options:
     precision: str = "fp32"
     launch: str = "auto"
     memory: int | None = None  # bytes that a batch may need
+    device: Any = None  # what the engine computes on, see `EngineSettings`
 
     @property
     def engine_settings(self) -> EngineSettings:
         """The settings of the engine of a program's model."""
         planned = self.policy, self.layout, self.batched, self.memory is not None, self.threads > 1
-        return EngineSettings(self.debug, self.precision, self.launch, *planned)
+        return EngineSettings(self.debug, self.precision, self.launch, *planned, self.device)
 
 
 class Locked(Protocol):
@@ -257,13 +260,15 @@ class Runner:
         seeded_results: bool,
         training: bool,
         tangents: FeedTangents | None = None,
+        feed: Feed | None = None,
     ) -> list[ForwardPart]:
         """Run a batch forward in memory that the caller keeps, one for each part, for its backward pass.
 
         What is missing of memories is made and added. Without training, there is no backward pass. A dual
-        model whose data move needs their tangents.
+        model whose data move needs their tangents. `feed` changes the data that the engine is given, of a
+        batch that is one part.
         """
-        work = partial(self.begin, step, seeded_results, tangents=tangents)
+        work = partial(self.begin, step, seeded_results, tangents=tangents, feed=feed)
         return self._map_parts(work, batch, training=training, memories=memories)
 
     @alone
@@ -278,6 +283,25 @@ class Runner:
         tasks = [partial(finish, *part_and_seeds) for part_and_seeds in zip(parts, cotangents, strict=True)]
         derived = self._side_by_side(tasks) if tasks else []
         return [part.visits for part in derived], self._summed(derived)
+
+    @alone
+    def pulled(
+        self, begun: ForwardPart, pull: Callable[[Any], dict[Parameter, Gradient]]
+    ) -> BatchGradients[Parameter]:
+        """Return the gradients of a batch of one part, by a function that runs it backward, once.
+
+        As `backward`, for an engine whose runs can do more than `foldbatch.engines.engine.Run` says.
+        """
+        with Naming(self.model, begun.batch, begun.part.first):
+            gradients = pull(begun.run)
+        called = [k for k, order in enumerate(begun.batch.schedule.orders) if len(order)]
+        none = DataGradients({}, (), ())
+        return self._summed([Derived(Losses(0.0, {}), gradients, none, len(begun.part.traces), called)])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a batch is one part, whatever its examples."""
+        return self._budget is None and not self._one_by_one and not self.engine.splits
 
     def report(self, traces: list[Trace], phases: Phases, *, compare: bool) -> Report:
         """Return a report on one batch, run whole on one thread; `phases` are the seconds spent before.
@@ -578,14 +602,15 @@ class Runner:
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[ScheduledBatch, Any]:
         """Return a part scheduled and ready for the engine; a planned part keeps what was made."""
-        ready = part.ready.get(training)
+        ready = part.ready.get((self.engine, training))
         if isinstance(ready, Windowed):
             return ready.batch, ready
         if part.batch is None:
             batch = self.scheduled(part.traces)
             return batch, self.engine.ready(batch, training=training)
         if ready is None:
-            ready = part.ready[training] = self.engine.ready(part.batch, training=training)
+            ready = self.engine.ready(part.batch, training=training)
+            part.ready[self.engine, training] = ready
         return part.batch, ready
 
     def _forward(
@@ -597,6 +622,7 @@ class Runner:
         numbers: NDArray[np.int64] | None = None,
         weights: NDArray[np.float32] | None = None,
         tangents: FeedTangents | None = None,
+        feed: Feed | None = None,
     ) -> Run:
         """Run a part forward: keys of random numbers stand for call numbers; weights and tangents join."""
         batch, engine_batch = ready
@@ -610,6 +636,8 @@ class Runner:
                 feeds = weighed(feeds, self.model, weights, examples)
         if tangents is not None:
             feeds = with_tangents(feeds, self.model, tangents, part.first, batch.schedule.orders)
+        if feed is not None:
+            feeds = feed(batch, feeds)  # type: ignore[assignment] # the engine knows what it is given
         if isinstance(engine_batch, Windowed):
             return engine_batch.forward(feeds, memory, part.first)
         run = self.engine.forward(engine_batch, feeds, memory)
@@ -668,7 +696,9 @@ class Runner:
         memory: object,
         numbers: NDArray[np.int64] | None = None,
         weights: NDArray[np.float32] | None = None,
+        *,
         tangents: FeedTangents | None = None,
+        feed: Feed | None = None,
     ) -> ForwardPart:
         """Run a part forward, for training; `seeded_results` says that results will have cotangents."""
         batch, _ = ready
@@ -677,7 +707,7 @@ class Runner:
             batch = batch._replace(schedule=seeded(batch.schedule, arenas))
             ready = batch, self.engine.ready(batch, training=True)
         with Naming(self.model, batch, part.first):
-            run = self._forward(part, ready, memory, step, numbers, weights, tangents)
+            run = self._forward(part, ready, memory, step, numbers, weights, tangents, feed)
             return ForwardPart(part, batch, run)
 
     @np.errstate(all="ignore")

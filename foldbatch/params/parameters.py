@@ -97,12 +97,23 @@ class Owner:
 class DeviceCopy(Protocol):
     """A device's copy of a parameter's numbers, newer than the parameter's own array."""
 
+    # whether the numbers live there for good: others write to that memory, too, so the parameter's own array
+    # is never more than a copy for reading
+    stays: bool
+
+    @property
+    def device(self) -> Any:
+        """The device."""
+
     @property
     def lock(self) -> AbstractContextManager[object]:
         """The lock under which the numbers are read, so that they are copied back once."""
 
     def read_into(self, array: Array) -> None:
         """Copy the numbers into an array of the parameter's shape and dtype."""
+
+    def write(self, array: Array) -> None:
+        """Copy an array of the parameter's shape and dtype over the numbers; asked only where they stay."""
 
 
 class Parameter(Closed, Stored):
@@ -257,6 +268,7 @@ class Parameter(Closed, Stored):
 
         It is the same array each time. While a device computes with the parameter the array is read-only and
         holds older numbers; whoever asks for it here gets the device's numbers in it, and may write to it.
+        Where the numbers live on a device (`settle`), the array stays read-only, and `assign` changes them.
         """
         if is_symbolic():
             expected, actual = "the parameter itself", "its present numbers, which would never learn"
@@ -266,6 +278,8 @@ class Parameter(Closed, Stored):
         assert self._value is not None
         while (away := self.away) is not None:
             self._sync_from_device(away)
+            if away.stays:
+                break
         return self._value
 
     def take_away(self, away: DeviceCopy) -> None:
@@ -279,6 +293,21 @@ class Parameter(Closed, Stored):
         self.value.flags.writeable = False
         self.away = away
 
+    def settle(self, away: DeviceCopy | None) -> None:
+        """Let the numbers live in a device's memory from now on; or with None at home again.
+
+        Args:
+            away: where they live, which stays; it is equal to `value` now. None takes over the numbers from
+                where they lived.
+        """
+        if away is not None:
+            self.take_away(away)
+        elif self.away is not None:
+            _ = self.value
+            assert self._value is not None
+            self._value.flags.writeable = True
+            self.away = None
+
     def _sync_from_device(self, away: DeviceCopy) -> None:
         """Copy the device's numbers into the array, unless another thread has just done so."""
         assert self._value is not None
@@ -287,6 +316,8 @@ class Parameter(Closed, Stored):
                 numbers = np.empty_like(self._value)
                 away.read_into(numbers)
                 self._replace(numbers)
+                if away.stays:
+                    self.away, self._value.flags.writeable = away, False
 
     def _replace(self, numbers: Array) -> None:
         """Write numbers into the array, which then is the newest copy again."""
@@ -307,6 +338,9 @@ class Parameter(Closed, Stored):
             self._value[...] = array
         elif away is None:
             self._value[...] = array
+        elif away.stays:
+            with away.lock:
+                away.write(array)
         else:
             with away.lock:
                 self._replace(array)  # all numbers are replaced, so none are copied back
@@ -347,10 +381,23 @@ class Parameter(Closed, Stored):
         if self.away is not None:
             _ = self.value  # a copy, or a file, holds the numbers themselves
         state: Any = object.__getstate__(self)
-        return state[0], state[1] | {"cells": {}}
+        return state[0], state[1] | {"cells": {}, "away": None}
 
     def __repr__(self) -> str:
         return f"Parameter({str(self.type)!r}, name={self.name!r})"
+
+
+def refuse_elsewhere(name: str, parameter: Parameter, device: object = None) -> None:
+    """Refuse to change a parameter whose numbers live elsewhere than on a device, or on the host.
+
+    Raises:
+        ParameterError: when they live there for good, so that a change of a copy would be lost.
+    """
+    away = parameter.away
+    if away is not None and away.stays and away.device is not device:
+        fix = "train that module, or bring it back with module.cpu()"
+        actual = f"ones on {away.device.driver.name}, where a module of PyTorch keeps them"
+        raise ParameterError(name, "numbers that this program may change", actual, fix)
 
 
 class Remote:

@@ -60,6 +60,11 @@ class Deciding:
         self.levels: Any = None  # finds those of a round's calls, where a schedule needs them
         self.phased = False
 
+    def run_on(self, options: Options) -> None:
+        """Let an engine of other options run rounds from now on; what was learnt of walks stays."""
+        self.options = options
+        self._engine = None
+
     def engine(self, model: Model) -> Engine:
         """Return the engine of a model; it is made once."""
         if self._engine is None or self.model is not model:

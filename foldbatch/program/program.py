@@ -183,6 +183,18 @@ class Program(Closed, Printed):
         """The engine of the program: the kernels of the backend that it was compiled for."""
         return self._runner.engine
 
+    def _run_on(self, options: Options) -> None:
+        """Let an engine of other options run the program from now on.
+
+        What is known of the model and of examples stays, as do parameters; prepared and planned examples
+        stand for them as before.
+        """
+        with self.lowered.lock():
+            self._variants.run_on(options)
+            self._deciding.run_on(options)
+            self.options = options
+            self._params.updates = self._runner.engine.updates
+
     @property
     def fingerprint(self) -> str:
         """A digest that is equal in programs which can run each other's prepared or planned examples."""

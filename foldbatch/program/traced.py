@@ -70,11 +70,9 @@ class _TracedExample(weakref.ref["Tree | Prepared"]):
 class Traces:
     """The traces of examples for one model."""
 
-    def __init__(
-        self, tracer: Tracer, model: Model, plan: Callable[[list[Trace]], tuple[SubBatch, ...]]
-    ) -> None:
+    def __init__(self, tracer: Tracer, model: Model) -> None:
         self._tracer, self._model = tracer, model
-        self._plan = plan
+        self.plan: Callable[[list[Trace]], tuple[SubBatch, ...]]  # of the runner that runs the model
         self._may_hold = OBJECT in types_in(model.result) or any(model.labels)
         self._entries: dict[int, _TracedExample] = {}
         self._ran: dict[int, weakref.ref[Tree]] = {}  # trees that ran in a small batch, without a trace
@@ -187,7 +185,7 @@ class Traces:
     def _planned(self, key: int, entry: _TracedExample) -> tuple[SubBatch, ...] | None:
         """Return the plan of a batch of one example; None if there is no room to keep one."""
         if entry.parts is None and entry.nbytes <= self._free_bytes:
-            parts = self._plan([entry.trace])
+            parts = self.plan([entry.trace])
             self._keep(key, entry, parts)
             return parts
         return entry.parts

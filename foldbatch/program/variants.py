@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 from warnings import warn
@@ -276,9 +277,26 @@ class ReadyModel:
     ) -> None:
         self.tracer = tracer
         self.model, self.cells = tracer.model, tracer.cells
-        self.runner = Runner(self.model, options, seed)
-        self.traces = Traces(tracer, self.model, self.runner.plan)
-        self.derivatives = Derivatives(self.runner, parameters)
+        self._seed, self._parameters = seed, parameters
+        self.traces = Traces(tracer, self.model)
+        self.run_on(options)
+
+    def run_on(self, options: Options) -> None:
+        """Let an engine of these options run the model from now on; traces and plans stay."""
+        self.runner = Runner(self.model, options, self._seed)
+        self.derivatives = Derivatives(self.runner, self._parameters)
+        self.traces.plan = self.runner.plan
+        self._by_precision: dict[str, Derivatives] = {}
+
+    def in_precision(self, precision: str) -> Derivatives:
+        """Return the derivatives as computed in a precision, see `foldbatch.compile`; made once."""
+        options = self.runner.options
+        if precision == options.precision:
+            return self.derivatives
+        if precision not in self._by_precision:
+            runner = Runner(self.model, replace(options, precision=precision), self._seed)
+            self._by_precision[precision] = Derivatives(runner, self._parameters)
+        return self._by_precision[precision]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -397,6 +415,12 @@ class Variants:
 
     def _start(self) -> None:
         self._lock = threading.RLock()  # it stays taken where a signal handler raises just then
+
+    def run_on(self, options: Options) -> None:
+        """Let an engine of these options run all variants from now on."""
+        with self._lock:
+            for variant in self._built.values():
+                variant.ready.run_on(options)
 
     def for_run(self, examples: Iterable[object] | Planned, asides: frozenset[str]) -> Variant:
         """Return the variant that runs examples."""

@@ -90,7 +90,7 @@ def _step(
     with host.doing("ready"):
         for number, part in enumerate(parts):
             ready = runner.engine.ready(part.batch, training=training)  # type: ignore[arg-type] # it is planned
-            part.ready[training] = watch.watched(ready, number)
+            part.ready[runner.engine, training] = watch.watched(ready, number)
     with host.doing("forward"):
         begun = runner.forward(parts, 0, memories, seeded_results=False, training=training)
         # a later step may use the memory that they are summed from

@@ -11,8 +11,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -113,14 +113,34 @@ class TensorRead:
     places: NDArray[np.int64]
 
 
-class TensorReads:
-    """The reads of tensors while examples are traced; `Tracer.trace_all` calls `look`."""
+Index = Callable[[Sequence[int], torch.device], torch.Tensor]  # whole numbers as a tensor of a device
 
-    def __init__(self) -> None:
+
+def as_index(numbers: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Return integers as a tensor of a device."""
+    return torch.tensor(numbers, dtype=torch.int64).to(device)
+
+
+class TensorReads:
+    """The reads of tensors while examples are traced; `Tracer.trace_all` calls `look`.
+
+    Args:
+        place: the device on which what is read is to be, where it need not come to the host: zeros stand for
+            it among the data then. None where data need their numbers.
+        index: makes tensors of whole numbers.
+    """
+
+    def __init__(self, place: torch.device | None = None, index: Index = as_index) -> None:
+        self.place, self._index = place, index
         self._counts: Counter[int] = Counter()
-        self.reads: list[TensorRead] = []  # what was read of tensors that require gradients
+        # what was read of tensors: where there is a place all, else those that require gradients
+        self.reads: list[TensorRead] = []
         # why a tensor that was read cannot be: then what was traced is not to be used
         self.refused: BackendError | None = None
+
+    def wanted(self) -> list[TensorRead]:
+        """Return the reads of tensors that require gradients."""
+        return [read for read in self.reads if read.values.requires_grad]
 
     def look(self, model: Model, data: Sequence[Sequence[list[Any]]]) -> None:
         """Note tensors among data, per cell and feed, and put their numbers in their places."""
@@ -136,18 +156,18 @@ class TensorReads:
         tensors = [items[n] for n in places]
         if not places or any(tuple(tensor.shape) != type_.shape for tensor in tensors):
             return  # the tracer tells of the first one that does not fit
-        values = joined(tensors)
+        values = joined(tensors, self.place, self._index)
         if not values.is_floating_point():
             return
         values = values.to(getattr(torch, type_.dtype))
         try:
-            numbers = numbers_of(values)
+            numbers = numbers_of(values) if self.place is None else _zeros_for(values, type_)
         except BackendError as error:  # the tracer would blame the example
             self.refused = error
             return
         for n, row in zip(places, numbers, strict=True):
             items[n] = row
-        if values.requires_grad:
+        if values.requires_grad or self.place is not None:
             self.reads.append(TensorRead(k, i, values, self._counts[k] + np.array(places, np.int64)))
 
 
@@ -157,10 +177,27 @@ def numbers_of(tensor: torch.Tensor) -> NDArray[Any]:
     >>> numbers_of(torch.ones(2, requires_grad=True))
     array([1., 1.], dtype=float32)
     """
+    numbers: NDArray[Any] = _asked(tensor, torch.Tensor.numpy)
+    return numbers
+
+
+def refuse_hidden(tensor: torch.Tensor) -> None:
+    """Refuse a tensor that hides its numbers, wherever they lie; errors are those of `numbers_of`."""
+    _asked(tensor, torch.Tensor.data_ptr)
+
+
+def _zeros_for(values: torch.Tensor, type_: TensorType) -> Iterator[NDArray[Any]]:
+    """Return zeros that stand for the rows of a tensor; errors are those of `numbers_of`."""
+    refuse_hidden(values)
+    return itertools.repeat(np.zeros(type_.shape, type_.dtype), len(values))
+
+
+def _asked(tensor: torch.Tensor, ask: Callable[[torch.Tensor], Any]) -> Any:
+    """Ask a function about a tensor without its gradients; refuse one that hides its numbers."""
     expected = "tensors that hold numbers alone"
     try:
         tangent = forward_ad.unpack_dual(tensor).tangent
-        numbers: NDArray[Any] = tensor.detach().numpy()
+        numbers = ask(tensor.detach())
     except (RuntimeError, TypeError) as error:
         fix = "call the module outside of torch.func, vmap and torch.export, one gradient at a time"
         raise BackendError("fb.torch.Module", expected, str(error).split("\n", 1)[0], fix) from None
@@ -170,8 +207,15 @@ def numbers_of(tensor: torch.Tensor) -> NDArray[Any]:
     return numbers
 
 
-def joined(tensors: Sequence[Row | torch.Tensor]) -> torch.Tensor:
-    """Return rows and tensors of one shape as one tensor ``[m, *shape]`` on the CPU, differentiably.
+def joined(
+    tensors: Sequence[Row | torch.Tensor], place: torch.device | None = None, index: Index = as_index
+) -> torch.Tensor:
+    """Return rows and tensors of one shape as one tensor ``[m, *shape]``, differentiably.
+
+    Args:
+        tensors: the rows and tensors, on any devices.
+        place: where the result is to be; by default the CPU.
+        index: makes tensors of whole numbers.
 
     >>> joined([torch.ones(2), rows(torch.zeros(1, 2))[0]]).tolist()
     [[1.0, 1.0], [0.0, 0.0]]
@@ -185,19 +229,21 @@ def joined(tensors: Sequence[Row | torch.Tensor]) -> torch.Tensor:
         else:
             loose.append(tensor)
             loose_places.append(n)
+    place = place or torch.device("cpu")
     parts = []
     for numbers in indices.values():
-        flat, index = tensors[numbers[0]].flat, torch.tensor([tensors[n].index for n in numbers])
-        parts.append(flat.index_select(0, index.to(flat.device)).cpu())
+        flat = tensors[numbers[0]].flat
+        rows_of_flat = index([tensors[n].index for n in numbers], flat.device)
+        parts.append(flat.index_select(0, rows_of_flat).to(place))
         places += numbers
     if loose:
-        parts.append(torch.stack(loose).cpu())
+        parts.append(torch.stack(loose).to(place))
         places += loose_places
     if len(parts) == 1:
         return parts[0]
-    order = torch.empty(len(places), dtype=torch.int64)
-    order[torch.tensor(places)] = torch.arange(len(places))
-    return torch.cat(parts).index_select(0, order)
+    order = np.empty(len(places), np.int64)
+    order[places] = np.arange(len(places))
+    return torch.cat(parts).index_select(0, index(order.tolist(), place))
 
 
 class Twice(Protocol):
@@ -224,9 +270,15 @@ class BackwardCall:
     traced: Sequence[int]  # the numbers of the examples that were read now
     sparse: bool  # whether gradients of tables stay sparse
     twice: Twice  # what differentiates the gradients
+    _groups: list[NDArray[np.int64]] = field(default_factory=list, init=False, repr=False)
 
     def groups(self) -> list[NDArray[np.int64]]:
         """Return the places of values that have one shape and dtype, in the order of values."""
+        if not self._groups:
+            self._groups.extend(self._grouped())
+        return self._groups
+
+    def _grouped(self) -> list[NDArray[np.int64]]:
         groups: dict[Any, list[int]] = {}
         for place, value in enumerate(self.batch.values):
             groups.setdefault((value.shape, value.dtype), []).append(place)
@@ -234,7 +286,7 @@ class BackwardCall:
 
     def results(self, stacked: Sequence[torch.Tensor]) -> list[Any]:
         """Return the results, made of the stacked values that `apply` returned."""
-        tensors: list[Any] = [None] * len(self.batch.values)
+        tensors: list[Any] = [None] * sum(map(len, self.groups()))
         for places, values in zip(self.groups(), stacked, strict=True):
             for place, value in zip(places.tolist(), values.unbind(), strict=True):
                 tensors[place] = value
@@ -250,6 +302,23 @@ class BackwardCall:
                 for place, row in zip(places.tolist(), numbers_of(grad), strict=True):
                     cotangents[place] = row
         return cotangents
+
+    def summed(self, dtype: torch.dtype) -> torch.Tensor:
+        """Return the sum of the losses as a scalar."""
+        return torch.tensor(float(self.batch.loss), dtype=dtype)
+
+    def stacked(self) -> list[torch.Tensor]:
+        """Return the values of results, those of a group as one tensor ``[m, *shape]``."""
+        values = self.batch.values
+        return [torch.from_numpy(np.stack([values[n] for n in places])) for places in self.groups()]
+
+    def of_loss(self, grad: torch.Tensor) -> list[torch.Tensor | None]:
+        """Return the gradients of parameters, then those of reads, for the gradient of `summed`."""
+        return self.backward((), float(numbers_of(grad)))
+
+    def of_results(self, grads: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """Return the gradients of parameters, then those of reads, for the gradients of `stacked`."""
+        return self.backward(self.cotangents(self.groups(), grads), 1.0)
 
     def backward(self, cotangents: Sequence[Array | None], scale: float) -> list[torch.Tensor | None]:
         """Return the gradients of parameters, then those of reads; all times `scale`."""
@@ -302,7 +371,7 @@ class BackwardCall:
 def settle(parameters: Sequence[Parameter]) -> None:
     """Bring parameters home that an engine has on a device: PyTorch's optimizers write to their memory."""
     for parameter in parameters:
-        if parameter.away is not None:
+        if parameter.away is not None and not parameter.away.stays:
             _ = parameter.value
 
 
@@ -318,24 +387,21 @@ class _BatchFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: BackwardCall, dtype: torch.dtype | None, *sources: torch.Tensor) -> Any:
         """Return the summed loss as a scalar, or the results stacked by shape and dtype."""
-        ctx.call, ctx.groups = call, None
+        ctx.call, ctx.of_loss = call, dtype is not None
         ctx.save_for_backward(*sources)  # PyTorch then refuses parameters changed before the backward pass
         if dtype is not None:
-            return torch.tensor(float(call.batch.loss), dtype=dtype)
-        ctx.groups, values = call.groups(), call.batch.values
+            return call.summed(dtype)
         ctx.set_materialize_grads(False)
-        stacked = [torch.from_numpy(np.stack([values[n] for n in places])) for places in ctx.groups]
+        stacked = call.stacked()
         ctx.mark_non_differentiable(*[values for values in stacked if not values.is_floating_point()])
         return tuple(stacked)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         """Return the gradients of parameters and reads for the gradients of loss or results."""
-        sources, call, groups = ctx.saved_tensors, ctx.call, ctx.groups
-        if groups is None:
-            tensors = call.backward((), float(numbers_of(*grads)))
-        else:
-            tensors = call.backward(call.cotangents(groups, grads), 1.0)
+        sources, call = ctx.saved_tensors, ctx.call
+        groups = None if ctx.of_loss else call.groups()
+        tensors = call.of_loss(*grads) if ctx.of_loss else call.of_results(grads)
         if torch.is_grad_enabled():  # as create_graph=True asks: else PyTorch takes gradients for constants
             tensors = call.twice.differentiable(call, tensors, sources, grads, groups)
         return None, None, *tensors
@@ -353,12 +419,14 @@ def summed_loss(call: BackwardCall, dtype: torch.dtype, sources: Sequence[torch.
     return loss
 
 
-def no_results(type_: TensorType, sources: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return the stacked results of no examples, ``[0, *shape]``; the gradients of them are zeros.
+def no_results(
+    type_: TensorType, sources: Sequence[torch.Tensor], place: torch.device | None = None
+) -> torch.Tensor:
+    """Return the stacked results of no examples, ``[0, *shape]``, on a device; their gradients are zeros.
 
     >>> no_results(TensorType((2,), "float32"), [torch.ones(3, requires_grad=True)]).requires_grad
     True
     """
     dtype = getattr(torch, type_.dtype)
-    slices = [tensor.reshape(-1)[:0].to(dtype) for tensor in sources]
-    return torch.cat([torch.zeros(0, dtype=dtype), *slices]).reshape(0, *type_.shape)
+    slices = [tensor.reshape(-1)[:0].to(place, dtype) for tensor in sources]
+    return torch.cat([torch.zeros(0, dtype=dtype, device=place), *slices]).reshape(0, *type_.shape)

@@ -132,7 +132,8 @@ def _call(
             values = gradients.summed_loss(call, dtype, sources)
         else:
             stacked = gradients.stacked_results(call, sources)
-            values = stacked[0] if stacked else torch.zeros(0, *shape, dtype=dtype)
+            device = parameters[0].device if parameters else None
+            values = stacked[0] if stacked else torch.zeros(0, *shape, dtype=dtype, device=device)
     address = np.zeros(1, np.int64)  # it lives as long as a tensor looks at its memory
     ticket = torch.from_numpy(address)
     if trained:
@@ -169,11 +170,7 @@ def _gradients(
         fix = "let no saved_tensors_hooks move what compiled models save, or give examples not prepared"
         raise BackendError("fb.torch.Module", expected, actual, fix)
     call, groups = waiting
-    if groups is None:
-        found = call.backward((), float(gradients.numbers_of(grad)))
-    else:
-        cotangents = call.cotangents(groups, [grad] if groups else [])
-        found = call.backward(cotangents, 1.0)
+    found = call.of_loss(grad) if groups is None else call.of_results([grad] if groups else [])
     pairs = zip(found, parameters, strict=True)
     return [torch.zeros_like(p) if g is None else g.contiguous() for g, p in pairs]
 

@@ -6,6 +6,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ from foldbatch.blocks.block import as_block
 from foldbatch.blocks.layers import Embedding, GRUCell, Linear, LSTMCell
 from foldbatch.blocks.layers.layer import AnyLayer
 from foldbatch.engines.batch import Planned
+from foldbatch.engines.engine import check_precision, choose_launch, choose_straight
 from foldbatch.errors import (
     BackendError,
     BlockTypeError,
@@ -37,12 +39,15 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import reachable
 from foldbatch.system.graphs import left_out
-from foldbatch.torch import gradients, library
+from foldbatch.torch import device, gradients, library, on_device
+from foldbatch.torch.device import LivesThere, TorchDevice
 from foldbatch.torch.library import PreparedBatch
 from foldbatch.torch.second import SecondPass
 from foldbatch.trees import Tree
 from foldbatch.types import BackendName, SequenceType, TensorType, describe_value
 
+CPU = torch.device("cpu")
+HALF = torch.float16, torch.bfloat16
 Taken: TypeAlias = tuple[AnyLayer, dict[str, Array]]  # a layer, and the arrays of its parameters
 
 
@@ -163,10 +168,19 @@ def torch_parameter(parameter: Parameter) -> torch.nn.Parameter:
     reference = _SHARED.get(parameter)
     shared = reference() if reference is not None else None
     if shared is None:
-        view = torch.from_numpy(parameter.value)
+        view = memory_of(parameter)
         shared = torch.nn.Parameter(view, requires_grad=parameter.trainable and view.is_floating_point())
         _SHARED[parameter] = weakref.ref(shared)
     return shared
+
+
+def memory_of(parameter: Parameter) -> torch.Tensor:
+    """Return a parameter's numbers as a tensor over their memory, wherever they live."""
+    away = parameter.away
+    if isinstance(away, LivesThere):
+        device: Any = away.device
+        return device.tensor(away.array)
+    return torch.from_numpy(parameter.value)
 
 
 def surrounding(module: torch.nn.Module) -> tuple[torch.nn.Module, str]:
@@ -186,6 +200,11 @@ def _is_there(fn: Callable[[torch.Tensor], torch.Tensor], parameter: torch.nn.Pa
     return fn(probe) is probe
 
 
+def shared_by_processes(tensor: torch.Tensor) -> bool:
+    """Whether `share_memory_` has been called of a tensor on the CPU; on a GPU all are."""
+    return tensor.device.type == "cpu" and bool(tensor.is_shared())
+
+
 class ParameterModule(torch.nn.Module):
     """A module whose parameters share the memory of a program's, and so stay where they are."""
 
@@ -197,22 +216,26 @@ class ParameterModule(torch.nn.Module):
         All of them are looked at before a module inside is changed. PyTorch goes through a surrounding model
         child by child, so modules that come before this one in it have moved by then: the error names them.
         """
-        for path, module in self.named_modules() if recurse else [("", self)]:
-            for name, parameter in module._parameters.items() if isinstance(module, ParameterModule) else ():
-                if parameter is not None:
-                    self._refuse_move(fn, f"{path}.{name}" if path else name, parameter)
+        self._refuse_moves(fn, recurse=recurse)
         if recurse:
             for child in self.children():
                 child._apply(fn)
         return self
 
+    def _refuse_moves(self, fn: Callable[[torch.Tensor], torch.Tensor], *, recurse: bool) -> None:
+        """Raise the error of the first parameter, here or inside, that a function must not change."""
+        for path, module in self.named_modules() if recurse else [("", self)]:
+            for name, parameter in module._parameters.items() if isinstance(module, ParameterModule) else ():
+                if parameter is not None:
+                    self._refuse_move(fn, f"{path}.{name}" if path else name, parameter)
+
     def _refuse_move(
         self, fn: Callable[[torch.Tensor], torch.Tensor], name: str, parameter: torch.nn.Parameter
     ) -> None:
         """Raise a ParameterError where a function moves a parameter to another dtype, device or memory."""
-        probe = torch.empty(0, dtype=parameter.dtype)
+        probe = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
         moved = fn(probe)
-        if moved is probe and not moved.is_shared():
+        if (moved is probe and not shared_by_processes(moved)) or self._goes_to(moved, probe):
             return
         dtype, place = str(probe.dtype).removeprefix("torch."), str(probe.device)
         actual = f"{str(moved.dtype).removeprefix('torch.')} on {moved.device}"
@@ -221,6 +244,8 @@ class ParameterModule(torch.nn.Module):
         outer, path = surrounding(self)
         where = ".".join(filter(None, [path if outer is not self else self._path, name]))
         fix = "move the other modules one by one; the dtype is that of the block's layers and data"
+        if moved.dtype in HALF and parameter.device.type != "cpu":
+            fix = f"compute products in fewer digits with torch.autocast; or {fix}"
         already_moved = [
             key
             for key, moved_parameter in outer.named_parameters()
@@ -232,6 +257,10 @@ class ParameterModule(torch.nn.Module):
             fix += f"; now {names} have moved: model.to({place!r}, torch.{dtype}) moves them back"
         expected = f"to stay {dtype} on {place}, in the program's own memory"
         raise ParameterError(where, expected, f"a move to {actual}", fix)
+
+    def _goes_to(self, moved: torch.Tensor, probe: torch.Tensor) -> bool:
+        """Whether a parameter may go where a function moves it; only with all others of its program."""
+        return False
 
     def _load_from_state_dict(
         self,
@@ -281,6 +310,20 @@ def refuse_replaced(
             raise ParameterError(full_name, expected, "another tensor", fix)
 
 
+def _apply_beside(module: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Apply a function to the tensors of a module, but for those parameters that are a program's."""
+    if type(module) is not ParameterModule:
+        module._apply(fn)
+        return
+    for child in module.children():
+        _apply_beside(child, fn)
+
+
+def _drawn() -> int:
+    """Return a number for a step, as PyTorch's generator of the CPU draws it."""
+    return int(torch.randint(2**62, (), device="cpu"))
+
+
 NO_METRICS: frozenset[str] = frozenset()
 LOSSES = frozenset({"losses"})
 
@@ -327,10 +370,15 @@ class Nodes(NamedTuple):
 class Module(ParameterModule):
     """A block as a `torch.nn.Module`: examples in, tensors out, gradients back.
 
-    Its parameters are views of the program's arrays, on the CPU: what an optimizer of PyTorch changes the
+    Its parameters are the program's numbers, in the same memory: what an optimizer of PyTorch changes the
     program computes with, and what is assigned to ``program.params`` PyTorch sees. Their names are those of
     ``program.params``. Frozen ones require no gradient. Two modules whose blocks share a layer share its
-    parameters.
+    parameters, and are moved together.
+
+    ``cuda()``, ``to(device)`` and ``cpu()`` move the module, and what runs it. On a GPU its memory comes from
+    PyTorch's allocator, its work follows PyTorch's current stream, and neither parameters nor results, losses
+    or gradients leave the card. An array of ``program.params`` is a copy for reading there. As nobody waits,
+    an id out of range is told when a later batch begins; losses and results of its batch are NaN.
 
     In training, `Dropout` drops, anew in each call, as PyTorch's generator decides; ``eval()`` ends that.
     A model that samples draws anew in each call, too, also after ``eval()``.
@@ -344,8 +392,8 @@ class Module(ParameterModule):
 
     Args:
         block: a block or a plain function, as of `foldbatch.compile`.
-        backend: as of `foldbatch.compile`. On ``cuda`` all parameters are copied at each call, as PyTorch
-            has them on the CPU.
+        backend: as of `foldbatch.compile`, for the CPU. With ``cuda`` the module begins on PyTorch's current
+            GPU.
         sparse: whether gradients of embeddings are sparse, as `torch.optim.SparseAdam` and SGD take them.
         options: other options of `foldbatch.compile`. Where no ``seed`` is given, PyTorch's generator draws
             one, so `torch.manual_seed` decides the first values, as of layers of PyTorch.
@@ -376,6 +424,7 @@ class Module(ParameterModule):
         super().__init__()
         self.block = block if is_walk(block) else as_block(block)
         self.sparse = sparse
+        self._device: TorchDevice | None = None  # where the parameters are; None for the CPU
         seed = options.pop("seed", None)
         self._options = {"backend": backend, **options}
         if seed is None:
@@ -384,14 +433,25 @@ class Module(ParameterModule):
             self._take(compiled(self.block, **self._options, seed=drawn))
         else:
             self._take(compile(self.block, **self._options, seed=seed))
+        place = torch.device("cuda") if backend == "cuda" and torch.cuda.is_available() else device.default()
+        self._begin_on(place)
 
     def _take(self, program: Program) -> None:
         self.program: Program = program
+        self._at_home = program.options
         self._mount()
+
+    def _begin_on(self, place: torch.device) -> None:
+        """Move to the device that PyTorch makes tensors on, or that a copy's original was on."""
+        there = device.find(place)
+        if there is not None:
+            self._move(there, lambda tensor: tensor.to(place))
 
     def _mount(self) -> None:
         """Take over the program's parameters, and whether it draws random numbers."""
         self._mounted = mount(self, self.program.params.parameters)
+        if self._device is not None:
+            self._bring(self._device, lambda tensor: tensor.to(self._place))  # those that are new
         self._memory = {name: parameter.data_ptr() for name, parameter in self._mounted.items()}
         cells = self.program.model.cells
         self._phases = any(cell.training.graph is not cell.inference.graph for cell in cells)
@@ -402,6 +462,87 @@ class Module(ParameterModule):
         # a graph fixes the parameters, and that their gradients are dense
         fixed = not (self.sparse or self.program.lowered.grows)
         self._form = form_of(self, self.program.model) if fixed else None
+
+    @property
+    def _place(self) -> torch.device:
+        """The device of PyTorch that the parameters and what the module yields are on."""
+        return CPU if self._device is None else self._device.place
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Module:  # noqa: FBT001, FBT002 - PyTorch's signature
+        """Move parameters and buffers, as ``to``, ``cuda`` and ``cpu`` do; refuse what else there is.
+
+        All parameters, also those of modules inside, are looked at before anything is changed. The program
+        runs where they are from then on. Parameters stay the same objects, so optimizers keep them.
+        """
+        self._refuse_moves(fn, recurse=recurse)
+        if not recurse:  # a part of the parameters alone cannot move
+            return self
+        probed = next(iter(self._mounted.values()), torch.empty(0, device=self._place))
+        there = device.find(fn(torch.empty(0, dtype=probed.dtype, device=probed.device)).device)
+        if there is not self._device or self._parted() is not None:
+            self._move(there, fn)
+        torch.nn.Module._apply(self, fn, recurse=False)  # what a subclass has besides
+        for child in self.children():
+            _apply_beside(child, fn)
+        return self
+
+    def _goes_to(self, moved: torch.Tensor, probe: torch.Tensor) -> bool:
+        away = moved.device != probe.device or device.find(moved.device) is not self._device
+        return away and moved.dtype == probe.dtype and moved.device.type in ("cpu", "cuda")
+
+    def _move(self, there: TorchDevice | None, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Let the program run on a device, or on the CPU for None, with its parameters there."""
+        options = self._at_home
+        if there is not None:
+            backend = there.card.backend
+            launch = options.launch
+            if backend != options.backend:
+                launch = (
+                    choose_launch("auto", backend)
+                    if options.memory is None
+                    else choose_straight("auto", backend)
+                )
+            check_precision(options.precision, backend)
+            options = replace(options, backend=backend, launch=launch, device=there)
+        self.program._run_on(options)
+        self._device = there
+        self._bring(there, fn)
+        self._memory = {name: parameter.data_ptr() for name, parameter in self._mounted.items()}
+
+    def _bring(self, there: TorchDevice | None, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Bring all parameters to a device, or to the CPU for None, with their gradients."""
+        for name, parameter in self._mounted.items():
+            ours, gradient = self.program.params.parameters[name], parameter.grad
+            with torch.no_grad():
+                moved = fn(parameter.detach())
+                if there is not None:
+                    numbers = there.home_of(ours, moved)
+                else:
+                    ours.settle(None)
+                    numbers = torch.from_numpy(ours.value)
+                if numbers.data_ptr() == parameter.data_ptr():
+                    continue
+                parameter.grad = None  # PyTorch refuses gradients of another device
+                parameter.data = numbers
+                if gradient is not None:
+                    parameter.grad = fn(gradient.detach()).requires_grad_(gradient.requires_grad)
+
+    def _parted(self) -> str | None:
+        """Return the name of a parameter that is not where the module is; None if all are."""
+        for name, parameter in self.program.params.parameters.items():
+            away = parameter.away
+            if (away.device if away is not None and away.stays else None) is not self._device:
+                return name
+        return None
+
+    def _refuse_parted(self) -> None:
+        """Refuse parameters that a module which shares them has moved."""
+        name = self._parted()
+        if name is not None:
+            there = self._mounted[name].device
+            actual = f"one on {there}, where a module that shares its layer has moved it"
+            fix = f"move both: module.to({str(there)!r}) moves this one, too"
+            raise ParameterError(name, f"a parameter on {self._place}", actual, fix)
 
     def extra_repr(self) -> str:
         """Return the text of the module's repr besides its parameters' names: the program's."""
@@ -450,7 +591,7 @@ class Module(ParameterModule):
         type_ = self.program.model.result
         if not isinstance(type_, TensorType):
             return call.results(stacked)
-        return stacked[0] if stacked else gradients.no_results(type_, sources)
+        return stacked[0] if stacked else gradients.no_results(type_, sources, self._place)
 
     @left_out
     def nodes(self, examples: Iterable[object] | Planned) -> Nodes:
@@ -473,11 +614,13 @@ class Module(ParameterModule):
             fix = "collect nodes: Collected(block) >> GetItem(1), with Collect() where a node is computed"
             raise BlockTypeError("Module.nodes", "a block that yields a sequence of tensors", str(type_), fix)
         stacked, call, sources = self._results(examples)
-        none = gradients.no_results(type_.element, sources)
+        none = gradients.no_results(type_.element, sources, self._place)
         counts = np.array(call.batch.lengths(), np.int64)
         nodes = np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)])
         places = np.repeat(np.arange(len(counts)), counts)
-        return Nodes(stacked[0] if stacked else none, torch.from_numpy(places), torch.from_numpy(nodes))
+        there = self._device
+        tensors = map(torch.from_numpy if there is None else there.index, (places, nodes))
+        return Nodes(stacked[0] if stacked else none, *tensors)
 
     def loss(self, examples: Iterable[object] | Planned) -> torch.Tensor:
         """Return the sum of all losses over a batch: a scalar with gradients.
@@ -539,7 +682,7 @@ class Module(ParameterModule):
             ExampleError: when an example does not fit the block, or holds tensors that require gradients.
         """
         ready, traces, reads, _ = self._traced(listed(examples), self.program._variants.full)
-        self._refuse_tensors(reads)
+        self._refuse_tensors(reads.wanted())
         return PreparedBatch([Prepared(trace, ready) for trace in traces])
 
     @left_out
@@ -555,7 +698,7 @@ class Module(ParameterModule):
             fix = "keep module.state_dict(), or module.program.save(path)"
             actual = "one of a plain function, whose layers are not its own"
             raise BlockTypeError("fb.torch.Module", "a module that can be copied or pickled", actual, fix)
-        dropped = {"program", "_mounted", "_memory", "_phases", "_draws", "_form"}
+        dropped = {"program", "_mounted", "_memory", "_phases", "_draws", "_form", "_device", "_at_home"}
         state = {name: value for name, value in self.__dict__.items() if name not in dropped}
         mounted = {name.split(".")[0] for name in self._mounted}
         for registry in ("_parameters", "_modules"):  # those of a subclass stay, and each has its place
@@ -564,26 +707,32 @@ class Module(ParameterModule):
         drawing = {"seed": self.program.seed, "steps_drawn": self.program.steps_drawn}
         fresh = self._options.get("fresh", False)
         values = {name: np.array(x) for name, x in self.program.params.items()} if fresh else {}
-        return {**state, "requires_grad": required, "drawing": drawing, "values": values}
+        place = str(self._place)
+        return {**state, "requires_grad": required, "drawing": drawing, "values": values, "place": place}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         required = state.pop("requires_grad")
         drawing = state.pop("drawing")
         values = state.pop("values")
+        place = torch.device(state.pop("place"))
         super().__setstate__(state)
+        self._device = None
         self._take(compiled(self.block, **self._options, seed=drawing["seed"]))
         self.program.steps_drawn = drawing["steps_drawn"]
         for name, value in values.items():  # the block's copy has those of other programs
             self.program.params[name] = value
         for name, parameter in self._mounted.items():
             parameter.requires_grad_(required[name])
+        if place.type != "cuda" or torch.cuda.is_available():
+            self._begin_on(place)
 
     def _results(
         self, examples: Iterable[object] | Planned
     ) -> tuple[tuple[torch.Tensor, ...], gradients.BackwardCall, list[torch.Tensor]]:
         """Return results, those of one shape and dtype as one tensor; the call; where gradients flow to."""
         call, sources = self._call(examples, losses=False)
-        _ = call.batch.values
+        if self._device is None:
+            _ = call.batch.values
         return gradients.stacked_results(call, sources), call, sources
 
     def _call(
@@ -596,35 +745,60 @@ class Module(ParameterModule):
         if torch.jit.is_tracing() or get_proxy_mode() is not None:
             fix = "`foldbatch export` writes a model as an ONNX graph"
             raise BackendError("fb.torch.Module", "to be run", "a trace, which would keep these results", fix)
+        self._refuse_parted()
         refuse_replaced(self, self._mounted, self._memory)
+        there = self._device
+        if there is not None:
+            there.enter()
         batch = examples if isinstance(examples, Planned) else listed(examples)
         variant = self.program._variants.for_run(batch, LOSSES if losses else NO_METRICS)
         # PyTorch's generator, so that what is computed again, as by activation checkpointing, draws the same
         drew = self._draws[self.training]
-        step = step if step is not None else int(torch.randint(2**62, ())) if drew else 0
+        step = step if step is not None else _drawn() if drew else 0
         decide = self.program._deciding.decide(step, training=self.training)
-        ready, traces, tensor_reads, numbers = self._traced(batch, variant, decide)
+        ready, traces, tensor_reads, numbers = self._traced(batch, variant, decide, there)
         self._take_over_new()
         trained = self._parameters_to_train() if torch.is_grad_enabled() else {}
-        reads = tensor_reads if torch.is_grad_enabled() else []
-        derivatives, settled = ready.derivatives, self.training or not self._phases
+        reads = tensor_reads.wanted() if torch.is_grad_enabled() else []
+        feed, settled = None, self.training or not self._phases
+        if there is not None:
+            reads_there = on_device.ReadsThere(there, tensor_reads.reads, numbers)
+            if tensor_reads.place is not None and tensor_reads.reads:
+                feed = reads_there.feed
+        derivatives = ready.derivatives if there is None else ready.in_precision(self._precision())
         # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
         plan = traces if numbers else ready.traces.work(batch, ready)
         if self._draws[self.training]:
             drawn = drew or variant.tracer.decides  # decisions have been drawn for this step
-            step = self.program._drawing(step if drawn else int(torch.randint(2**62, ())))
+            step = self.program._drawing(step if drawn else _drawn())
         if trained or reads:
             pool = derivatives.pool_of(
                 losses=losses, results=not losses, inputs=bool(reads), training=settled
             )
-            batch_run = pool.hold(plan if pool.runner is ready.runner else traces, step, results=not losses)
+            work = plan if pool.runner is derivatives.runner else traces
+            batch_run = pool.hold(work, step, results=not losses, feed=feed)
         else:
             pool = derivatives.own_pool
-            batch_run = pool.hold(plan, step, training=self.training and self._phases)
+            batch_run = pool.hold(plan, step, training=self.training and self._phases, feed=feed)
+        if there is not None:
+            details = list(trained), reads_there, numbers
+            device_call = on_device.call_on(there, batch_run, *details, sparse=self.sparse)
+            return device_call, [*trained.values(), *(read.values for read in device_call.reads)]
         gradients.settle(list(self.program.params.parameters.values()))
         twice = SecondPass(derivatives, traces, step, settled)
         call = gradients.BackwardCall(batch_run, list(trained), reads, numbers, self.sparse, twice)
         return call, [*trained.values(), *(read.values for read in reads)]
+
+    def _precision(self) -> str:
+        """Return how products are computed: as the program was compiled, or as ``torch.autocast`` wants.
+
+        Products of float16 have as many digits as those of ``tf32``, which overflow no sooner than float32.
+        """
+        compiled_for = self.program.options.precision
+        kind = self._place.type
+        if compiled_for != "fp32" or not torch.is_autocast_enabled(kind):
+            return compiled_for
+        return "bf16" if torch.get_autocast_dtype(kind) == torch.bfloat16 else "tf32"
 
     def _learnt(self, examples: Sequence[object] | Planned) -> Model:
         """Return the model; where nothing is known of it, after a look at the examples."""
@@ -658,15 +832,26 @@ class Module(ParameterModule):
         return trained
 
     def _traced(
-        self, batch: Planned | Sequence[Any], variant: Variant, decide: Decide | None = None
-    ) -> tuple[ReadyModel, list[Trace], list[gradients.TensorRead], Sequence[int]]:
-        """Return the model that runs traces, the traces, the tensors read, and the examples traced now."""
+        self,
+        batch: Planned | Sequence[Any],
+        variant: Variant,
+        decide: Decide | None = None,
+        there: TorchDevice | None = None,
+    ) -> tuple[ReadyModel, list[Trace], gradients.TensorReads, Sequence[int]]:
+        """Return the model that runs traces, the traces, the tensors read, and the examples traced now.
+
+        Tensors that are read stay on a device where that is given, unless somebody needs their numbers: for a
+        trace that is kept, or a batch that is cut into parts.
+        """
         reads = gradients.TensorReads()
         traced: Sequence[int] = ()
+        stays = there is not None and variant.ready.runner.is_whole
 
         def trace_all(examples: Sequence[object], numbers: Sequence[int]) -> list[Trace]:
             nonlocal reads, traced
             reads, traced = gradients.TensorReads(), numbers
+            if stays and there is not None and not any(isinstance(example, Tree) for example in examples):
+                reads = gradients.TensorReads(there.place, there.index)
             return variant.tracer.trace_all(examples, numbers, reads.look, decide)
 
         try:
@@ -676,9 +861,9 @@ class Module(ParameterModule):
                 raise
         if reads.refused is not None:
             raise reads.refused
-        if reads.reads and any(isinstance(batch[n], Tree) for n in traced):  # type: ignore[index]
-            self._refuse_tensors(reads.reads)
-        return ready, traces, reads.reads, traced
+        if reads.wanted() and any(isinstance(batch[n], Tree) for n in traced):  # type: ignore[index]
+            self._refuse_tensors(reads.wanted())
+        return ready, traces, reads, traced
 
     def _refuse_tensors(self, reads: Sequence[gradients.TensorRead]) -> None:
         """Refuse tensors that require gradients where traces are kept with the values that were read."""

@@ -107,6 +107,24 @@ class SecondPass:
         return FeedTangents(columns, firsts)
 
 
+class FirstPass:
+    """First derivatives alone, of a call on a device: nothing differentiates them again."""
+
+    def differentiable(
+        self,
+        call: BackwardCall,
+        gradients: Sequence[torch.Tensor | None],
+        sources: Sequence[torch.Tensor],
+        grads: Sequence[torch.Tensor | None],
+        groups: Sequence[NDArray[np.int64]] | None,
+    ) -> Sequence[torch.Tensor | None]:
+        """Return the gradients such that differentiating them is an error; see `SecondPass`."""
+        found: Sequence[torch.Tensor | None] = _Once.apply(
+            gradients, *(x for x in (*sources, *grads) if x is not None)
+        )
+        return found
+
+
 def _numbers(tensor: torch.Tensor) -> Array:
     return numbers_of(tensor.to_dense() if tensor.is_sparse else tensor)
 
@@ -138,6 +156,21 @@ class _Gradients(torch.autograd.Function):
         if torch.is_grad_enabled():
             products = _Last.apply(products, *(x for x in (*inputs, *directions) if x is not None))
         return None, None, None, None, *products
+
+
+class _Once(torch.autograd.Function):
+    """The function to the gradients of a call on a device, which cannot be differentiated."""
+
+    @staticmethod
+    def forward(_: Any, gradients: Sequence[torch.Tensor | None], *__: torch.Tensor) -> Any:
+        return tuple(gradients)
+
+    @staticmethod
+    def backward(*_: object) -> Any:
+        fix = "compute the penalty on the CPU, where gradients can be differentiated: model.cpu()"
+        raise BackendError("fb.torch.Module", "gradients, taken once on a GPU", "gradients of gradients", fix)
+
+    jvp = backward
 
 
 class _Last(torch.autograd.Function):

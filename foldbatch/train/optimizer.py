@@ -25,6 +25,7 @@ from foldbatch.params.parameters import (
     SparseRows,
     Updates,
     numbers_of,
+    refuse_elsewhere,
 )
 from foldbatch.system.showing import Described
 from foldbatch.train.numbers import SEE, checked, number
@@ -494,7 +495,9 @@ class Optimizer(Described):
                     if bound is not None and name in self._moments:
                         raise self._of_another(name)
                     newcomers[name] = parameter
-                parameter = parameter.value if remote is None else parameter
+                if remote is None:
+                    refuse_elsewhere(name, parameter)
+                    parameter = parameter.value
             ready.append((name, parameter, *fit(name, parameter, gradient, scale)))
             if name in self._moments:
                 self._check_moments(name, parameter)

@@ -284,7 +284,7 @@ def test_each_level_is_a_span_and_no_bit_changes():
         ready.kernels.walk(table, memory)
 
     counted = ready._replace(kernels=replace(ready.kernels, walk=walk))
-    part.ready[True] = watch.watched(counted, 2)
+    part.ready[program.engine, True] = watch.watched(counted, 2)
     loss, gradients = program.value_and_grad(planned)
     assert loss == expected[0]
     for name, gradient in expected[1].items():
@@ -303,7 +303,7 @@ def test_parts_stand_in_their_order_whichever_ran_first():
     (part,) = planned.parts
     ready, watch = program.engine.ready(part.batch, training=True), LevelsWatched()
     for number in (10, 1, 10):
-        part.ready[True] = watch.watched(ready, number)
+        part.ready[program.engine, True] = watch.watched(ready, number)
         program.value_and_grad(planned)
     spans = watch.spans()
     assert rows_of(spans) == ["part 2", "part 11"]
@@ -314,7 +314,9 @@ def test_an_error_names_the_example_as_ever():
     program = _program(rows=3)
     planned = program.plan(EXAMPLES)
     (part,) = planned.parts
-    part.ready[True] = LevelsWatched().watched(program.engine.ready(part.batch, training=True), 0)
+    part.ready[program.engine, True] = LevelsWatched().watched(
+        program.engine.ready(part.batch, training=True), 0
+    )
     messages = []
     for batch in (EXAMPLES, planned):
         with pytest.raises(fb.errors.ExampleError) as caught:

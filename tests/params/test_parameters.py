@@ -68,7 +68,9 @@ def test_sparse_rows_become_a_dense_table() -> None:
 
 
 class Elsewhere:
-    """Numbers that are not in a parameter's array."""
+    """Numbers that are not in a parameter's array; `stays` says whether they live there."""
+
+    stays = False
 
     def __init__(self, numbers: list[float]) -> None:
         self.numbers = numbers
@@ -78,6 +80,9 @@ class Elsewhere:
     def read_into(self, array: np.ndarray) -> None:
         self.readings += 1
         array[...] = self.numbers
+
+    def write(self, array: np.ndarray) -> None:
+        self.numbers = array.tolist()
 
 
 def away() -> tuple[Parameter, np.ndarray, Elsewhere]:
@@ -117,6 +122,30 @@ def test_a_copy_has_the_newest_numbers_at_home(copied: Callable[[Parameter], Par
     made = copied(parameter)
     assert made.away is None
     assert made.value.tolist() == [3.0, 4.0]
+
+
+def test_numbers_that_live_elsewhere_are_read_as_a_copy_and_assigned_there() -> None:
+    parameter, array, elsewhere = away()
+    _ = parameter.value
+    elsewhere.stays = True
+    parameter.settle(elsewhere)
+    elsewhere.numbers = [5.0, 6.0]
+    assert parameter.value is array
+    assert array.tolist() == [5.0, 6.0]
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1.0
+    elsewhere.numbers = [7.0, 8.0]  # by somebody else, after the copy was read
+    assert parameter.value.tolist() == [7.0, 8.0]
+    parameter.assign([1.0, 2.0])
+    assert elsewhere.numbers == [1.0, 2.0]
+    copied = copy.deepcopy(parameter)
+    assert copied.away is None
+    assert copied.value.tolist() == [1.0, 2.0]
+    copied.value[0] = 3.0
+    parameter.settle(None)
+    assert parameter.away is None
+    parameter.value[0] = 4.0
+    assert parameter.value.tolist() == [4.0, 2.0]
 
 
 def test_numbers_come_home_once_for_all_threads() -> None:

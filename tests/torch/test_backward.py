@@ -20,10 +20,13 @@ from tests.torch.models import loss_of  # noqa: E402
 X = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.1, -1.0]], dtype=torch.float64)
 
 
+@pytest.mark.one_form
 def test_parameters_come_home_before_an_optimizer_writes_to_them():
     """On a device the array is stale: what would be added to it would be lost."""
 
     class Away:
+        stays = False
+
         def __init__(self):
             self.lock = threading.Lock()
 
@@ -51,6 +54,12 @@ def modules():
         fb.torch.Module(fb.Map(plain.block), "numpy"),
         fb.torch.Module(loss_of(plain.block), "numpy"),
     )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _anew(form):
+    """Modules of the form that is tested."""
+    modules.cache_clear()
 
 
 def of_results(x):

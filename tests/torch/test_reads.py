@@ -10,12 +10,12 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[to
 
 
 @pytest.fixture(scope="module")
-def summed():
+def summed(form):
     return fb.torch.Module(fb.Map(fb.Vector(3) >> fb.Linear(2, "tanh", name="word")) >> fb.Sum(), TESTED)
 
 
 @pytest.fixture(scope="module")
-def walked():
+def walked(form):
     word = fb.Linear(2, "tanh", name="word")
     each = fb.cell(lambda x: word(x))
     module = fb.torch.Module(

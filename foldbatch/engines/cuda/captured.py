@@ -242,6 +242,7 @@ class Key(NamedTuple):
     table: int
     addresses: bytes
     update: Hashable
+    part: str = "whole"  # or "forward", or "backward" of a batch whose results were read in between
 
 
 class Room(NamedTuple):
@@ -284,7 +285,7 @@ class Captured:
     def _start(self) -> None:
         self._graphs: OrderedDict[Key, Graph] = OrderedDict()
         self._failures: Counter[Key] = Counter()
-        self._warm: set[tuple[Rooms, Hashable]] = set()
+        self._warm: set[tuple[Rooms, Hashable, str]] = set()
 
     # -- classes
 
@@ -359,7 +360,7 @@ class Captured:
         modules are calls of the driver, too.
         """
         graph = self._graphs.get(key)
-        warm = key.rooms, key.update
+        warm = key.rooms, key.update, key.part
         if graph is None and warm in self._warm and self._failures[key] < CAPTURE_TRIES:
             graph = self._capture(key, enqueue)
         if graph is None:
@@ -372,18 +373,19 @@ class Captured:
 
     def _capture(self, key: Key, enqueue: Callable[[], None]) -> Graph | None:
         """Capture the launches that `enqueue` makes as a graph; return None if the driver fails."""
-        driver, stream, start = self.device.driver, self.device.stream, time.perf_counter()
-        try:
-            with no_garbage():
-                driver.begin_capture(stream)
-                enqueue()
-                graph = driver.end_capture(stream)
-        except Exception as error:  # noqa: BLE001 - training goes on, kernels are launched one by one
-            self.failed = f"{type(error).__name__}: {error}"
-            self._failures[key] += 1
-            with suppress(Exception):
-                driver.end_capture(stream)
-            return None
+        driver, start = self.device.driver, time.perf_counter()
+        with self.device.capturing() as stream:
+            try:
+                with no_garbage():
+                    driver.begin_capture(stream)
+                    enqueue()
+                    graph = driver.end_capture(stream)
+            except Exception as error:  # noqa: BLE001 - training goes on, kernels are launched one by one
+                self.failed = f"{type(error).__name__}: {error}"
+                self._failures[key] += 1
+                with suppress(Exception):
+                    driver.end_capture(stream)
+                return None
         self.milliseconds.append(1000 * (time.perf_counter() - start))
         self._graphs[key] = graph
         if len(self._graphs) > GRAPHS:

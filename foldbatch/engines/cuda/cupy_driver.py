@@ -171,6 +171,8 @@ class Blas:
         across_a, across_b, m, n, k, *places = as_columns(product)
         a.value, lead_a, step_a.value, b.value, lead_b, step_b.value, c.value, lead_c, step_c.value = places
         kind, compute = KINDS[product.dtype], self._compute[product.dtype]
+        if product.precision and product.dtype == "float32":
+            compute = COMPUTE[product.precision]
         zero, unit = self._constants[product.dtype]
         beta = unit if product.adds else zero
         head = (self._handle, across_a, across_b, m, n, k, unit)
@@ -376,6 +378,10 @@ class CupyDriver:
         event.synchronize()
 
     @_here
+    def completed(self, event: Any) -> bool:
+        return bool(event.done)
+
+    @_here
     def clock(self, stream: Any) -> CupyClock:
         return CupyClock(self._cupy, stream)
 
@@ -419,7 +425,7 @@ class CupyDriver:
         """Launch a kernel on a stream, overlapping the one before where its text allows it."""
         values, addresses = self._words()
         _PACKED[len(arguments)](values, 0, *arguments)
-        if function.overlaps and self._overlap is not None:
+        if function.overlaps and self._overlap is not None and stream.ptr:  # no overlap on the default stream
             how = _Launch(blocks, 1, 1, *threads, 1, 0, stream.ptr, ctypes.addressof(OVERLAPPING), 1)
             status = self._overlap(ctypes.byref(how), function.ptr, addresses, None)
             if status:
@@ -438,6 +444,11 @@ class CupyDriver:
         elif not p.adds:
             for pointer, nbytes in stretches(p):
                 self.fill(pointer, 0, nbytes, stream)
+
+    @_here
+    def prepare(self, stream: Any) -> None:
+        """Make what products on a stream need, which cannot be made while the stream is captured."""
+        self._blas(stream)
 
     def _blas(self, stream: Any) -> Blas:
         """Return the handle of cuBLAS for a stream."""

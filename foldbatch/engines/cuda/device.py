@@ -13,8 +13,8 @@ state) gets the error, and step counts go back. After that, updates work again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
 from math import prod
@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from foldbatch.engines.cuda.driver import DeviceBuffer, Driver, Event, Function
+from foldbatch.engines.cuda.driver import DeviceBuffer, Driver, Event, Function, Stream
 from foldbatch.engines.cuda.fixed_kernels import KINDS, TEXT, bits, plan_of
 from foldbatch.engines.pending import pending
 from foldbatch.errors import ParameterError
@@ -153,6 +153,17 @@ class Device:
     def _start(self) -> None:
         self.lock = threading.RLock()
 
+    def follow(self) -> None:
+        """Let what comes be computed on the stream that it is to be on: here there is one.
+
+        Called before a batch, a pass, an update, and a copy to the host or from it.
+        """
+
+    @contextmanager
+    def capturing(self) -> Iterator[Stream]:
+        """Let what is enqueued go to a stream that can be captured, which is yielded."""
+        yield self.stream
+
     def flush(self) -> None:
         """Launch the step that is due. Whatever uses the device's arrays comes after it."""
         with self.lock:
@@ -166,8 +177,12 @@ class Device:
 
     @cached_property
     def faults(self) -> Faults:
+        """The word that the first bad update sets, and the updates since it was read."""
         word = self.empty((1,), "int64")
-        clear = partial(self.driver.fill, word.pointer, 0, 8, self.stream)
+
+        def clear() -> None:
+            self.driver.fill(word.pointer, 0, 8, self.stream)
+
         with self.lock:
             return Faults(word.buffer, lambda: int(self.read(word)[0]), clear, lambda: self.lock)
 
@@ -204,6 +219,7 @@ class Device:
     @_alone
     def write(self, target: DeviceArray, source: Array) -> None:
         """Copy an array of the host to one of its shape and dtype; `source` may change then."""
+        self.follow()
         self.flush()
         if source.nbytes:
             staged = self.driver.pinned(source.nbytes)
@@ -218,6 +234,7 @@ class Device:
     @_alone
     def read_later(self, source: DeviceArray) -> Callable[[], Array]:
         """Copy an array to the host when it is computed; return what waits for the copy."""
+        self.follow()
         self.flush()
         staged = self.driver.pinned(max(1, source.nbytes))
         if source.nbytes:

@@ -55,6 +55,8 @@ class MatrixProduct:
     a_step: int = 0  # elements from one A to the next; 0 where all are the same
     b_step: int = 0  # the same of B
     c_step: int = 0  # the same of C
+    # how products of float32 are computed, see `foldbatch.compile`; empty for what the driver was made with
+    precision: str = ""
 
 
 class Driver(Protocol):
@@ -86,6 +88,9 @@ class Driver(Protocol):
 
     def synchronize(self, event: Event) -> None:
         """Wait until an event that was recorded has happened."""
+
+    def completed(self, event: Event) -> bool:
+        """Return whether an event that was recorded has happened; does not wait."""
 
     def copy_in(self, pointer: int, source: Array, stream: Stream) -> None:
         """Copy pinned memory of the host, ``[n] uint8``, to the device."""

@@ -204,7 +204,14 @@ class CudaEngine(Engine):
     target = TARGET
 
     def __init__(
-        self, name: str, model: Model, device: Device, *, launch: str = "auto", debug: bool = False
+        self,
+        name: str,
+        model: Model,
+        device: Device,
+        *,
+        launch: str = "auto",
+        debug: bool = False,
+        precision: str = "",
     ) -> None:
         self.name = name
         self.model = model
@@ -214,6 +221,7 @@ class CudaEngine(Engine):
         self.launch = launch  # how batches are, one of `foldbatch.engines.engine.LAUNCHES`
         self._captured: dict[bool, Captured] = {}  # for training and inference
         self.debug = debug  # whether memory is filled with NaN before each batch
+        self._precision = precision  # of products, where the device does not decide it
 
     @cached_property
     def training(self) -> PhaseKernels:
@@ -240,7 +248,7 @@ class CudaEngine(Engine):
             number: self.device.put(np.asarray(constant.array))
             for constant, number in bound.brought["constant"]
         }
-        return PhaseKernels(bound, kernels, StepWalker(self.device, functions), constants)
+        return PhaseKernels(bound, kernels, StepWalker(self.device, functions, self._precision), constants)
 
     def memory(self) -> Memory:
         return Memory(Staging(self.device))
@@ -338,6 +346,7 @@ class CudaEngine(Engine):
         training = ready.phase.bound.training
         self._buffers(memory, training=training)
         with self.device.lock:
+            self.device.follow()
             self._renew(ready)
             self.device.flush()  # before its buffers are used again, or made anew
             memory.buffers[training].fit(ready.arranged.tables.forward.heights)

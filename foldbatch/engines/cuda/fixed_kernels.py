@@ -129,6 +129,24 @@ KERNEL take_{k}(i8 source, i8 rows, i8 count, i8 words, i8 target) {{
   {each} (({k}*)target)[e] = ((const {k}*)source)[((const i8*)rows)[e / words] * words + e % words];
 }}
 """
+# The same, for who does not wait to hear that the batch is bad: then, by its word, all bits are set, NaN.
+_GATHERED = """\
+KERNEL gathered(i8 source, i8 rows, i8 count, i8 words, i8 target, i8 word) {
+  const b1 bad = *(const i8*)word != 0;
+  for (i8 e = BLOCK * LANES_X + LANE_X; e < count * words; e += BLOCKS * LANES_X)
+    ((i4*)target)[e] = bad ? -1 : ((const i4*)source)[((const i8*)rows)[e / words] * words + e % words];
+}
+"""
+# The sum of a bad batch's losses is NaN, too; `status` is the batch's, of which `first` is the first sum.
+_LOSS = """\
+KERNEL loss_{k}(i8 status, i8 first, i8 count, i8 out) {{
+  if (BLOCK || LANE_X) return;
+  const f8* sums = (const f8*)status + first;
+  f8 total = *(const i8*)status ? as_f8(-1) : 0;
+  for (i8 e = 0; e < count; e++) total += sums[e];
+  *({k}*)out = ({k})total;
+}}
+"""
 # Adds terms to rows, as a plan tells (see `plan_of`); `width` numbers a row. ``add`` keeps what is
 # there.
 _PLANNED = """\
@@ -229,6 +247,8 @@ TEXT = "\n".join(
         _CLIP_FACTOR,
         _FAULT,
         *(_text(_TAKE, k, "count * words") for k in ("i4", "b1")),
+        _GATHERED,
+        *(_text(_LOSS, k) for k in KINDS.values()),
         *(_text(_PLANNED, k, "count * width") for k in KINDS.values()),
         *(_text(_FLAGGED, k) for k in KINDS.values()),
         *(_text(_ZERO, k) for k in ("i4", "b1")),

@@ -119,7 +119,7 @@ class Staging:
         driver = self.device.driver
         self.turn = (self.turn + 1) % STAGED_BLOCKS
         block = self.blocks[self.turn]
-        if block is not None and block.busy:
+        if block is not None and block.busy and not driver.completed(block.copied):
             driver.synchronize(block.copied)
         if block is None or block.device.nbytes < nbytes:
             if block is not None and block.busy:

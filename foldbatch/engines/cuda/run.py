@@ -127,6 +127,27 @@ class Ready:
         return flags
 
 
+class PartlyThere(NamedTuple):
+    """The data of a feed of which the device has some rows already."""
+
+    host: Array  # by rank, with zeros in these rows: ``[n, *shape]``
+    ranks: Ints  # of these rows: ``[m]``
+    values: DeviceArray  # the rows: ``[m, *shape]``
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the device has all rows."""
+        return len(self.ranks) == len(self.host)
+
+
+class StackedCotangents(NamedTuple):
+    """Cotangents of values of one arena, which the device has."""
+
+    arena: int
+    numbers: Ints  # of the values, in the batch: ``[m]``
+    terms: DeviceArray  # ``[m, *shape]``
+
+
 WORDS = 3  # before the losses
 
 
@@ -210,7 +231,9 @@ class CudaRun:
         self._launches = 0
         self._block: StagedBlock | None = None
         self._table = self._after = self._end = 0  # addresses of the table and of what follows it; bytes
-        self._feeds: Sequence[Sequence[Array]] = ()
+        self._feeds: Sequence[Sequence[Array | PartlyThere]] = ()
+        # by cell and feed, in which rows of the feed's buffer the device puts what it has: ``[m] int64``
+        self.placed_rows: dict[tuple[int, int], DeviceArray] = {}
         self._brought_arrays: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
         self._sums: list[DeviceArray] = []  # values and places of the gradients of tables
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
@@ -236,7 +259,12 @@ class CudaRun:
 
     # -- running
 
-    def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
+    @property
+    def status(self) -> Status:
+        """Its status, which tells whether it is bad."""
+        return self._status
+
+    def forward(self, feeds: Sequence[Sequence[Array | PartlyThere]]) -> None:
         """Bring data, parameters and results into place; the launches wait."""
         if not len(self.arranged.tables.forward.launches):
             word = self._status.word
@@ -249,7 +277,9 @@ class CudaRun:
         if self._derived:
             self.device.flush()
 
-    def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
+    def backward(
+        self, cotangents: Cotangents = (), stacked: Sequence[StackedCotangents] = ()
+    ) -> dict[Parameter, Gradient]:
         """Enqueue the backward pass; return the gradients by parameter, as arrays on the device.
 
         They have no numbers yet: the device writes them later. Where nothing reads a number before the
@@ -258,17 +288,25 @@ class CudaRun:
         Args:
             cotangents: numbers of values, each with the cotangent to begin with; by default only losses are
                 derived.
+            stacked: more of them, which the device has.
         """
         assert self.arranged.packed.backward is not None, "forward must have run for training"
         if not len(self.arranged.tables.forward.launches):
             return {}
         device = self.device
         with device.lock:
-            if device.due is self and (cotangents or self.ready.looks):
+            device.follow()
+            if device.due is self and (cotangents or stacked or self.ready.looks):
                 device.flush()
             self._derived = True
             if device.due is not self:  # it has run forward
-                self._backward(cotangents)
+                self._zero_and_seed(cotangents, stacked)
+                if self._captured is None:
+                    self._derive()
+                else:
+                    launched = self._launches
+                    if self._captured.run(self._key("backward"), self._derive):
+                        self._launches = launched + 1
                 assert self._block is not None
                 self.staging.release(self._block)
             parts = self._gradients()
@@ -286,20 +324,26 @@ class CudaRun:
         packed.filled(table[:count], memory.addresses, sums, self._status.word.pointer)
         table[count:] = update_numbers
         self.staging.send(block, self._end)
+        self._place_rows()
         self._block, self._table = block, block.device.pointer
         self._after = self._table + packed.numbers.nbytes
         enqueue = partial(self._enqueue, update)
-        rooms = self.arranged.rooms
-        if self._captured is not None and self._derived and rooms is not None:
-            fixed = memory.addresses[self.ready.phase.fixed].tobytes()
-            key = Key(rooms, self._table, fixed, update and update.key)
+        if self._captured is None:
+            enqueue()
+        else:
+            key = self._key("whole" if self._derived else "forward", update)
             if self._captured.run(key, enqueue):
                 self._launches = 1
-        else:
-            enqueue()
         self._status.send()
         self.staging.release(block)
         self._feeds = ()
+
+    def _key(self, part: str, update: UpdateLaunch | None = None) -> Key:
+        """Return the key of the graph of a part of the batch, which is in a class."""
+        rooms = self.arranged.rooms
+        assert rooms is not None, "it is captured"
+        fixed = self.memory.addresses[self.ready.phase.fixed].tobytes()
+        return Key(rooms, self._table, fixed, update and update.key, part)
 
     def _enqueue(self, update: UpdateLaunch | None) -> None:
         """Enqueue the batch: what is told of it here is the same for all batches of a class."""
@@ -312,7 +356,8 @@ class CudaRun:
             arguments = self._table, number, self.arranged.packed.wholes[k], place
             self.device.launch(f"total_{kind}", 1, (4 * THREADS, 1), arguments)
         if self._derived and self.arranged.packed.backward is not None:
-            self._backward(())
+            self._zero_and_seed((), ())
+            self._derive()
             for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
                 kind = KINDS[flag.parameter.type.dtype]
                 self._around(f"flagged_{kind}", flag.room, flag.buffer, flag.width, flag.plan, place)
@@ -331,13 +376,17 @@ class CudaRun:
         addresses = self.memory.addresses.tolist()
         self.ready.phase.walker.run(self.arranged.steps[direction], self._table, addresses)
 
-    def _backward(self, cotangents: Cotangents) -> None:
-        """Enqueue the backward pass and the sums of rows of tables."""
+    def _zero_and_seed(self, cotangents: Cotangents, stacked: Sequence[StackedCotangents]) -> None:
+        """Enqueue what makes the cotangents ready that a backward pass begins with."""
         ready, bound = self.ready, self.ready.phase.bound
         for arena, (place, room) in ready.arranged.packed.zeros.items():
             kind, words = _words(self.model.arenas[arena].nbytes)
             self._around(f"zero_{kind}", room * words, bound.buffers["cotangents", arena], place, words)
-        self._seed(cotangents)
+        self._seed(cotangents, stacked)
+
+    def _derive(self) -> None:
+        """Enqueue the backward pass and the sums of rows of tables."""
+        ready, bound = self.ready, self.ready.phase.bound
         self._run(1)
         for at, (k, i) in enumerate(ready.arranged.packed.sums):
             sums, (plan, _) = self.model.cells[k].sums[i], ready.arranged.packed.sums[k, i]
@@ -381,8 +430,12 @@ class CudaRun:
         end = -(-nbytes // GRAIN) * GRAIN
         places = []
         for (k, i), number in ready.phase.bound.brought["feed"]:
-            data = self._feeds[k][i]
+            column = self._feeds[k][i]
+            data = column.host if isinstance(column, PartlyThere) else column
             shape = (ready.ranks_room[k], *data.shape[1:])
+            if isinstance(column, PartlyThere) and column.is_whole:
+                self.memory.bring(number, self.device.empty(shape, data.dtype.name))
+                continue
             size = prod(shape) * data.itemsize
             places.append((k, number, data, shape, end, size))
             end += -(-size // GRAIN) * GRAIN
@@ -393,6 +446,24 @@ class CudaRun:
             target[... if ready.ranks is None else ready.ranks[k]] = data
         self._end = end
         return block, block.host[:nbytes].view(np.int64)
+
+    def _place_rows(self) -> None:
+        """Put the rows of data that the device has into the buffers of their feeds."""
+        for (k, i), number in self.ready.phase.bound.brought["feed"]:
+            column = self._feeds[k][i]
+            if isinstance(column, PartlyThere) and column.values.size:
+                values = column.values
+                at = self.placed_rows[k, i] = self.device.put(self.rows_of(k, column.ranks))
+                width = values.size // values.shape[0]
+                address = int(self.memory.addresses[number])
+                numbers = [address, values.pointer, at.pointer, values.size, width]
+                arguments = self.device.put(np.array(numbers, np.int64))
+                elementwise(self.device, f"spread_{values.kind}", values.size, [arguments.pointer])
+
+    def rows_of(self, cell: int, ranks: Ints) -> Ints:
+        """Return in which rows of its feeds' buffers the data of a cell's calls lie: ``[n] int64``."""
+        rows = ranks if self.ready.ranks is None else np.asarray(self.ready.ranks[cell]).take(ranks)
+        return rows.astype(np.int64)
 
     def _gradients(self) -> dict[Parameter, list[Gradient]]:
         """Return the gradients, by parameter, and note their flags."""
@@ -420,18 +491,20 @@ class CudaRun:
         """Return the address of the flag of one of its gradients."""
         return self._status.word.pointer + 8 * self.flags[id(array)][0]
 
-    def _seed(self, cotangents: Cotangents) -> None:
+    def _seed(self, cotangents: Cotangents, stacked: Sequence[StackedCotangents]) -> None:
         """Add the cotangents that the caller gives, value by value: a value may have several."""
-        if not cotangents:
-            return
-        arenas = arenas_of(self.ready.batch.merged.trace, self.model.signatures)
-        for arena, numbers, values in by_arena(cotangents, arenas):
+        seeds = list(stacked)
+        if cotangents:
+            arenas = arenas_of(self.ready.batch.merged.trace, self.model.signatures)
+            for arena, numbers, values in by_arena(cotangents, arenas):
+                terms = self.device.put(values.astype(self.model.arenas[arena].dtype))
+                seeds.append(StackedCotangents(arena, numbers, terms))
+        for arena, numbers, terms in seeds:
             type_ = self.model.arenas[arena]
-            terms = self.device.put(values.astype(type_.dtype))
             plan = self.device.put(plan_of(self._lie(arena, numbers)))
             target = self._arena("cotangents", arena)
             arguments = [terms.pointer, plan.pointer, type_.size, target, 1]
-            elementwise(self.device, f"add_rows_{KINDS[type_.dtype]}", values.size, arguments)
+            elementwise(self.device, f"add_rows_{KINDS[type_.dtype]}", terms.size, arguments)
 
     def _sum_looked(self, parts: dict[Parameter, list[Gradient]]) -> None:
         """Add the gradients of tables whose ids a cell computed: the host must look at them."""
@@ -489,14 +562,38 @@ class CudaRun:
     def take(self, arena: int, numbers: Ints) -> Array:
         """Return copies of values of an arena, by their numbers."""
         self._status.look()
+        return np.asarray(self.gathered(arena, numbers))
+
+    def gathered(self, arena: int, numbers: Ints) -> DeviceArray:
+        """Return copies of values of an arena, by their numbers, on the device; nobody waits.
+
+        Of a batch that is bad, numbers of 4 bytes or more have all bits set, so floats are NaN.
+        """
         rows = self._lie(arena, numbers)
         type_ = self.model.arenas[arena]
         index = self.device.put(rows.astype(np.int64))
         taken = self.device.empty((len(rows), *type_.shape), type_.dtype)
+        taken.guards = (self._status,)
         kind, words = _words(type_.nbytes)
         arguments = [self._arena("values", arena), index.pointer, len(rows), words, taken.pointer]
-        elementwise(self.device, f"take_{kind}", len(rows) * words, arguments)
-        return np.asarray(taken)
+        name = f"take_{kind}"
+        if kind == "i4":
+            name, arguments = "gathered", [*arguments, self._status.word.pointer]
+        elementwise(self.device, name, len(rows) * words, arguments)
+        return taken
+
+    def loss(self, dtype: str) -> DeviceArray:
+        """Return the sum of all losses on the device, NaN of a batch that is bad; nobody waits."""
+        loss = self.device.empty((), dtype)
+        loss.guards = (self._status,)
+        word = self._status.word.pointer
+        arguments = [word, WORDS, len(self._loss_keys), loss.pointer]
+        self.device.launch(f"loss_{KINDS[dtype]}", 1, (THREADS, 1), arguments)
+        return loss
+
+    def input_rows(self, key: tuple[int, int]) -> DeviceArray | None:
+        """Return the gradients of a feed's data, as they lie in its buffer; None where there are none."""
+        return self._brought_arrays["input"].get(key)
 
     def _lie(self, arena: int, numbers: Ints) -> Ints:
         """Return the rows of values that lie in an arena, by their numbers in the batch."""

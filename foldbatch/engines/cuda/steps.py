@@ -419,9 +419,10 @@ def _where(kernel: Kernel, matrix: Matrix, row: Sequence[int], rows: Mapping[Axi
 class StepWalker:
     """Runs the steps of some kernels: compiled functions, by name."""
 
-    def __init__(self, device: Device, functions: Mapping[str, Function]) -> None:
+    def __init__(self, device: Device, functions: Mapping[str, Function], precision: str = "") -> None:
         self._device = device
         self._functions = functions
+        self._precision = precision  # of products, see `MatrixProduct.precision`
 
     def run(self, steps: Sequence[LaunchStep], table: int, addresses: Sequence[int]) -> None:
         """Enqueue steps, given where the packed table lies, and the addresses of the batch's buffers."""
@@ -434,7 +435,7 @@ class StepWalker:
                 a, b, c = (addresses[buffer] + offset for buffer, offset in step.matrices)
                 leads, across = (p.a.lead, p.b.lead, p.c.lead), (p.a.across, p.b.across)
                 layout = *leads, *across, step.adds, count, *p.steps
-                product = MatrixProduct(p.dtype, m, p.n, k, a, b, c, *layout)
+                product = MatrixProduct(p.dtype, m, p.n, k, a, b, c, *layout, self._precision)
                 if step.gaps or not is_small_product(product):
                     driver.multiply(product, stream)
                     continue

@@ -25,7 +25,16 @@ from foldbatch.engines.cuda.device import (
 from foldbatch.engines.cuda.driver import Function
 from foldbatch.engines.cuda.fixed_kernels import KINDS, bits
 from foldbatch.engines.launch import Ints
-from foldbatch.params.parameters import Array, Change, Parameter, RemoteUpdates, Rule, SparseRows, numbers_of
+from foldbatch.params.parameters import (
+    Array,
+    Change,
+    Parameter,
+    RemoteUpdates,
+    Rule,
+    SparseRows,
+    numbers_of,
+    refuse_elsewhere,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,12 @@ class OnDevice:
     """A parameter's newest numbers in a device's memory; see `foldbatch.params.parameters.DeviceCopy`."""
 
     array: DeviceArray
+    stays = False
+
+    @property
+    def device(self) -> Device:
+        """The device that has them."""
+        return self.array.device
 
     @property
     def lock(self) -> AbstractContextManager[object]:
@@ -47,6 +62,10 @@ class OnDevice:
         """
         self.array.device.faults.look()
         array[...] = self.array.device.read(self.array)
+
+    def write(self, array: Array) -> None:
+        """Copy an array of the host over the numbers."""
+        self.array.device.write(self.array, array)
 
 
 def device_value(device: Device, parameter: Parameter) -> DeviceArray:
@@ -65,7 +84,8 @@ def device_value(device: Device, parameter: Parameter) -> DeviceArray:
         if array is None:
             array = device.values[parameter] = device.empty(value.shape, value.dtype.name)
         device.write(array, value)
-        parameter.take_away(OnDevice(array))
+        if away is None or not away.stays:  # else it is a copy for this batch
+            parameter.take_away(OnDevice(array))
         return array
 
 
@@ -177,6 +197,7 @@ class DeviceUpdates(RemoteUpdates):
         Where the gradients are those of the step that is due, the update is launched with it.
         """
         with self.device.lock:
+            self.device.follow()
             try:  # whatever may fail comes before anything is changed or expected
                 self.device.faults.tidy()  # before it is asked whether a step is due
                 there = [change for change in changes if isinstance(numbers_of(change.gradient), DeviceArray)]
@@ -215,6 +236,7 @@ class DeviceUpdates(RemoteUpdates):
     def _steps(self, change: Change, alive: list[DeviceArray]) -> Iterator[_KernelCall]:
         """Yield the launches that change a parameter, with their arguments ready."""
         device, gradient = self.device, change.gradient
+        refuse_elsewhere(change.name, change.parameter, device)
         change.moments[:] = [on_device(device, moment) for moment in change.moments]
         tables = [device_value(device, change.parameter), *change.moments]
         g, rows, width = on_device(device, numbers_of(gradient)), 0, 1

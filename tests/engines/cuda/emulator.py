@@ -148,6 +148,9 @@ class Emulator:
     def synchronize(self, event: Any) -> None:
         pass
 
+    def completed(self, event: Any) -> bool:
+        return True
+
     def copy_in(self, pointer: int, source: Array, stream: Any) -> None:
         self.enqueue(stream, ctypes.memmove, pointer, *span_of(source))
 

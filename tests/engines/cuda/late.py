@@ -193,6 +193,9 @@ class Late:
             event.mark.queue.run_to(event.mark)
         self._forget()
 
+    def completed(self, event: Event) -> bool:
+        return event.mark is None or event.mark.passed
+
     def copy_in(self, pointer: int, source: Array, stream: Queue) -> None:
         read = owner_of(source)
         self._read.append(read)

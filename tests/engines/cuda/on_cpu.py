@@ -44,7 +44,11 @@ def device() -> Device:
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; ``auto`` is straight, for fewer launches are no gain here."""
     way = "straight" if settings.launch == "auto" else settings.launch
-    return CudaEngine("cuda-on-cpu", model, device(), launch=way, debug=settings.debug)
+    given = settings.device
+    precision = settings.precision if given is not None else ""
+    return CudaEngine(
+        "cuda-on-cpu", model, given or device(), launch=way, debug=settings.debug, precision=precision
+    )
 
 
 BACKEND = Backend(load, launches=LAUNCHES)

@@ -89,6 +89,8 @@ class StandIn:
                     do()
 
         class Event:
+            done = False  # as far as anybody can tell who does not wait
+
             def __init__(self, *, disable_timing: bool = False) -> None:
                 self.timed = not disable_timing
 
