@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import DeviceMemoryError, ExampleError, ParameterError
+from foldbatch.errors import BackendError, DeviceMemoryError, ExampleError, ParameterError
 from foldbatch.params.parameters import dense
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
@@ -453,3 +453,13 @@ def test_a_captured_step_is_two_graphs(monkeypatch, losses):
         step(plain)
         for name, gradient in gradients_of(plain).items():
             torch.testing.assert_close(gradients_of(module)[name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_on_a_card_are_taken_once(card):
+    """Those of a penalty are refused in a sentence; the gradients themselves are there."""
+    module = fb.torch.Module(tree_of(), "numpy")
+    slopes = torch.autograd.grad(module(TREES).sum(), [*module.parameters()], create_graph=True)
+    penalty = sum(slope.square().sum() for slope in slopes)
+    assert float(penalty) > 0
+    with pytest.raises(BackendError, match="found gradients of gradients; compute the penalty on the CPU"):
+        penalty.backward()

@@ -180,6 +180,7 @@ def arguments_of(module, examples, *, losses):
     return batch, (batch.key, None, [*module.parameters()], form.number, shape, dtype, losses, True)
 
 
+@pytest.mark.one_form  # memory of the emulated card begins somewhere inside of a tensor
 @pytest.mark.parametrize("losses", [True, False])
 def test_the_op_passes_pytorchs_own_checks(losses):
     module = fb.torch.Module(loss_of(tree_of()) if losses else tree_of(), TESTED)

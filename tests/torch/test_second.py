@@ -18,6 +18,7 @@ from torch.autograd import functional  # noqa: E402
 
 from tests.torch.models import TREES, loss_of, tree_of  # noqa: E402
 
+pytestmark = pytest.mark.one_form  # a card refuses second derivatives, see test_card.py
 ENGINES = pytest.mark.parametrize("backend", [TESTED, *LLVM])
 X = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.1, -1.0]], dtype=torch.float64)
 
