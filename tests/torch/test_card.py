@@ -160,9 +160,12 @@ def test_a_change_of_pytorchs_stream_is_followed_in_order():
     late = Late(Emulator(), (0,))
     with on_card(new_device(late)) as card, torch.no_grad():
         module = fb.torch.Module(tree_of(), "numpy")
-        right = np.stack(module.program.run(TREES))
         first = card.stream
         module(TREES)
+        right = np.stack(module.program.run(TREES))
+        module.program.params["join.bias"] = np.arange(4)
+        assert not np.allclose(np.stack(module.program.run(TREES)), right)
+        module.program.params["join.bias"] = np.zeros(4)  # waits on the first stream
         card.card.number = 1
         used = len(card.card.used)
         results = module(TREES)
@@ -208,8 +211,11 @@ def test_a_surrounding_model_takes_modules_along(card):
         inner.register_buffer("mean", torch.zeros(2))
         outer = torch.nn.Sequential(inner, torch.nn.Linear(4, 2))
     assert inner._device is None
-    outer.cpu()
+    seen = []
+    outer._apply(lambda tensor: seen.append(tensor) or tensor)
     assert inner._device is card
+    assert any(tensor is inner.mean for tensor in seen)
+    assert any(tensor is inner.own.weight for tensor in seen)
     outer(TREES).sum().backward()
     assert all(p.grad is not None for name, p in outer.named_parameters() if ".own." not in name)
 
@@ -352,6 +358,11 @@ def test_results_of_several_forms_are_put_in_order(card):
     choice = fb.OneOf(lambda x: len(x), {2: linear, 3: fb.Vector(3)})
     pair = fb.AllOf(choice, fb.Map(fb.Scalar()) >> fb.Sum(), fb.InputTransform(len) >> fb.Scalar("int32"))
     examples = [[1, 2], [3, 4, 5], [6, 7], [1, 1, 1]]
+    sums = fb.Map(fb.Scalar()) >> fb.Sum()
+    both = fb.torch.Module(fb.Record((sums, fb.Scalar() >> fb.Function(lambda x: 3 * x))), "numpy")
+    pairs = [([1, 2], 3), ([4], 5), ([], 6)]
+    assert len(both.program.model.results) == 2
+    assert [[x.item() for x in result] for result in both(pairs)] == [[3, 9], [4, 15], [0, 18]]
     module = fb.torch.Module(pair, "numpy")
     results, expected = module(examples), module.program.run(examples)
     for result, right in zip(results, expected, strict=True):
