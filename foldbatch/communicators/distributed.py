@@ -102,8 +102,9 @@ class TorchCommunicator:
     def _close(self) -> None:
         """End the connections, so that ranks that wait for this one learn of it at once."""
         group, self._group = self._group, None
-        with suppress(ValueError, AssertionError):  # not one of the program's groups, or these are no more
-            dist.destroy_process_group(group)
+        if group is not None:  # as no group stands for all of the program's
+            with suppress(ValueError, AssertionError):  # PyTorch does not list it, or no longer
+                dist.destroy_process_group(group)
 
     def _lost(self, *, late: bool) -> ProcessError:
         """Return the error of a rank that has lost another one, which others lose by it."""
