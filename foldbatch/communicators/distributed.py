@@ -6,6 +6,7 @@ NCCL alone.
 """
 
 import atexit
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ from foldbatch.errors import ProcessError
 
 TOLD: Final = "foldbatch: why a rank has ended"  # a key of the group's store
 PATIENCE: Final = 20.0  # seconds that a rank which ends after an error waits for the first one to say so
+ATTEMPT: Final = "TORCHELASTIC_RESTART_COUNT"  # a variable of torchrun
 LATE: Final = "Timed out"  # is in gloo's message where a rank lives, but does not answer
 
 
@@ -132,9 +134,16 @@ class TorchCommunicator:
 
 
 def _group_of_all() -> Any:
-    """Return a new group of all processes by gloo; where there is none yet, connect those of torchrun."""
+    """Return a new group of all processes by gloo; where there is none yet, connect those of torchrun.
+
+    torchrun begins anew with the store of its former attempt, which has the addresses of ended processes. So
+    that none is taken for one of this attempt, each attempt has keys of its own.
+    """
     if not dist.is_initialized():
-        dist.init_process_group("gloo")
+        store, rank, size = next(dist.rendezvous("env://"))
+        if os.environ.get("GROUP_WORLD_SIZE") == "1":  # a number of attempts is that of one machine
+            store = dist.PrefixStore(f"attempt {os.environ.get(ATTEMPT, '0')}", store)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     return dist.new_group(backend="gloo", timeout=_timeout())
 
 

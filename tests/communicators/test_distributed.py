@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Event
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import torch.distributed as dist
 
 from foldbatch.communicators import finding, share
 from foldbatch.communicators.communicator import leave
-from foldbatch.communicators.distributed import TorchCommunicator, _leave
+from foldbatch.communicators.distributed import TorchCommunicator, _group_of_all, _leave
 from foldbatch.errors import BackendError, ProcessError
 from tests.communicators.threads import by_gloo
 
@@ -146,12 +147,24 @@ def test_nobody_waits_at_the_end_for_a_group_that_the_program_has_ended(group, m
 
 
 def test_processes_that_cannot_be_connected_are_refused(monkeypatch):
-    monkeypatch.setattr(
-        dist,
-        "init_process_group",
-        lambda backend: (_ for _ in ()).throw(dist.DistNetworkError("no route\nat")),
-    )
-    with pytest.raises(
-        BackendError, match=r"connects the 2 processes .* found none \(no route\); look at what"
-    ):
+    unreachable = Mock(side_effect=dist.DistNetworkError("no route\nat"))
+    monkeypatch.setattr(dist, "rendezvous", unreachable)
+    said = r"connects the 2 processes .* found none \(no route\); look at what"
+    with pytest.raises(BackendError, match=said):
         finding._by_torch(2)
+
+
+def test_each_attempt_of_torchrun_has_keys_of_its_own(monkeypatch):
+    """Else a rank might look for others where these were before they were ended."""
+    whole, groups = dist.HashStore(), []
+    monkeypatch.setattr(dist, "rendezvous", lambda url: iter([(whole, 0, 2)]))
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **given: groups.append(given["store"]))
+    monkeypatch.setattr(dist, "new_group", lambda **given: None)
+    for machines, attempt in (("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")):
+        monkeypatch.setenv("GROUP_WORLD_SIZE", machines)
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", attempt)
+        _group_of_all()
+    first, second, *others = groups
+    first.set("address", "there")
+    assert not second.check(["address"]) and not whole.check(["address"])
+    assert others == [whole, whole]  # each machine counts its attempts for itself
