@@ -1,6 +1,7 @@
 """Several ranks train as one does, and agree."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -9,10 +10,10 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.communicators import Alone
-from foldbatch.errors import ExampleError, ProcessError, TrainingError
+from foldbatch.errors import ExampleError, ProcessError, SharedDeviceWarning, TrainingError
 from foldbatch.params.parameters import SparseRows
 from foldbatch.train import DataParallel, LambdaCallback
-from foldbatch.train.parallel import check_alike, counts_of, deal, summed
+from foldbatch.train.parallel import check_alike, counts_of, deal, summed, warn_of_shared_gpus
 from foldbatch.train.resuming import digests, read_state, text_of
 from tests.communicators.threads import TRANSPORTS, in_threads, transport
 from tests.train.small import DEV, EXAMPLES, figures, model, trainer
@@ -344,6 +345,30 @@ def test_who_learns_between_two_epochs_that_another_rank_failed_is_told_the_chec
             return str(error)
 
     assert "last.safetensors with resume=True" in in_threads(work, 2)[0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "processes", "told"),
+    [
+        (["a", "b", "a"], [1, 2, 3], ["ranks 0, 2 on one"]),
+        (["a", "a", "a"], [1, 1, 1], []),  # threads
+        (["", "", ""], [1, 2, 3], []),
+        (["a", "a", "b"], [1, 2, 3], ["ranks 0, 1 on one"]),
+    ],
+)
+def test_processes_that_share_a_gpu_are_told_of(gpus, processes, told):
+    """All of them, as the first one alone speaks under the command."""
+
+    def work(communicator):
+        warn_of_shared_gpus(communicator, gpus[communicator.rank], processes[communicator.rank])
+
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        in_threads(work, 3)
+    assert len(noted) == 3 * len(told)
+    for warning in noted:
+        assert isinstance(warning.message, SharedDeviceWarning)
+        assert told[0] in str(warning.message)
 
 
 def differences(facts, rows=lambda rank: {}, ranks=3):
