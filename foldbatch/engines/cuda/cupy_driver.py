@@ -303,7 +303,8 @@ class CupyDriver:
         self._major: int = runtime.runtimeGetVersion() // 1000
         properties = runtime.getDeviceProperties(self.number)
         self.name: str = properties["name"].decode()
-        self.identity: str = properties["uuid"].hex()
+        # the place tells GPUs of a machine apart, and the other what CuPy has of their number, up to a zero
+        self.identity = f"{properties['uuid'].hex()} at {runtime.deviceGetPCIBusId(self.number)}"
         check_compiler(self._major)
         self._cublas = cublas(self._major)
         self._overlap = _overlapping() if properties["major"] >= 9 else None

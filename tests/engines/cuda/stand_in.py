@@ -158,6 +158,7 @@ class StandIn:
                 "major": 9,
                 "minor": 0,
             },
+            deviceGetPCIBusId="0000:{:02}:00.0".format,
             runtimeGetVersion=lambda: version,
             driverGetVersion=lambda: driver,
             memGetInfo=lambda: (owner.free, 1 << 30),

@@ -194,7 +194,10 @@ def test_each_process_of_a_machine_takes_a_gpu_of_its_own(monkeypatch: pytest.Mo
             monkeypatch.setenv(variable, "2")
             cupy.gpu = chosen
             device = cuda.device("fp32")
-            assert (made[-1].number, made[-1].identity) == (expected, bytes([expected] * 16).hex())
+            assert (made[-1].number, made[-1].identity) == (
+                expected,
+                f"{bytes([expected] * 16).hex()} at 0000:0{expected}:00.0",
+            )
             device.put(np.ones(3, np.float32))
             assert cupy.gpu == chosen
             monkeypatch.delenv(variable)
