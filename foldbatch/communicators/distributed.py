@@ -24,6 +24,7 @@ from foldbatch.errors import ProcessError
 TOLD: Final = "foldbatch: why a rank has ended"  # a key of the group's store
 PATIENCE: Final = 20.0  # seconds that a rank which ends after an error waits for the first one to say so
 ATTEMPT: Final = "TORCHELASTIC_RESTART_COUNT"  # a variable of torchrun
+INLINE: Final = 1016  # bytes of data that go with their number
 LATE: Final = "Timed out"  # is in gloo's message where a rank lives, but does not answer
 
 
@@ -51,12 +52,23 @@ class TorchCommunicator:
             atexit.register(_leave, self)
 
     def all_gather(self, data: Bytes, sizes: Sequence[int] | None = None) -> list[Bytes]:
-        """Return the data of all ranks, in order; `sizes` saves asking for them."""
-        if sizes is None:
-            length = np.array([len(data)]).view(np.uint8)
-            lengths = self._exchanged([length] * self.size, [length.size] * self.size)
-            sizes = [int(each.view(np.int64)[0]) for each in lengths]
-        return self._exchanged([_sendable(data)] * self.size, sizes)
+        """Return the data of all ranks, in order; `sizes` saves a first message that tells them.
+
+        Data that has room in this message goes with it, as a message takes a third of a millisecond.
+        """
+        data = _sendable(data)
+        if sizes is not None:
+            return self._exchanged([data] * self.size, sizes)
+        first = np.zeros(8 + INLINE, np.uint8)
+        first[:8] = np.array([len(data)]).view(np.uint8)
+        first[8 : 8 + len(data)] = data[:INLINE]
+        firsts = self._exchanged([first] * self.size, [len(first)] * self.size)
+        sizes = [int(each[:8].view(np.int64)[0]) for each in firsts]
+        rests = self._exchanged([data[INLINE:]] * self.size, [max(0, size - INLINE) for size in sizes])
+        return [
+            np.concatenate([each[8 : 8 + size], rest])
+            for each, size, rest in zip(firsts, sizes, rests, strict=True)
+        ]
 
     def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
         """Send each rank its part of the data; return the parts that the ranks sent to this one."""

@@ -45,6 +45,16 @@ def test_large_parts_of_unlike_sizes_arrive():
     assert answers(work) == [[(5_000_001, {0}), (0, set()), (1, {2})]] * 3
 
 
+@pytest.mark.parametrize("length", [0, 1, 1015, 1016, 1017, 3000])
+def test_lengths_about_that_of_a_first_message_arrive(length):
+    def work(communicator):
+        own = np.arange(length * (communicator.rank + 1)).astype(np.uint8)
+        return [part.tolist() for part in communicator.all_gather(own)]
+
+    expected = [np.arange(length * (rank + 1)).astype(np.uint8).tolist() for rank in range(2)]
+    assert answers(work, 2) == [expected] * 2
+
+
 def test_a_rank_that_aborts_says_why_to_all():
     def work(communicator):
         if communicator.rank == 2:
