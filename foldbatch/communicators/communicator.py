@@ -6,8 +6,9 @@ Values and errors of all ranks, and the cores they share; one process alone is a
 import os
 import pickle
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -120,7 +121,7 @@ def together(communicator: Communicator) -> Iterator[None]:
         if communicator.size > 1 and not is_known(error, before):
             mark_as_shared(error)
             try:
-                _exchanged(communicator, None, f"{type(error).__name__}: {error}".rstrip(": "))
+                _exchanged(communicator, None, _text_of(error))
             except ProcessError as second:  # several fail at once, or another one has ended
                 error.add_note(f"beside this error: {second}")
         raise
@@ -139,6 +140,30 @@ def leave(communicator: Communicator) -> None:
     if not has_failed(communicator):
         with suppress(ProcessError):
             _exchanged(communicator, None, "one that has ended")
+
+
+def call_at_an_error(end: Callable[[str], None]) -> None:
+    """Let an error that leaves the program be printed as ever, and `end` then be called with its text.
+
+    It is not called for an error of which all ranks know: they end by themselves, when they have written a
+    checkpoint, say.
+    """
+    printed = sys.excepthook
+
+    def told(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        """Print an error as ever, and then end what it must end."""
+        try:
+            printed(kind, error, traceback)
+            sys.stderr.flush()
+        finally:
+            if not is_known(error):
+                end(_text_of(error))
+
+    sys.excepthook = told
+
+
+def _text_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 def has_failed(communicator: Communicator) -> bool:

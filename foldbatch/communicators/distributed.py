@@ -7,18 +7,16 @@ NCCL alone.
 
 import atexit
 import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Final, NoReturn
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
-from foldbatch.communicators.communicator import Bytes, ended, has_failed, is_known, leave
+from foldbatch.communicators.communicator import Bytes, call_at_an_error, ended, has_failed, leave
 from foldbatch.errors import ProcessError
 
 TOLD: Final = "foldbatch: why a rank has ended"  # a key of the group's store
@@ -48,7 +46,7 @@ class TorchCommunicator:
         self.size: int = self._group.size()
         self._others = [(self.rank + step) % self.size for step in range(1, self.size)]
         if group is None and self.size > 1:
-            _end_others_with_an_error(self._end)
+            call_at_an_error(self._end)
             atexit.register(_leave, self)
 
     def all_gather(self, data: Bytes, sizes: Sequence[int] | None = None) -> list[Bytes]:
@@ -179,25 +177,6 @@ def _store_of_all() -> Any:
 def _sendable(data: Bytes) -> Bytes:
     """Return data as PyTorch takes it: one after the other, in memory that may be written to."""
     return np.require(data, requirements=["C", "W"])
-
-
-def _end_others_with_an_error(end: Callable[[str], None]) -> None:
-    """Let an error that leaves a program be printed as ever, and then end the exchanges of all ranks.
-
-    Ranks that know of the error end by themselves, when they have written a checkpoint, say.
-    """
-    printed = sys.excepthook
-
-    def told(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        """Print an error as ever, and tell the other ranks of it."""
-        try:
-            printed(kind, error, traceback)
-            sys.stderr.flush()
-        finally:
-            if not is_known(error):
-                end(f"{kind.__name__}: {error}".rstrip(": "))
-
-    sys.excepthook = told
 
 
 def _leave(communicator: TorchCommunicator) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foldbatch.communicators import Alone, Communicator, cores, find, finding, share, together
-from foldbatch.communicators.communicator import leave
+from foldbatch.communicators.communicator import call_at_an_error, leave
 from foldbatch.errors import BackendError, ProcessError
 from tests.communicators.checks import check
 from tests.communicators.threads import TRANSPORTS, in_threads, transport
@@ -201,3 +201,20 @@ def test_ranks_exchange_bytes_in_the_order_of_ranks(connected, size):
     in_threads(check, size)
     communicator: Communicator = Alone()
     check(communicator)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("mine"), ["ValueError: mine"]),
+        (KeyboardInterrupt(), ["KeyboardInterrupt"]),
+        (ProcessError("rank 1", "a process", "none"), []),
+    ],
+)
+def test_an_error_that_leaves_a_program_is_printed_before_others_are_told(error, told, monkeypatch):
+    """One that all ranks know of ends them anyway, when rank 0 has written its checkpoint."""
+    calls = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, traceback: calls.append(error))
+    call_at_an_error(calls.append)
+    sys.excepthook(type(error), error, None)
+    assert calls == [error, *told]

@@ -1,20 +1,16 @@
 """Two real processes, of each launcher."""
 
 import signal
-import sys
 import time
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen, run
 from tempfile import mkdtemp
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from foldbatch.communicators import Alone
-from foldbatch.errors import ProcessError
 from foldbatch.system import files
 from foldbatch.train.resuming import read_state
 from tests.commands.conftest import TINY
@@ -91,36 +87,6 @@ def test_an_error_that_nobody_catches_ends_all_ranks(launcher, how):
     if launcher == "torchrun":
         found = "RuntimeError: mine" if how == "error" else "one that has ended"
         assert f"told: rank 1: expected a process that goes on, found {found}" in ended.stdout
-
-
-def hook(launcher, calls):
-    """Set the excepthook of a transport; what it does to the other ranks is noted."""
-    if launcher == "mpiexec":
-        module = import_module("foldbatch.communicators.mpi")
-        module._end_all_with_an_error(SimpleNamespace(Abort=calls.append))
-    else:
-        module = import_module("foldbatch.communicators.distributed")
-        module._end_others_with_an_error(calls.append)
-
-
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize(
-    ("error", "aborted", "told"),
-    [
-        (ValueError("mine"), 1, "ValueError: mine"),
-        (KeyboardInterrupt(), 1, "KeyboardInterrupt"),
-        (ProcessError("rank 1", "a process", "none"), 0, ""),
-    ],
-)
-def test_an_error_that_leaves_a_program_is_printed_before_others_are_told(
-    launcher, error, aborted, told, monkeypatch
-):
-    """One that all ranks know of ends them anyway, when rank 0 has written its checkpoint."""
-    calls = []
-    monkeypatch.setattr(sys, "excepthook", lambda kind, error, traceback: calls.append(error))
-    hook(launcher, calls)
-    sys.excepthook(type(error), error, None)
-    assert calls == [error] + [1 if launcher == "mpiexec" else told] * aborted
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
