@@ -96,8 +96,8 @@ class TorchCommunicator:
             for peer in self._others:
                 if len(parts[peer]):
                     works.append(self._group.send([torch.from_numpy(parts[peer])], peer, 0))
-            for work in works:
-                work.wait()
+            while works:
+                works.pop(0).wait()
         except RuntimeError as error:
             works.clear()  # each of them holds the connections, and the traceback would hold them
             late = LATE in str(error)

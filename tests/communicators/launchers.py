@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 120  # seconds
+LIMIT = 240  # seconds
 
 
 def command(launcher: str, ranks: int = 2) -> list[str] | None:

@@ -87,6 +87,28 @@ def test_a_rank_that_vanishes_is_noticed_by_all():
     assert answers(work) == [None] * 3
 
 
+def test_who_has_lost_a_rank_is_not_waited_for():
+    """Rank 1 waits for rank 0, which has an error in hand, and will not come."""
+    told = Event()
+
+    def work(communicator):
+        nothing = np.zeros(0, np.uint8)
+        if communicator.rank == 2:
+            return communicator._close()
+        if communicator.rank == 1:
+            try:
+                return communicator.all_gather(nothing, [9, 0, 0])
+            finally:
+                told.set()
+        try:
+            return communicator.all_gather(nothing, [0, 0, 9])
+        finally:
+            told.wait(20)
+
+    found = "expected 3 processes, found one that has ended; go on from the last checkpoint"
+    assert answers(work, seconds=5) == [f"rank 0 of 3: {found}", f"rank 1 of 3: {found}", None]
+
+
 def test_a_rank_that_does_not_answer_is_waited_for_as_long_as_the_group_says():
     """Then it is told, when it comes, that the others have gone on without it."""
     late = Event()

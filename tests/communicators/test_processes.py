@@ -129,6 +129,17 @@ def test_torchrun_begins_anew_from_the_checkpoint(tmp_path):
             np.testing.assert_array_equal(array, whole.program.params[name])
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_kill_of_one_rank_ends_both_and_loses_nothing(launcher, tmp_path):
-    assert kill_ranks(command(launcher), tmp_path, 1)[0] == 1
+@needs_torchrun
+def test_a_group_that_the_program_has_made_trains_and_may_be_used_meanwhile(tmp_path):
+    done = launched("torchrun", "tests.communicators.grouped", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    whole = in_threads(fitted, 2)[0][0]
+    for rank in (0, 1):
+        for name, array in np.load(tmp_path / f"whole-{rank}.npz").items():
+            np.testing.assert_array_equal(array, whole.program.params[name])
+
+
+@pytest.mark.skipif(command("mpiexec") is None, reason="needs pip install -e '.[mpi]'")
+def test_a_kill_of_one_rank_ends_both_and_loses_nothing(tmp_path):
+    """Over torch.distributed, where processes begin slowly, ``python -m tests.kills`` does it."""
+    assert kill_ranks(command("mpiexec"), tmp_path, 1)[0] == 1
