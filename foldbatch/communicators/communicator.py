@@ -150,7 +150,7 @@ def call_at_an_error(end: Callable[[str], None]) -> None:
     """
     printed = sys.excepthook
 
-    def told(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    def report(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         """Print an error as ever, and then end what it must end."""
         try:
             printed(kind, error, traceback)
@@ -159,7 +159,7 @@ def call_at_an_error(end: Callable[[str], None]) -> None:
             if not is_known(error):
                 end(_text_of(error))
 
-    sys.excepthook = told
+    sys.excepthook = report
 
 
 def _text_of(error: BaseException) -> str:

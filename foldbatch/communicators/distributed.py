@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, NoReturn
+from uuid import uuid4
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
-from foldbatch.communicators.communicator import Bytes, call_at_an_error, ended, has_failed, leave
+from foldbatch.communicators.communicator import Bytes, call_at_an_error, ended, from_first, has_failed, leave
 from foldbatch.errors import ProcessError
 
-TOLD: Final = "foldbatch: why a rank has ended"  # a key of the group's store
+REASON: Final = "foldbatch: why a rank has ended"  # begins a key of the group's store
 PATIENCE: Final = 20.0  # seconds that a rank which ends after an error waits for the first one to say so
 ATTEMPT: Final = "TORCHELASTIC_RESTART_COUNT"  # a variable of torchrun
 INLINE: Final = 1016  # bytes of data that go with their number
@@ -44,8 +45,10 @@ class TorchCommunicator:
         self._store = _store_of_all() if group is None else store
         self.rank: int = self._group.rank()
         self.size: int = self._group.size()
-        self._others = [(self.rank + step) % self.size for step in range(1, self.size)]
+        self._peers = [(self.rank + step) % self.size for step in range(1, self.size)]
+        self._key = REASON
         if group is None and self.size > 1:
+            self._key += from_first(self, f" {uuid4()}")  # the store may have reasons of former groups
             call_at_an_error(self._end)
             atexit.register(_leave, self)
 
@@ -61,11 +64,11 @@ class TorchCommunicator:
         first[:8] = np.array([len(data)]).view(np.uint8)
         first[8 : 8 + len(data)] = data[:INLINE]
         firsts = self._exchanged([first] * self.size, [len(first)] * self.size)
-        sizes = [int(each[:8].view(np.int64)[0]) for each in firsts]
-        rests = self._exchanged([data[INLINE:]] * self.size, [max(0, size - INLINE) for size in sizes])
+        sizes = [int(message[:8].view(np.int64)[0]) for message in firsts]
+        tails = self._exchanged([data[INLINE:]] * self.size, [max(0, size - INLINE) for size in sizes])
         return [
-            np.concatenate([each[8 : 8 + size], rest])
-            for each, size, rest in zip(firsts, sizes, rests, strict=True)
+            np.concatenate([message[8 : 8 + size], tail])
+            for message, size, tail in zip(firsts, sizes, tails, strict=True)
         ]
 
     def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
@@ -90,10 +93,10 @@ class TorchCommunicator:
         try:
             if self._group is None:
                 raise RuntimeError("the connections are closed")  # noqa: TRY301 - as gloo would
-            for peer in self._others:
+            for peer in self._peers:
                 if sizes[peer]:
                     works.append(self._group.recv([torch.from_numpy(received[peer])], peer, 0))
-            for peer in self._others:
+            for peer in self._peers:
                 if len(parts[peer]):
                     works.append(self._group.send([torch.from_numpy(parts[peer])], peer, 0))
             while works:
@@ -105,10 +108,10 @@ class TorchCommunicator:
         return received
 
     def _end(self, reason: str) -> None:
-        """Say why this rank ends, and end its connections."""
+        """Report why this rank ends, and end its connections."""
         if self._store is not None:
             with suppress(RuntimeError):  # rank 0 may have held the store, and have ended
-                self._store.set(TOLD, f"{self.rank} {reason}")
+                self._store.set(self._key, f"{self.rank} {reason}")
         self._close()
 
     def _close(self) -> None:
@@ -122,12 +125,12 @@ class TorchCommunicator:
         """Return the error of a rank that has lost another one, which others lose by it."""
         self._close()
         here, fix = f"rank {self.rank} of {self.size}", "go on from the last checkpoint"
-        told = ""
+        reported = ""
         if self._store is not None:
             with suppress(RuntimeError):
-                told = self._store.get(TOLD).decode() if self._store.check([TOLD]) else ""
-        if told:
-            rank, _, reason = told.partition(" ")
+                reported = self._store.get(self._key).decode() if self._store.check([self._key]) else ""
+        if reported:
+            rank, _, reason = reported.partition(" ")
             return ProcessError(f"rank {rank}", "a process that goes on", reason, fix)
         actual = "one that does not answer within the group's timeout" if late else "one that has ended"
         return ProcessError(here, f"{self.size} processes", actual, fix)
@@ -139,8 +142,8 @@ class TorchCommunicator:
         """
         if self.rank and self._group is not None:
             with suppress(RuntimeError):
-                nothing = torch.empty(1, dtype=torch.uint8)
-                self._group.recv([nothing], 0, 1).wait(timedelta(seconds=seconds))
+                empty = torch.empty(1, dtype=torch.uint8)
+                self._group.recv([empty], 0, 1).wait(timedelta(seconds=seconds))
 
 
 def _group_of_all() -> Any:
@@ -162,8 +165,8 @@ def _timeout() -> timedelta | None:
     group: Any = dist.group.WORLD
     for device in ("cpu", "cuda"):
         with suppress(AttributeError, RuntimeError):
-            found: timedelta = group._get_backend(torch.device(device)).options._timeout
-            return found
+            timeout: timedelta = group._get_backend(torch.device(device)).options._timeout
+            return timeout
     return None
 
 

@@ -38,8 +38,8 @@ def launched_by_torchrun(environment: Mapping[str, str]) -> int:
     >>> launched_by_torchrun({"WORLD_SIZE": "2"})
     1
     """
-    whole = all(environment.get(name) for name in TORCH)
-    return int(environment["WORLD_SIZE"]) if whole and environment["WORLD_SIZE"].isdecimal() else 1
+    complete = all(environment.get(name) for name in TORCH)
+    return int(environment["WORLD_SIZE"]) if complete and environment["WORLD_SIZE"].isdecimal() else 1
 
 
 def _grouped() -> int:
