@@ -2,7 +2,9 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from datetime import timedelta
+from functools import partial
 from threading import Event
 from unittest.mock import Mock
 
@@ -13,7 +15,7 @@ pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
 
 import torch.distributed as dist
 
-from foldbatch.communicators import finding, share
+from foldbatch.communicators import distributed, finding, share
 from foldbatch.communicators.communicator import leave
 from foldbatch.communicators.distributed import TorchCommunicator, _group_of_all, _leave
 from foldbatch.errors import BackendError, ProcessError
@@ -145,6 +147,30 @@ def test_who_ends_after_an_error_waits_till_rank_0_has_said_it():
     assert order == ["first", "second"]
 
     assert answers(lambda communicator: communicator.wait_for_first(0.1), 2) == [None] * 2  # not for ever
+
+
+def test_the_reason_of_a_former_group_is_not_told_again(monkeypatch):
+    """Attempts of torchrun may share a store."""
+    store, own = dist.HashStore(), ContextVar("group")
+    monkeypatch.setattr(distributed, "_group_of_all", own.get)
+    monkeypatch.setattr(distributed, "_store_of_all", lambda: store)
+    monkeypatch.setattr(distributed, "call_at_an_error", lambda end: None)
+    monkeypatch.setattr(distributed.atexit, "register", lambda *_: None)
+
+    def attempt(number, rank):
+        keys = dist.PrefixStore(f"attempt {number}", store)
+        own.set(dist.ProcessGroupGloo(keys, rank, 2, timedelta(seconds=20)))
+        communicator = TorchCommunicator()
+        own.set(None)  # else the connections were held
+        if rank:
+            return communicator._end("no memory") if number == 0 else communicator._close()
+        with pytest.raises(ProcessError) as error:
+            share(communicator, None)
+        return error.value.found
+
+    with ThreadPoolExecutor(2) as pool:
+        reasons = [list(pool.map(partial(attempt, number), range(2))) for number in range(2)]
+    assert [first for first, _ in reasons] == ["no memory", "one that has ended"]
 
 
 @pytest.fixture
