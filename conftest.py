@@ -23,9 +23,10 @@ if needed.lacking():  # NVRTC, or a C compiler: CI's second part has both, and a
 # Rooms around the model, by what they import; their tests say why they are skipped.
 AROUND = {
     "torch": [
-        "benchmarks/gpu/host_torch.py",
         "benchmarks/deciding_torch.py",
+        "benchmarks/gpu/host_torch.py",
         "benchmarks/inside_torch.py",
+        "foldbatch/communicators/distributed.py",
         "foldbatch/torch/*",
     ],
     "mpi4py": ["foldbatch/communicators/mpi.py"],

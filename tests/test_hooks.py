@@ -15,7 +15,7 @@ GROWING = {"add", "append", "clear", "extend", "insert", "pop", "remove", "setde
 DECLARED = {
     ("errors.py", "sys.excepthook"),  # errors of users are printed without the package's own frames
     ("train/trackers.py", "sys.excepthook"),  # that which wandb set is taken back with its run
-    ("communicators/mpi.py", "sys.excepthook"),  # an error of one rank ends all
+    ("communicators/communicator.py", "sys.excepthook"),  # an error of one rank ends all
     ("cli.py", "sys.stderr"),  # warnings and bars go on in lines of their own
     ("cli.py", "warnings.showwarning"),
     ("commands/bench.py", "sys.modules[name]"),  # the user's module, under its name

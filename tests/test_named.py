@@ -164,6 +164,9 @@ NAMED: dict[str, Callable[[], Any]] = {
     "both directions": lambda: fb.zoo.bilstm,
     "models by name": lambda: {"tree_lstm", "child_sum", "rntn", "bilstm", "json"} <= {*fb.zoo.MODELS},
     # several processes
+    "torch.distributed": lambda: says("foldbatch/communicators/distributed.py", "class TorchCommunicator"),
+    "torchrun": lambda: fb.communicators.finding.launched_by_torchrun,
+    "a GPU a process": lambda: says("foldbatch/communicators/local.py", "LOCAL_RANK", "SLURM_LOCALID"),
     "MPI": lambda: says("foldbatch/communicators/mpi.py", "mpi4py") and fb.train.DataParallel,
     # Darknet
     "few dependencies": lambda: len(tomllib.loads(PROJECT)["project"]["dependencies"]) <= 6,

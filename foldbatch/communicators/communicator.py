@@ -7,8 +7,9 @@ import os
 import pickle
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -75,10 +76,11 @@ class Alone:
         return [data]
 
     def abort(self, reason: str) -> NoReturn:
-        raise _ended("rank 0 of 1", reason)
+        raise ended("rank 0 of 1", reason)
 
 
-def _ended(where: str, reason: str) -> ProcessError:
+def ended(where: str, reason: str) -> ProcessError:
+    """Return the error of a rank that cannot go on."""
     return ProcessError(where, "all processes to go on", reason, "look at what the others say")
 
 
@@ -120,7 +122,7 @@ def together(communicator: Communicator) -> Iterator[None]:
         if communicator.size > 1 and not is_known(error, before):
             mark_as_shared(error)
             try:
-                _exchanged(communicator, None, f"{type(error).__name__}: {error}".rstrip(": "))
+                _exchanged(communicator, None, _text_of(error))
             except ProcessError as second:  # several fail at once, or another one has ended
                 error.add_note(f"beside this error: {second}")
         raise
@@ -136,9 +138,38 @@ def leave(communicator: Communicator) -> None:
 
     Where all end, they meet here. Where an error was told before, nobody waits.
     """
-    if communicator not in _FAILED:
+    if not has_failed(communicator):
         with suppress(ProcessError):
             _exchanged(communicator, None, "one that has ended")
+
+
+def call_at_an_error(end: Callable[[str], None]) -> None:
+    """Let an error that leaves the program be printed as ever, and `end` then be called with its text.
+
+    It is not called for an error of which all ranks know: they end by themselves, when they have written a
+    checkpoint, say.
+    """
+    printed = sys.excepthook
+
+    def report(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        """Print an error as ever, and then end what it must end."""
+        try:
+            printed(kind, error, traceback)
+            sys.stderr.flush()
+        finally:
+            if not is_known(error):
+                end(_text_of(error))
+
+    sys.excepthook = report
+
+
+def _text_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def has_failed(communicator: Communicator) -> bool:
+    """Return whether all ranks know that one of them has failed."""
+    return communicator in _FAILED
 
 
 def _causes(error: BaseException | None, before: BaseException | None) -> Iterator[BaseException]:

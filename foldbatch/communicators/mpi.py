@@ -3,13 +3,12 @@
 import atexit
 import sys
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, NoReturn
 
 import numpy as np
 from mpi4py import MPI
 
-from foldbatch.communicators.communicator import Bytes, is_known, leave
+from foldbatch.communicators.communicator import Bytes, call_at_an_error, leave
 from foldbatch.errors import ProcessError
 
 
@@ -26,7 +25,7 @@ class MPICommunicator:
         self.rank: int = self._comm.Get_rank()
         self.size: int = self._comm.Get_size()
         if comm is None and self.size > 1:
-            _end_all_with_an_error(self._comm)
+            call_at_an_error(lambda reason: self._comm.Abort(1))
             atexit.register(_leave, self)
 
     def all_gather(self, data: Bytes, sizes: Sequence[int] | None = None) -> list[Bytes]:
@@ -63,25 +62,6 @@ class MPICommunicator:
     def _lost(self) -> ProcessError:
         where, fix = f"rank {self.rank} of {self.size}", "go on from the last checkpoint"
         return ProcessError(where, f"{self.size} processes", "one that has ended", fix)
-
-
-def _end_all_with_an_error(comm: Any) -> None:
-    """Let an error that leaves a program be printed as ever, and then end the processes of all ranks.
-
-    Ranks that know of the error end by themselves, when they have written a checkpoint, say.
-    """
-    printed = sys.excepthook
-
-    def end(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        """Print an error as ever, and end the processes of all ranks."""
-        try:
-            printed(kind, error, traceback)
-            sys.stderr.flush()
-        finally:
-            if not is_known(error):
-                comm.Abort(1)
-
-    sys.excepthook = end
 
 
 def _leave(communicator: MPICommunicator) -> None:

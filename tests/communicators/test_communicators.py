@@ -3,22 +3,28 @@
 import os
 import subprocess
 import sys
-from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from foldbatch.communicators import Alone, Communicator, cores, find, finding, share, together
-from foldbatch.communicators.communicator import leave
+from foldbatch.communicators.communicator import call_at_an_error, leave
 from foldbatch.errors import BackendError, ProcessError
 from tests.communicators.checks import check
-from tests.communicators.threads import in_threads
+from tests.communicators.threads import TRANSPORTS, in_threads, transport
+
+
+@pytest.fixture(params=TRANSPORTS)
+def connected(request):
+    """Ranks are threads, of one transport or another."""
+    before = transport.set(request.param)
+    yield request.param
+    transport.reset(before)
 
 
 @pytest.fixture
 def environment(monkeypatch):
-    for name in finding.SIZES:
+    for name in (*finding.SIZES, *finding.TORCH):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -42,23 +48,49 @@ def test_without_the_library_nobody_trains(environment):
     environment.setenv("PMI_SIZE", "2")
     environment.setitem(sys.modules, "mpi4py", None)
     environment.delitem(sys.modules, "foldbatch.communicators.mpi", raising=False)
-    with pytest.raises(BackendError, match="expected mpi4py, which connects the 2 .*pip install"):
+    with pytest.raises(
+        BackendError,
+        match="expected mpi4py, which connects the 2 .*pip install.* or start them with torchrun",
+    ):
         find()
 
 
 @pytest.mark.filterwarnings("ignore:suspicious MPI")  # mpi4py says so too, and goes on
-@pytest.mark.parametrize("launcher", ["OMPI_COMM_WORLD_SIZE", "WORLD_SIZE", "torch.distributed"])
+@pytest.mark.parametrize("launcher", ["OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"])
 def test_processes_that_mpi_does_not_connect_are_refused(environment, launcher):
-    """Each process would be alone, and overwrite what the others write."""
+    """Each process would be alone, and overwrite what the others write. WORLD_SIZE alone connects nobody."""
     pytest.importorskip("mpi4py", reason="needs MPI: pip install -e '.[mpi]'")
-    if launcher == "torch.distributed":
-        yes = partial(bool, 1)
-        group = SimpleNamespace(is_available=yes, is_initialized=yes, get_world_size=partial(int, 2))
-        environment.setitem(sys.modules, launcher, group)
-    else:
-        environment.setenv(launcher, "2")
-    with pytest.raises(BackendError, match="expected 2 processes, found 1 that know of each other; start"):
+    environment.setenv(launcher, "2")
+    said = r"expected 2 processes, found 1 that know of each other; start .* \(under .*\), or start them with torchrun"
+    with pytest.raises(BackendError, match=said):
         find()
+
+
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "grouped", "installed", "expected"),
+    [
+        (TORCHRUN, 1, True, ("torch", 2)),
+        (TORCHRUN, 1, False, ("mpi", 2)),  # which refuses them, or mpiexec has started them
+        (TORCHRUN | {"MASTER_PORT": ""}, 1, True, ("mpi", 2)),
+        (TORCHRUN | {"SLURM_STEP_NUM_TASKS": "4"}, 1, True, ("torch", 2)),  # srun torchrun
+        (TORCHRUN | {"WORLD_SIZE": "1", "PMI_SIZE": "3"}, 1, True, ("mpi", 3)),
+        ({"PMI_SIZE": "4"}, 1, True, ("mpi", 4)),
+        ({"PMI_SIZE": "4"}, 8, True, ("torch", 8)),
+        ({}, 8, True, ("torch", 8)),
+    ],
+)
+def test_which_library_connects_the_processes(environment, variables, grouped, installed, expected):
+    """A group that the program has made counts first, then torchrun, then MPI's launchers."""
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    environment.setattr(finding, "_grouped", lambda: grouped)
+    environment.setattr(finding, "find_spec", lambda name: installed)
+    environment.setattr(finding, "_by_torch", lambda size: ("torch", size))
+    environment.setattr(finding, "_by_mpi", lambda size: ("mpi", size))
+    assert find() == expected
 
 
 def test_importing_foldbatch_imports_no_library():
@@ -67,7 +99,7 @@ def test_importing_foldbatch_imports_no_library():
     assert said.stdout == "set()\n"
 
 
-def test_all_ranks_learn_of_an_error_and_none_waits():
+def test_all_ranks_learn_of_an_error_and_none_waits(connected):
     def work(communicator):
         try:
             with together(communicator), together(communicator):  # the inner one tells
@@ -84,7 +116,7 @@ def test_all_ranks_learn_of_an_error_and_none_waits():
     assert answers[0][1].startswith("rank 1: expected a process that goes on, found ValueError: broken")
 
 
-def test_ranks_that_fail_together_raise_their_own_errors():
+def test_ranks_that_fail_together_raise_their_own_errors(connected):
     def work(communicator):
         with pytest.raises(KeyError) as error, together(communicator):
             raise KeyError(communicator.rank)
@@ -93,7 +125,7 @@ def test_ranks_that_fail_together_raise_their_own_errors():
     assert in_threads(work, 3) == [(0,), (1,), (2,)]
 
 
-def test_an_error_after_one_that_all_ranks_know_of_is_not_told():
+def test_an_error_after_one_that_all_ranks_know_of_is_not_told(connected):
     """Else its rank would wait for ranks that have left: the disk is full when a checkpoint is to be written."""
 
     def work(communicator):
@@ -111,7 +143,7 @@ def test_an_error_after_one_that_all_ranks_know_of_is_not_told():
     assert not hasattr(error.value, "__notes__")
 
 
-def test_an_error_of_a_second_try_is_told_again():
+def test_an_error_of_a_second_try_is_told_again(connected):
     def work(communicator):
         for attempt in ("first", "second"):
             try:
@@ -134,7 +166,7 @@ def test_an_error_of_a_second_try_is_told_again():
     assert "found ValueError: second" in in_threads(work, 2)[0]
 
 
-def test_a_rank_that_leaves_tells_those_who_wait_and_nobody_waits_for_ranks_that_know():
+def test_a_rank_that_leaves_tells_those_who_wait_and_nobody_waits_for_ranks_that_know(connected):
     def work(communicator):
         if communicator.rank == 1:
             return leave(communicator)
@@ -146,7 +178,7 @@ def test_a_rank_that_leaves_tells_those_who_wait_and_nobody_waits_for_ranks_that
     assert in_threads(leave, 3) == [None] * 3  # all end
 
 
-def test_ranks_of_one_machine_share_its_cores(monkeypatch):
+def test_ranks_of_one_machine_share_its_cores(connected, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     assert cores(Alone()) == 8
     assert in_threads(cores, 3) == [2, 2, 2]
@@ -154,7 +186,7 @@ def test_ranks_of_one_machine_share_its_cores(monkeypatch):
     assert in_threads(cores, 2) == [1, 1]
 
 
-def test_the_error_of_a_rank_is_raised_not_those_that_it_caused():
+def test_the_error_of_a_rank_is_raised_not_those_that_it_caused(connected):
     def work(communicator):
         if communicator.rank == 2:
             raise KeyError("a word")
@@ -165,7 +197,24 @@ def test_the_error_of_a_rank_is_raised_not_those_that_it_caused():
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_ranks_exchange_bytes_in_the_order_of_ranks(size):
+def test_ranks_exchange_bytes_in_the_order_of_ranks(connected, size):
     in_threads(check, size)
     communicator: Communicator = Alone()
     check(communicator)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("mine"), ["ValueError: mine"]),
+        (KeyboardInterrupt(), ["KeyboardInterrupt"]),
+        (ProcessError("rank 1", "a process", "none"), []),
+    ],
+)
+def test_an_error_that_leaves_a_program_is_printed_before_others_are_told(error, told, monkeypatch):
+    """One that all ranks know of ends them anyway, when rank 0 has written its checkpoint."""
+    calls = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, traceback: calls.append(error))
+    call_at_an_error(calls.append)
+    sys.excepthook(type(error), error, None)
+    assert calls == [error, *told]
