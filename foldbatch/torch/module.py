@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.nn.parallel import DistributedDataParallel
 
 from foldbatch.blocks.block import as_block
 from foldbatch.blocks.layers import Embedding, GRUCell, Linear, LSTMCell
@@ -37,7 +38,7 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import reachable
 from foldbatch.system.graphs import left_out
-from foldbatch.torch import gradients
+from foldbatch.torch import gradients, ranks
 from foldbatch.trees import Tree
 from foldbatch.types import BackendName, SequenceType, TensorType, describe_value
 
@@ -383,6 +384,19 @@ class Module(ParameterModule):
         """Return the text of the module's repr besides its parameters' names: the program's."""
         return repr(self.program)
 
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """Yield the parameters with their names, as any module does; `parameters` asks for these, too.
+
+        Raises:
+            ParameterError: when the module is of a plain function and has seen no examples: an optimizer or
+                a wrapper would be made without its parameters.
+        """
+        if self.program.lowered.grows and not self.program.model.cells:
+            fix = "call module.warm(examples) first"
+            raise ParameterError("fb.torch.Module", "parameters", "none, as it has seen no examples", fix)
+        named: Iterator[tuple[str, torch.nn.Parameter]] = super().named_parameters(*args, **kwargs)
+        return named
+
     @left_out
     def warm(self, examples: Iterable[object]) -> Module:
         """Learn from examples which cells and parameters a plain function has; return the module itself.
@@ -547,6 +561,8 @@ class Module(ParameterModule):
         self._take_over_new()
         trained = self._parameters_to_train() if torch.is_grad_enabled() else {}
         reads = tensor_reads if torch.is_grad_enabled() else []
+        if trained:
+            ranks.check(self, self._mounted, traces)
         derivatives = ready.derivatives
         # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
         plan = traces if numbers else ready.traces.work(batch, ready)
@@ -579,7 +595,7 @@ class Module(ParameterModule):
         former = self._mounted
         self._mount()
         new = self._mounted.keys() - former.keys()
-        if new and former and torch.is_grad_enabled():
+        if new and (former or self.training) and torch.is_grad_enabled():
             fix = "call module.warm(examples) before you make the optimizer"
             actual = f"the new {', '.join(sorted(new))}"
             warning = NewParametersWarning("fb.torch.Module", "parameters that are known", actual, fix)
@@ -626,3 +642,14 @@ class Module(ParameterModule):
             where = self.program.model.feeds[reads[0].cell][reads[0].feed].where
             fix = "give module(examples) examples that are neither prepared nor a Tree, such as (tree, rows)"
             raise ExampleError(where, "data that stay", "a tensor that requires gradients", fix)
+
+
+def _note_wrapper(wrapper: torch.nn.Module, _: str, wrapped: torch.nn.Module | None) -> None:
+    """Tell the modules of a model that a DistributedDataParallel is being made around it."""
+    if isinstance(wrapper, DistributedDataParallel) and wrapped is not None:
+        modules = [module for module in wrapped.modules() if isinstance(module, Module)]
+        for number, module in enumerate(modules):
+            ranks.wrap(module, number, module._mounted, wrapper, sparse=module.sparse)
+
+
+torch.nn.modules.module.register_module_module_registration_hook(_note_wrapper)

@@ -1,0 +1,24 @@
+"""Starting what a launcher starts, as a user does in a shell."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node")
+
+
+def launched(*arguments, folder=ROOT, **environment):
+    """Return the finished process of ``python -m`` with arguments; it sees the checkout, and NumPy computes."""
+    paths = {"PYTHONPATH": str(ROOT), "FOLDBATCH_BACKEND": "numpy", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", *map(str, arguments)]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **paths, **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
