@@ -20,7 +20,12 @@ if needed.lacking():  # NVRTC, or a C compiler: CI's second part has both, and a
     collect_ignore_glob.append("tests/ptx/*")
 # Rooms around the model, by what they import; their tests say why they are skipped.
 AROUND = {
-    "torch": ["benchmarks/deciding_torch.py", "benchmarks/inside_torch.py", "foldbatch/torch/*"],
+    "torch": [
+        "benchmarks/deciding_torch.py",
+        "benchmarks/inside_torch.py",
+        "foldbatch/communicators/distributed.py",
+        "foldbatch/torch/*",
+    ],
     "mpi4py": ["foldbatch/communicators/mpi.py"],
     "onnx": ["foldbatch/exporting/*"],
     "starlette": ["foldbatch/serve/*"],

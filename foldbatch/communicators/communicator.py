@@ -74,10 +74,11 @@ class Alone:
         return [data]
 
     def abort(self, reason: str) -> NoReturn:
-        raise _ended("rank 0 of 1", reason)
+        raise ended("rank 0 of 1", reason)
 
 
-def _ended(where: str, reason: str) -> ProcessError:
+def ended(where: str, reason: str) -> ProcessError:
+    """Return the error of a rank that cannot go on."""
     return ProcessError(where, "all processes to go on", reason, "look at what the others say")
 
 
@@ -135,9 +136,14 @@ def leave(communicator: Communicator) -> None:
 
     Where all end, they meet here. Where an error was told before, nobody waits.
     """
-    if communicator not in _FAILED:
+    if not has_failed(communicator):
         with suppress(ProcessError):
             _exchanged(communicator, None, "one that has ended")
+
+
+def has_failed(communicator: Communicator) -> bool:
+    """Return whether all ranks know that one of them has failed."""
+    return communicator in _FAILED
 
 
 def _causes(error: BaseException | None, before: BaseException | None) -> Iterator[BaseException]:

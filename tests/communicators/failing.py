@@ -3,6 +3,7 @@
 import sys
 
 from foldbatch.communicators import find, share
+from foldbatch.errors import ProcessError
 
 
 def main(how: str) -> None:
@@ -15,7 +16,11 @@ def main(how: str) -> None:
         if how == "error":
             raise RuntimeError("mine")
         sys.exit(3)
-    share(communicator, None)
+    try:
+        share(communicator, None)
+    except ProcessError as error:
+        print(f"told: {error}", flush=True)
+        raise
     print("went on")
 
 

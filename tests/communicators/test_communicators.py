@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +16,7 @@ from tests.communicators.threads import in_threads
 
 @pytest.fixture
 def environment(monkeypatch):
-    for name in finding.SIZES:
+    for name in (*finding.SIZES, *finding.TORCH):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -42,23 +40,49 @@ def test_without_the_library_nobody_trains(environment):
     environment.setenv("PMI_SIZE", "2")
     environment.setitem(sys.modules, "mpi4py", None)
     environment.delitem(sys.modules, "foldbatch.communicators.mpi", raising=False)
-    with pytest.raises(BackendError, match="expected mpi4py, which connects the 2 .*pip install"):
+    with pytest.raises(
+        BackendError,
+        match="expected mpi4py, which connects the 2 .*pip install.* or start them with torchrun",
+    ):
         find()
 
 
 @pytest.mark.filterwarnings("ignore:suspicious MPI")  # mpi4py says so too, and goes on
-@pytest.mark.parametrize("launcher", ["OMPI_COMM_WORLD_SIZE", "WORLD_SIZE", "torch.distributed"])
+@pytest.mark.parametrize("launcher", ["OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"])
 def test_processes_that_mpi_does_not_connect_are_refused(environment, launcher):
-    """Each process would be alone, and overwrite what the others write."""
+    """Each process would be alone, and overwrite what the others write. WORLD_SIZE alone connects nobody."""
     pytest.importorskip("mpi4py", reason="needs MPI: pip install -e '.[mpi]'")
-    if launcher == "torch.distributed":
-        yes = partial(bool, 1)
-        group = SimpleNamespace(is_available=yes, is_initialized=yes, get_world_size=partial(int, 2))
-        environment.setitem(sys.modules, launcher, group)
-    else:
-        environment.setenv(launcher, "2")
-    with pytest.raises(BackendError, match="expected 2 processes, found 1 that know of each other; start"):
+    environment.setenv(launcher, "2")
+    said = r"expected 2 processes, found 1 that know of each other; start .* \(under .*\), or start them with torchrun"
+    with pytest.raises(BackendError, match=said):
         find()
+
+
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "grouped", "installed", "expected"),
+    [
+        (TORCHRUN, 1, True, ("torch", 2)),
+        (TORCHRUN, 1, False, ("mpi", 2)),  # which refuses them, or mpiexec has started them
+        (TORCHRUN | {"MASTER_PORT": ""}, 1, True, ("mpi", 2)),
+        (TORCHRUN | {"SLURM_STEP_NUM_TASKS": "4"}, 1, True, ("torch", 2)),  # srun torchrun
+        (TORCHRUN | {"WORLD_SIZE": "1", "PMI_SIZE": "3"}, 1, True, ("mpi", 3)),
+        ({"PMI_SIZE": "4"}, 1, True, ("mpi", 4)),
+        ({"PMI_SIZE": "4"}, 8, True, ("torch", 8)),
+        ({}, 8, True, ("torch", 8)),
+    ],
+)
+def test_which_library_connects_the_processes(environment, variables, grouped, installed, expected):
+    """A group that the program has made counts first, then torchrun, then MPI's launchers."""
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    environment.setattr(finding, "_grouped", lambda: grouped)
+    environment.setattr(finding, "find_spec", lambda name: installed)
+    environment.setattr(finding, "_by_torch", lambda size: ("torch", size))
+    environment.setattr(finding, "_by_mpi", lambda size: ("mpi", size))
+    assert find() == expected
 
 
 def test_importing_foldbatch_imports_no_library():

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeVar
 
 from foldbatch.communicators import Communicator
-from foldbatch.communicators.communicator import _ended
+from foldbatch.communicators.communicator import ended
 from foldbatch.errors import ProcessError
 
 R = TypeVar("R")
@@ -30,7 +30,7 @@ class ThreadRank:
 
     def abort(self, reason: str) -> NoReturn:
         self._barrier.abort()
-        raise _ended(f"rank {self.rank} of {self.size}", reason)
+        raise ended(f"rank {self.rank} of {self.size}", reason)
 
     def _exchanged(self, own: Any) -> list[Any]:
         try:
@@ -39,7 +39,7 @@ class ThreadRank:
             everything = list(self._table)
             self._barrier.wait()  # or the next exchange would overwrite what others still read
         except threading.BrokenBarrierError:
-            raise _ended(f"rank {self.rank} of {self.size}", "a rank that ended") from None
+            raise ended(f"rank {self.rank} of {self.size}", "a rank that ended") from None
         return everything
 
 

@@ -1,0 +1,122 @@
+"""Two real processes, of each launcher."""
+
+import sys
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import mkdtemp
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from foldbatch.communicators import Alone
+from foldbatch.errors import ProcessError
+from foldbatch.system import files
+from tests.commands.conftest import TINY
+from tests.communicators.launchers import LAUNCHERS, command, launched
+from tests.communicators.work import assert_trained, fitted
+from tests.kills import kill_ranks
+from tests.recipes.conftest import NEGATIVE, NEUTRAL, POSITIVE
+
+both = pytest.mark.skipif(
+    None in (command("mpiexec"), command("torchrun")), reason="needs pip install -e '.[mpi,torch]'"
+)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_two_processes_train_as_one_and_end_together(launcher, tmp_path):
+    """One is killed in the end; the checkpoint of the last step is there."""
+    ended = launched(launcher, "tests.communicators.work", str(tmp_path))
+    own = launcher == "torchrun"  # which ends with a traceback of its own
+    assert ended.returncode != 0 and ended.stderr.count("Traceback") == own, ended.stderr
+    killed = tmp_path / "killed-0.txt"  # torchrun lets the other ranks end, mpiexec kills them
+    assert not (tmp_path / "killed-1.txt").exists() and killed.exists() == (launcher == "torchrun")
+    if killed.exists():
+        assert "rank 0 of 2: expected 2 processes, found one that has ended; go on from" in killed.read_text()
+    alone, _ = fitted(Alone())
+    assert_trained(tmp_path, alone)
+
+
+@cache
+def trained(launcher: str) -> tuple[Path, str]:
+    """Train by the command, over each launcher once; return the folder of the run, and what was printed."""
+    folder = Path(mkdtemp())
+    for part in ("train", "dev", "test"):
+        (folder / f"{part}.txt").write_text("\n".join([POSITIVE, NEGATIVE, NEUTRAL] * 2) + "\n")
+    done = launched(launcher, "foldbatch", "train", *TINY, *given(folder))
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def given(folder: Path) -> list[str]:
+    return ["--data.folder", str(folder), "--folder", str(folder / "run"), "--no-gain"]
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_the_command_trains_in_all_processes_and_one_speaks(launcher):
+    folder, said = trained(launcher)
+    assert said.count("6 examples to train on") == 1 and said.count("model: ") == 1
+    assert sorted(path.name for path in (folder / "run").iterdir()) == [
+        "checkpoints", "configuration.toml", "epochs.csv", "figures.json", "model.safetensors",
+    ]  # fmt: skip
+    assert len((folder / "run" / "epochs.csv").read_text().splitlines()) == 2
+    again = launched(launcher, "foldbatch", "train", *TINY, *given(folder))  # refused, once
+    assert again.returncode != 0 and again.stderr.count("error: ") == 1, again.stderr
+    assert "expected a folder without a run" in again.stderr
+
+
+@both
+def test_the_command_saves_the_same_bits_over_each_transport():
+    (first, _), (second, _) = trained("mpiexec"), trained("torchrun")
+    one, other = (files.read(folder / "run" / "model.safetensors", "model", "") for folder in (first, second))
+    assert one[0].keys() == other[0].keys() and len(one[0]) > 3
+    for name, array in one[0].items():
+        np.testing.assert_array_equal(array, other[0][name])
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("how", ["error", "exit"])
+def test_an_error_that_nobody_catches_ends_all_ranks(launcher, how):
+    """Also outside of a training, where others wait for the rank in an exchange."""
+    ended = launched(launcher, "tests.communicators.failing", how)
+    assert ended.returncode not in (0, 124)
+    assert ended.stderr.count("RuntimeError: mine\n") == (how == "error") and "went on" not in ended.stdout
+    if launcher == "torchrun":
+        found = "RuntimeError: mine" if how == "error" else "one that has ended"
+        assert f"told: rank 1: expected a process that goes on, found {found}" in ended.stdout
+
+
+def hook(launcher, calls):
+    """Set the excepthook of a transport; what it does to the other ranks is noted."""
+    if launcher == "mpiexec":
+        module = import_module("foldbatch.communicators.mpi")
+        module._end_all_with_an_error(SimpleNamespace(Abort=calls.append))
+    else:
+        module = import_module("foldbatch.communicators.distributed")
+        module._end_others_with_an_error(calls.append)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize(
+    ("error", "aborted", "told"),
+    [
+        (ValueError("mine"), 1, "ValueError: mine"),
+        (KeyboardInterrupt(), 1, "KeyboardInterrupt"),
+        (ProcessError("rank 1", "a process", "none"), 0, ""),
+    ],
+)
+def test_an_error_that_leaves_a_program_is_printed_before_others_are_told(
+    launcher, error, aborted, told, monkeypatch
+):
+    """One that all ranks know of ends them anyway, when rank 0 has written its checkpoint."""
+    calls = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, traceback: calls.append(error))
+    hook(launcher, calls)
+    sys.excepthook(type(error), error, None)
+    assert calls == [error] + [1 if launcher == "mpiexec" else told] * aborted
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_kill_of_one_rank_ends_both_and_loses_nothing(launcher, tmp_path):
+    assert kill_ranks(command(launcher), tmp_path, 1)[0] == 1
