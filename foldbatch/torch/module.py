@@ -211,7 +211,8 @@ class ParameterModule(torch.nn.Module):
         """Raise a ParameterError where a function moves a parameter to another dtype, device or memory."""
         probe = torch.empty(0, dtype=parameter.dtype)
         moved = fn(probe)
-        if moved is probe and not moved.is_shared():
+        # a device with a number, as Accelerate's cpu:0, copies to where the tensor is
+        if (moved.dtype, moved.device.type) == (probe.dtype, probe.device.type) and not moved.is_shared():
             return
         dtype, place = str(probe.dtype).removeprefix("torch."), str(probe.device)
         actual = f"{str(moved.dtype).removeprefix('torch.')} on {moved.device}"

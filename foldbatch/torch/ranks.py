@@ -6,6 +6,7 @@ go through it, and takes it for granted that each rank has examples of its own. 
 
 from __future__ import annotations
 
+import os
 import pickle
 import warnings
 import weakref
@@ -13,16 +14,20 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import count
 from typing import Any, Final
 
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
+from foldbatch.communicators.finding import launched_by_torchrun
 from foldbatch.errors import BackendError, ParameterError, RankWarning, frames_inside, shortened
 from foldbatch.scheduler.trace import Trace
 
 _WRAPPINGS: Final[weakref.WeakKeyDictionary[torch.nn.Module, Wrapping]] = weakref.WeakKeyDictionary()
+_CALLS: Final = count()  # of modules in this process, that are to be differentiated
+_WARNING_CALL: Final = 2  # the call that asks for a group: by then the program has made one
 _WRAPPERS: Final[Counter[tuple[int, ...]]] = Counter()  # per group of ranks, how many wrappers it has made
 
 
@@ -74,7 +79,8 @@ def wrap(
 def check(module: torch.nn.Module, names: Iterable[str], traces: Iterable[Trace]) -> None:
     """Look at a call of a module that is to be differentiated.
 
-    Nothing is asked of modules that no wrapper is around, or whose wrapper is not to add gradients.
+    Of modules that no wrapper is around, or whose wrapper is not to add gradients, only one thing is asked:
+    whether the processes that a launcher started are connected at all.
 
     Args:
         module: one of ours.
@@ -85,6 +91,8 @@ def check(module: torch.nn.Module, names: Iterable[str], traces: Iterable[Trace]
         ParameterError: when the module has parameters that its wrapper does not know, or other ones than at
             another rank: they would differ from rank to rank.
     """
+    if next(_CALLS) == _WARNING_CALL:
+        _warn_if_alone()
     wrapping = _WRAPPINGS.get(module)
     wrapper: Any = None if wrapping is None else wrapping.wrapper()
     if wrapping is None or wrapper is None or not wrapper.require_backward_grad_sync:
@@ -104,6 +112,15 @@ def check(module: torch.nn.Module, names: Iterable[str], traces: Iterable[Trace]
             _warn(expected, actual, fix)
     elif not wrapping.compared and len(wrapping.ranks) > 1:
         _compare(wrapping, names, traces)
+
+
+def _warn_if_alone() -> None:
+    """Warn where torchrun, or a launcher that sets its variables, started processes that nothing connects."""
+    processes = launched_by_torchrun(os.environ)
+    if processes > 1 and not (distributed.is_available() and distributed.is_initialized()):
+        fix = "call torch.distributed.init_process_group (Accelerate does on CPUs if ACCELERATE_USE_CPU=true)"
+        actual = "none: each of them trains a model alone"
+        _warn(f"a group that connects the {processes} processes that were started", actual, fix)
 
 
 def _compare(wrapping: Wrapping, names: Iterable[str], traces: Iterable[Trace]) -> None:

@@ -6,13 +6,18 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = ROOT / "examples" / "clusters"
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node")
 
 
 def launched(*arguments, folder=ROOT, **environment):
-    """Return the finished process of ``python -m`` with arguments; it sees the checkout, and NumPy computes."""
+    """Return the finished process of Python with arguments after ``-m``, or a program.
+
+    It sees the checkout, and NumPy computes.
+    """
     paths = {"PYTHONPATH": str(ROOT), "FOLDBATCH_BACKEND": "numpy", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", *map(str, arguments)]
+    first = [] if isinstance(arguments[0], Path) else ["-m"]
+    command = [sys.executable, *first, *map(str, arguments)]
     return subprocess.run(
         command,
         cwd=folder,
