@@ -10,7 +10,7 @@ PROGRAMS = ROOT / "examples" / "clusters"
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node")
 
 
-def launched(*arguments, folder=ROOT, **environment):
+def launched(*arguments, folder=ROOT, limit=240, **environment):
     """Return the finished process of Python with arguments after ``-m``, or a program.
 
     It sees the checkout, and NumPy computes.
@@ -24,6 +24,6 @@ def launched(*arguments, folder=ROOT, **environment):
         env={**os.environ, **paths, **environment},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=limit,
         check=False,
     )

@@ -1,6 +1,7 @@
 """The programs of examples/clusters, each started by its launcher, on this machine.
 
-Those of Ray and Spark run where these are installed; CI does without them.
+Those of Ray and Spark take minutes, and run where ``FOLDBATCH_LAUNCHERS="ray spark"`` asks for them, which CI
+does not.
 """
 
 import importlib.util
@@ -28,6 +29,12 @@ def lacks(package, extra="launchers"):
     return pytest.mark.skipif(
         find_spec(package) is None, reason=f"needs {package}: pip install -e '.[{extra}]'"
     )
+
+
+def asked(name):
+    """Return a mark that skips a test of a launcher unless it is asked for."""
+    reason = f"takes minutes: FOLDBATCH_LAUNCHERS={name} runs it"
+    return pytest.mark.skipif(name not in os.environ.get("FOLDBATCH_LAUNCHERS", "").split(), reason=reason)
 
 
 def said(done, beginning):
@@ -101,19 +108,20 @@ def test_what_lightning_resumes_ends_as_what_it_never_stopped(tmp_path):
     assert torch.equal(parameters(resumed), straight)
 
 
-@lacks("ray")
+@asked("ray")
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_ray(tmp_path):
-    home = {"HOME": str(tmp_path), "RAY_USAGE_STATS_ENABLED": "0"}
-    done = launched(PROGRAMS / "ray_train.py", "--folder", tmp_path / "kept", folder=tmp_path, **home)
+    settings = {"HOME": str(tmp_path), "RAY_USAGE_STATS_ENABLED": "0"}
+    settings["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = "400"  # other processes may want the cores
+    kept = ("--folder", tmp_path / "kept")
+    done = launched(PROGRAMS / "ray_train.py", *kept, folder=tmp_path, limit=550, **settings)
     assert said(done, "2 workers, a checkpoint of the model: True;") > 90
 
 
-@lacks("pyspark")
+@asked("spark")
 @pytest.mark.slow
 def test_spark(tmp_path):
-    if shutil.which("java") is None:
-        pytest.skip("needs Java")
     done = launched(PROGRAMS / "spark_torch.py", folder=tmp_path, SPARK_LOCAL_IP="127.0.0.1")
     assert said(done, "2 ranks, equal to the bit: True;") > 90
 
