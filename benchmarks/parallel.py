@@ -1,8 +1,9 @@
 """``python -m benchmarks.parallel``: training steps of one process and of two, each pinned to a core.
 
-Runs of one and of two processes take turns; medians count. The step is that of the SST Tree-LSTM: loss,
-gradients, their exchange, and LazyAdam's update. The same batches run in both. Whole steps are timed by the
-wall clock, which neighbours disturb; loss and gradients of a share, and the update, by the processor's time.
+Runs of one process, of two over MPI and, with PyTorch installed, of two over torch.distributed take turns;
+medians count. The step is that of the SST Tree-LSTM: loss, gradients, their exchange, and LazyAdam's update.
+The same batches run in all. Whole steps are timed by the wall clock, which neighbours disturb; loss and
+gradients of a share, and the update, by the processor's time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 from statistics import fmean, median
@@ -54,10 +56,13 @@ def _parser() -> ArgumentParser:
 def measure(options: Namespace) -> dict[str, Any]:
     """Return what was measured, with one process and with two in turn, and the imbalance of dealing."""
     trees, source = trees_of(options, 1100, whole=True)
-    runs: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
+    kinds = {"1": ("mpiexec", 1), "2": ("mpiexec", 2)}
+    if find_spec("torch"):
+        kinds["gloo"] = ("torchrun", 2)
+    runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     for _ in range(options.repeats):
-        for count, done in runs.items():
-            done.append(_launched(options, count))
+        for kind, (launcher, count) in kinds.items():
+            runs[kind].append(_launched(options, launcher, count))
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     costs = [tree.size for tree in trees]
     return {
@@ -65,7 +70,7 @@ def measure(options: Namespace) -> dict[str, Any]:
         "batch": options.batch,
         "hidden": options.hidden,
         "load": load,
-        "runs": {str(count): _medians(done) for count, done in runs.items()},
+        "runs": {kind: _medians(done) for kind, done in runs.items()},
         "imbalance": {
             str(size): {str(n): _rounded(imbalance(costs, size, n)) for n in RANKS if n <= size}
             for size in sorted({options.batch, 256, 1024})
@@ -112,14 +117,18 @@ def _medians(runs: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: median(run[name] for run in runs) for name in runs[0]}
 
 
-def _launched(options: Namespace, count: int) -> dict[str, Any]:
-    """Return what `count` processes measured."""
+def _launched(options: Namespace, launcher: str, count: int) -> dict[str, Any]:
+    """Return what `count` processes of a launcher measured."""
     given = ["--hidden", str(options.hidden), "--batch", str(options.batch), "--steps", str(options.steps)]
     given += ["--data", str(options.data)] if options.data else []
     module = ["-m", "benchmarks.parallel", "--worker", *given]
-    folder = Path(sys.executable).parent
-    launcher = which("mpiexec", path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}") or "mpiexec"
-    command = [launcher, "-n", str(count), sys.executable, *module]
+    if launcher == "torchrun":
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
+        command = [sys.executable, *torchrun, *module]
+    else:
+        folder = Path(sys.executable).parent
+        found = which(launcher, path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}") or launcher
+        command = [found, "-n", str(count), sys.executable, *module]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = run(command, stdout=PIPE, text=True, check=True, env=environment)  # noqa: S603 - our own
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -178,7 +187,11 @@ def tables(found: dict[str, Any]) -> str:
     one, two, batch = found["runs"]["1"], found["runs"]["2"], found["batch"]
     lines = [f"{found['trees']}; width {found['hidden']}, batch {batch}, over MPI"]
     lines.append(f"load of the machine at the end: {found['load']}")
-    for count, each in (("1 process", one), ("2 processes", two)):
+    gloo = found["runs"].get("gloo")
+    named = [("1 process", one), ("2 processes", two), ("2 processes over gloo", gloo)]
+    for count, each in named:
+        if each is None:
+            continue
         rate = batch / each["step"]
         lines.append(f"{count}: {rate:.0f} sentences/s, {each['step'] * 1e3:.2f} ms a step")
         share, update = each["share"] * 1e3, each["update"] * 1e3
@@ -187,6 +200,8 @@ def tables(found: dict[str, Any]) -> str:
         lines.append(f"  sent by a rank in a step: {each['sent'] / 1e3:.0f} kB")
     gain = one["step"] / two["step"]
     lines.append(f"speed-up {gain:.2f}, efficiency {gain / 2:.0%}")
+    if gloo:
+        lines.append(f"the rate over gloo is {two['step'] / gloo['step']:.0%} of that over MPI")
     shares, steps = (one[key] / two[key] / 2 for key in ("share", "busy"))
     what = "over MPI, whose waiting is busy, of no use"
     lines.append(f"efficiency by the processor's time: {shares:.0%} of shares, {steps:.0%} of steps ({what})")

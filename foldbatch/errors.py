@@ -246,6 +246,10 @@ class SlowPathWarning(FoldbatchWarning, RuntimeWarning):
     """Python does what compiled code would do: results are the same, and take several times as long."""
 
 
+class SharedDeviceWarning(FoldbatchWarning, RuntimeWarning):
+    """Processes that train together compute on one GPU, where each waits for the others."""
+
+
 class DeviceMemoryWarning(FoldbatchWarning, RuntimeWarning):
     """A batch does not fit into a GPU, so it and those that follow are cut into parts that do."""
 

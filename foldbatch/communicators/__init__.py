@@ -1,4 +1,4 @@
-"""Communicators: the processes of one training, over MPI, or none but this one."""
+"""Communicators: the processes of one training, over MPI or torch.distributed, or none but this one."""
 
 from foldbatch.communicators.communicator import Alone, Communicator, cores, from_first, share, together
 from foldbatch.communicators.finding import find

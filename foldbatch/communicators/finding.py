@@ -75,7 +75,10 @@ def find() -> Communicator:
 def _by_torch(size: int) -> Communicator:
     """Return the processes that torch.distributed connects."""
     expected = f"torch.distributed, which connects the {size} processes that were started"
-    fix = "look at what the others say, and whether MASTER_ADDR and MASTER_PORT are those of rank 0"
+    fix = (
+        "look at what the others say, and whether MASTER_ADDR and MASTER_PORT are those of rank 0; "
+        "where torchrun begins anew on several machines, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for it"
+    )
     try:
         from foldbatch.communicators.distributed import TorchCommunicator  # noqa: PLC0415 - it needs an extra
 

@@ -81,6 +81,7 @@ class Engine(Protocol):
 
     name: str  # in `ENGINES`
     target: Target  # what its kernels can do
+    gpu: str = ""  # what tells its GPU from all others, also of other machines; empty where it has none
     one_by_one: bool = False  # whether each example is a batch of its own
     splits: int = 0  # how many times the usual calls are worth a thread of their own; 0 where no batch is cut
     helped: bool = False  # whether another core may help with a batch that is not cut; set before it runs

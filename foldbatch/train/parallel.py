@@ -9,6 +9,7 @@ many ranks there are.
 import heapq
 import math
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ from foldbatch.communicators import Communicator, find, share, together
 from foldbatch.communicators.communicator import Bytes, mark_as_shared
 from foldbatch.engines.batch import Planned
 from foldbatch.engines.sums import total
-from foldbatch.errors import DecidingError, ExampleTypeError, ProcessError, TrainingError
+from foldbatch.errors import DecidingError, ExampleTypeError, ProcessError, SharedDeviceWarning, TrainingError
 from foldbatch.model.columns import items_of
 from foldbatch.model.rereading import Snapshot, obstacle
 from foldbatch.params.gradients import BatchGradients
@@ -188,6 +189,24 @@ def _as_bytes(array: Array) -> Bytes:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
+def warn_of_shared_gpus(communicator: Communicator, gpu: str, process: int) -> None:
+    """Warn, at all ranks, of a GPU that several processes compute on.
+
+    Args:
+        communicator: of the ranks.
+        gpu: what tells the GPU of this rank from all others; empty where it has none.
+        process: the number of this rank's process.
+    """
+    places = share(communicator, (gpu, process))
+    for shared in sorted({name for name, _ in places if name}):
+        ranks = [str(rank) for rank, (name, _) in enumerate(places) if name == shared]
+        if len({process for name, process in places if name == shared}) > 1:
+            actual = f"ranks {', '.join(ranks)} on one, where each waits for the others"
+            fix = "on each machine start as many processes as it has GPUs (nvidia-smi -L lists them)"
+            warning = SharedDeviceWarning("DataParallel", "a GPU for each process", actual, fix)
+            warnings.warn(warning, stacklevel=3)
+
+
 T = TypeVar("T")
 
 
@@ -212,6 +231,9 @@ class DataParallel(Closed):
         TrainingError: when `program` is no program, or `communicator` no communicator.
         BackendError: when there are several processes, and what connects them is not installed.
 
+    Warns:
+        SharedDeviceWarning: when several processes compute on one GPU.
+
     >>> w = fb.Parameter([], init=3.0, name="w")
     >>> product = fb.Scalar() >> fb.Function(lambda x: w * x) >> fb.Loss()
     >>> parallel = DataParallel(fb.compile(product, "numpy"))  # one process here
@@ -231,6 +253,8 @@ class DataParallel(Closed):
         self.communicator = find() if communicator is None else communicator
         self.sent = 0
         self.signal = 0
+        if self.communicator.size > 1:
+            warn_of_shared_gpus(self.communicator, program.engine.gpu, os.getpid())
 
     def __repr__(self) -> str:
         return f"DataParallel({self.program!r}, rank {self.communicator.rank} of {self.communicator.size})"

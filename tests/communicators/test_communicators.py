@@ -11,7 +11,15 @@ from foldbatch.communicators import Alone, Communicator, cores, find, finding, s
 from foldbatch.communicators.communicator import leave
 from foldbatch.errors import BackendError, ProcessError
 from tests.communicators.checks import check
-from tests.communicators.threads import in_threads
+from tests.communicators.threads import TRANSPORTS, in_threads, transport
+
+
+@pytest.fixture(params=TRANSPORTS)
+def connected(request):
+    """Ranks are threads, of one transport or another."""
+    before = transport.set(request.param)
+    yield request.param
+    transport.reset(before)
 
 
 @pytest.fixture
@@ -91,7 +99,7 @@ def test_importing_foldbatch_imports_no_library():
     assert said.stdout == "set()\n"
 
 
-def test_all_ranks_learn_of_an_error_and_none_waits():
+def test_all_ranks_learn_of_an_error_and_none_waits(connected):
     def work(communicator):
         try:
             with together(communicator), together(communicator):  # the inner one tells
@@ -108,7 +116,7 @@ def test_all_ranks_learn_of_an_error_and_none_waits():
     assert answers[0][1].startswith("rank 1: expected a process that goes on, found ValueError: broken")
 
 
-def test_ranks_that_fail_together_raise_their_own_errors():
+def test_ranks_that_fail_together_raise_their_own_errors(connected):
     def work(communicator):
         with pytest.raises(KeyError) as error, together(communicator):
             raise KeyError(communicator.rank)
@@ -117,7 +125,7 @@ def test_ranks_that_fail_together_raise_their_own_errors():
     assert in_threads(work, 3) == [(0,), (1,), (2,)]
 
 
-def test_an_error_after_one_that_all_ranks_know_of_is_not_told():
+def test_an_error_after_one_that_all_ranks_know_of_is_not_told(connected):
     """Else its rank would wait for ranks that have left: the disk is full when a checkpoint is to be written."""
 
     def work(communicator):
@@ -135,7 +143,7 @@ def test_an_error_after_one_that_all_ranks_know_of_is_not_told():
     assert not hasattr(error.value, "__notes__")
 
 
-def test_an_error_of_a_second_try_is_told_again():
+def test_an_error_of_a_second_try_is_told_again(connected):
     def work(communicator):
         for attempt in ("first", "second"):
             try:
@@ -158,7 +166,7 @@ def test_an_error_of_a_second_try_is_told_again():
     assert "found ValueError: second" in in_threads(work, 2)[0]
 
 
-def test_a_rank_that_leaves_tells_those_who_wait_and_nobody_waits_for_ranks_that_know():
+def test_a_rank_that_leaves_tells_those_who_wait_and_nobody_waits_for_ranks_that_know(connected):
     def work(communicator):
         if communicator.rank == 1:
             return leave(communicator)
@@ -170,7 +178,7 @@ def test_a_rank_that_leaves_tells_those_who_wait_and_nobody_waits_for_ranks_that
     assert in_threads(leave, 3) == [None] * 3  # all end
 
 
-def test_ranks_of_one_machine_share_its_cores(monkeypatch):
+def test_ranks_of_one_machine_share_its_cores(connected, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     assert cores(Alone()) == 8
     assert in_threads(cores, 3) == [2, 2, 2]
@@ -178,7 +186,7 @@ def test_ranks_of_one_machine_share_its_cores(monkeypatch):
     assert in_threads(cores, 2) == [1, 1]
 
 
-def test_the_error_of_a_rank_is_raised_not_those_that_it_caused():
+def test_the_error_of_a_rank_is_raised_not_those_that_it_caused(connected):
     def work(communicator):
         if communicator.rank == 2:
             raise KeyError("a word")
@@ -189,7 +197,7 @@ def test_the_error_of_a_rank_is_raised_not_those_that_it_caused():
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_ranks_exchange_bytes_in_the_order_of_ranks(size):
+def test_ranks_exchange_bytes_in_the_order_of_ranks(connected, size):
     in_threads(check, size)
     communicator: Communicator = Alone()
     check(communicator)

@@ -1,9 +1,12 @@
 """Two real processes, of each launcher."""
 
+import signal
 import sys
+import time
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from subprocess import PIPE, STDOUT, Popen, run
 from tempfile import mkdtemp
 from types import SimpleNamespace
 
@@ -13,12 +16,15 @@ import pytest
 from foldbatch.communicators import Alone
 from foldbatch.errors import ProcessError
 from foldbatch.system import files
+from foldbatch.train.resuming import read_state
 from tests.commands.conftest import TINY
-from tests.communicators.launchers import LAUNCHERS, command, launched
+from tests.communicators.launchers import LAUNCHERS, LIMIT, ROOT, command, environment, launched
+from tests.communicators.threads import in_threads
 from tests.communicators.work import assert_trained, fitted
 from tests.kills import kill_ranks
 from tests.recipes.conftest import NEGATIVE, NEUTRAL, POSITIVE
 
+needs_torchrun = pytest.mark.skipif(command("torchrun") is None, reason="needs pip install -e '.[torch]'")
 both = pytest.mark.skipif(
     None in (command("mpiexec"), command("torchrun")), reason="needs pip install -e '.[mpi,torch]'"
 )
@@ -115,6 +121,46 @@ def test_an_error_that_leaves_a_program_is_printed_before_others_are_told(
     hook(launcher, calls)
     sys.excepthook(type(error), error, None)
     assert calls == [error] + [1 if launcher == "mpiexec" else told] * aborted
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_launcher_ends_all_ranks_at_one_step(launcher, number, tmp_path):
+    """Ctrl-C, or the end of the time that a cluster gave."""
+    arguments = [*command(launcher), "-m", "tests.communicators.stopped", "wait", str(tmp_path)]
+    with Popen(arguments, cwd=ROOT, env=environment(), stdout=PIPE, stderr=STDOUT, text=True) as process:
+        latest = time.monotonic() + LIMIT
+        while not all((tmp_path / f"began-{rank}").exists() for rank in (0, 1)):
+            assert process.poll() is None and time.monotonic() < latest, process.communicate()[0]
+            time.sleep(0.05)
+        process.send_signal(number)
+        said = process.communicate(timeout=LIMIT)[0]
+    first, second = ((tmp_path / f"said-{rank}").read_text() for rank in (0, 1))
+    name = "KeyboardInterrupt  " if number == signal.SIGINT else "SystemExit 143 "
+    assert first == second and first.startswith(f"{name}after step "), said
+    steps = int(first.partition("after step ")[2].partition(",")[0])
+    assert read_state(tmp_path / "kept" / "last.safetensors")["steps"] == steps > 0
+
+
+@needs_torchrun
+def test_torchrun_begins_anew_from_the_checkpoint(tmp_path):
+    """With the bits of a training that nothing has interrupted, in processes or in threads."""
+    given = [*command("torchrun"), "--max-restarts", "1", "-m", "tests.communicators.stopped"]
+    done = run(
+        [*given, "kill", str(tmp_path)],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    whole = in_threads(fitted, 2)[0][0]
+    for rank in (0, 1):
+        assert (tmp_path / f"said-{rank}").read_text() == "done, begun at step 7"
+        for name, array in np.load(tmp_path / f"whole-{rank}.npz").items():
+            np.testing.assert_array_equal(array, whole.program.params[name])
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)

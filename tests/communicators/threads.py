@@ -3,7 +3,14 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import ContextVar
+from datetime import timedelta
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NoReturn, TypeVar
+
+import pytest
 
 from foldbatch.communicators import Communicator
 from foldbatch.communicators.communicator import ended
@@ -43,18 +50,46 @@ class ThreadRank:
         return everything
 
 
+def by_barrier(size: int) -> Callable[[int], Communicator]:
+    """Return a function that makes ranks of each other, which exchange objects by a table."""
+    barrier, table = threading.Barrier(size), [None] * size
+    return lambda rank: ThreadRank(rank, size, barrier, table)
+
+
+def by_gloo(size: int, seconds: float = 60) -> Callable[[int], Communicator]:
+    """Return a function that makes ranks of each other, each called in its thread: those of torch.distributed."""
+    module, timeout = import_module("foldbatch.communicators.distributed"), timedelta(seconds=seconds)
+    store = module.dist.HashStore()
+
+    def connected(rank: int) -> Communicator:
+        group = module.dist.ProcessGroupGloo(store, rank, size, timeout)
+        return module.TorchCommunicator(group, store)
+
+    return connected
+
+
+TRANSPORTS = [
+    "barrier",
+    pytest.param("gloo", marks=pytest.mark.skipif(not find_spec("torch"), reason="needs pip install -e '.[torch]'")),
+]  # fmt: skip
+CONNECTED = {"barrier": by_barrier, "gloo": by_gloo}
+transport = ContextVar("transport", default="barrier")  # how `in_threads` connects ranks
+
+
 def in_threads(work: Callable[[Communicator], R], size: int) -> list[R]:
     """Run a function in threads that are ranks of each other; return what it returns, rank by rank.
 
     Raises what the first rank raised that did not fail for another one's sake.
     """
-    barrier, table = threading.Barrier(size), [None] * size
+    connected = CONNECTED[transport.get()](size)
 
     def run(rank: int) -> R:
+        communicator = connected(rank)
         try:
-            return work(ThreadRank(rank, size, barrier, table))
-        except BaseException:
-            barrier.abort()
+            return work(communicator)
+        except BaseException as error:
+            with suppress(ProcessError):  # so that nobody waits for a rank that has failed
+                communicator.abort(str(error))
             raise
 
     with ThreadPoolExecutor(size) as pool:

@@ -1,6 +1,7 @@
 """Several ranks train as one does, and agree."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -9,18 +10,26 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.communicators import Alone
-from foldbatch.errors import ExampleError, ProcessError, TrainingError
+from foldbatch.errors import ExampleError, ProcessError, SharedDeviceWarning, TrainingError
 from foldbatch.params.parameters import SparseRows
 from foldbatch.train import DataParallel, LambdaCallback
-from foldbatch.train.parallel import check_alike, counts_of, deal, summed
+from foldbatch.train.parallel import check_alike, counts_of, deal, summed, warn_of_shared_gpus
 from foldbatch.train.resuming import digests, read_state, text_of
-from tests.communicators.threads import in_threads
+from tests.communicators.threads import TRANSPORTS, in_threads, transport
 from tests.train.small import DEV, EXAMPLES, figures, model, trainer
 
 WORDS = fb.Map(fb.Scalar("int32") >> fb.Embedding(30, 3, name="words") >> fb.Dropout(0.3)) >> fb.Sum()
 TAGGED = WORDS >> fb.Linear(1, name="out") >> fb.Function(lambda x: fb.ops.mean(x * x)) >> fb.Loss()
 rng = np.random.default_rng(1)
 SENTENCES = [rng.integers(0, 30, size=n).tolist() for n in (9, 1, 4, 4, 2, 7, 3)]
+
+
+@pytest.fixture(autouse=True, params=TRANSPORTS)
+def connected(request):
+    """All ranks of these tests are threads, of one transport or another."""
+    before = transport.set(request.param)
+    yield request.param
+    transport.reset(before)
 
 
 def fitted(communicator, folder=None, *, epochs=3, resume=False, callbacks=(), program=None, **options):
@@ -123,7 +132,7 @@ def test_an_error_of_one_rank_ends_all_and_leaves_a_checkpoint(tmp_path):
     assert_close(fitted(Alone()), fitted(Alone(), tmp_path, resume=True))
 
 
-def test_a_rank_that_ends_ends_all_with_a_checkpoint(tmp_path):
+def test_a_rank_that_ends_ends_all_with_a_checkpoint(connected, tmp_path):
     def work(communicator):
         def end(made):
             if communicator.rank == 1 and made.steps == 7:
@@ -134,9 +143,11 @@ def test_a_rank_that_ends_ends_all_with_a_checkpoint(tmp_path):
         return str(error.value)
 
     first, second = in_threads(work, 2)
-    assert first.startswith(
-        "rank 0 of 2: expected all processes to go on, found a rank that ended; go on from"
-    )
+    found = {  # torch.distributed tells which rank it was, and why
+        "barrier": "rank 0 of 2: expected all processes to go on, found a rank that ended",
+        "gloo": "rank 1: expected a process that goes on, found no memory",
+    }
+    assert first.startswith(f"{found[connected]}; go on from")
     assert "no memory" in second
     # rank 0 may still have been in the last exchange of the step before
     assert read_state(tmp_path / "last.safetensors")["steps"] in (6, 7)
@@ -334,6 +345,30 @@ def test_who_learns_between_two_epochs_that_another_rank_failed_is_told_the_chec
             return str(error)
 
     assert "last.safetensors with resume=True" in in_threads(work, 2)[0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "processes", "told"),
+    [
+        (["a", "b", "a"], [1, 2, 3], ["ranks 0, 2 on one"]),
+        (["a", "a", "a"], [1, 1, 1], []),  # threads
+        (["", "", ""], [1, 2, 3], []),
+        (["a", "a", "b"], [1, 2, 3], ["ranks 0, 1 on one"]),
+    ],
+)
+def test_processes_that_share_a_gpu_are_told_of(gpus, processes, told):
+    """All of them, as the first one alone speaks under the command."""
+
+    def work(communicator):
+        warn_of_shared_gpus(communicator, gpus[communicator.rank], processes[communicator.rank])
+
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        in_threads(work, 3)
+    assert len(noted) == 3 * len(told)
+    for warning in noted:
+        assert isinstance(warning.message, SharedDeviceWarning)
+        assert told[0] in str(warning.message)
 
 
 def differences(facts, rows=lambda rank: {}, ranks=3):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
+from foldbatch.communicators.local import gpu_of, local_rank
 from foldbatch.engines.cuda.cupy_driver import check as check_card
 from foldbatch.engines.cuda.cupy_driver import load_driver
 from foldbatch.engines.cuda.device import Device
@@ -13,13 +15,19 @@ from foldbatch.model.model import Model
 
 
 def device(precision: str) -> Device:
-    """Return CuPy's current device, the same GPU for all programs that compute in one precision."""
-    return _device(precision, check_card().cuda.runtime.getDevice())
+    """Return a GPU, the same for all programs that compute in one precision.
+
+    It is CuPy's current one. While that is the first, of several processes of a machine each takes its own:
+    the one that has the number of the process among them.
+    """
+    runtime = check_card().cuda.runtime
+    number = gpu_of(runtime.getDevice(), runtime.getDeviceCount(), local_rank(os.environ))
+    return _device(precision, number)
 
 
 @cache
 def _device(precision: str, number: int) -> Device:
-    return Device(load_driver(precision))
+    return Device(load_driver(precision, number))
 
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:

@@ -293,18 +293,21 @@ def _here(method: Callable[P, R]) -> Callable[P, R]:
 class CupyDriver:
     """A GPU; see `driver.Driver`. Whatever GPU is a thread's current one stays so; see `load_driver`."""
 
-    def __init__(self, cupy: Any, precision: str) -> None:
+    def __init__(self, cupy: Any, precision: str, number: int | None = None) -> None:
         self._cupy = cupy
         self._runtime = runtime = cupy.cuda.runtime
         self._start_kernel = cupy.cuda.driver.launchKernel
         self._precision = precision
         self.current, self.make_current = runtime.getDevice, runtime.setDevice
-        self.number: int = self.current()
+        self.number: int = self.current() if number is None else number
         self._major: int = runtime.runtimeGetVersion() // 1000
-        self.name: str = runtime.getDeviceProperties(self.number)["name"].decode()
+        properties = runtime.getDeviceProperties(self.number)
+        self.name: str = properties["name"].decode()
+        # the place tells GPUs of a machine apart, and the other what CuPy has of their number, up to a zero
+        self.identity = f"{properties['uuid'].hex()} at {runtime.deviceGetPCIBusId(self.number)}"
         check_compiler(self._major)
         self._cublas = cublas(self._major)
-        self._overlap = _overlapping() if runtime.getDeviceProperties(self.number)["major"] >= 9 else None
+        self._overlap = _overlapping() if properties["major"] >= 9 else None
         self._products: dict[int, Blas] = {}
         self._first: Any = None
         self._process = os.getpid()
@@ -496,11 +499,12 @@ def _size(nbytes: int) -> str:
     return f"{nbytes / 1e9:,.2f} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:,.2f} MB"
 
 
-def load_driver(precision: str = "fp32") -> CupyDriver:
-    """Return the driver of the GPU that is CuPy's current device.
+def load_driver(precision: str = "fp32", number: int | None = None) -> CupyDriver:
+    """Return the driver of a GPU.
 
     Args:
         precision: how products of float32 are computed: ``fp32``, of the operands as they are; ``tf32``, of
             operands rounded to 10 bits behind the point; ``bf16``, to 7 bits. Sums are of float32.
+        number: of the GPU; by default that of CuPy's current device.
     """
-    return CupyDriver(check(), precision)
+    return CupyDriver(check(), precision, number)

@@ -61,6 +61,7 @@ class Driver(Protocol):
     """A GPU, or what stands for one."""
 
     name: str  # of the device, for people
+    identity: str  # of the device, on all machines; empty where it is the CPU
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
         """Return memory with any content.

@@ -209,6 +209,7 @@ class CudaEngine(Engine):
         self.name = name
         self.model = model
         self.device = device
+        self.gpu = device.driver.identity
         loops()  # so that no batch waits for them
         self.updates = DeviceUpdates(device)
         self.launch = launch  # how batches are, one of `foldbatch.engines.engine.LAUNCHES`

@@ -118,6 +118,7 @@ class Emulator:
     """A driver whose device is the CPU; see `driver.Driver`. Everything is done when it is enqueued."""
 
     name = "the CPU, emulating a GPU"
+    identity = ""
 
     def enqueue(self, stream: Any, do: Callable[..., object], *arguments: Any) -> None:
         """Call a function now, or each time that a graph is replayed where the stream is captured."""

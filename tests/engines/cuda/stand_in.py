@@ -152,7 +152,13 @@ class StandIn:
             getDevice=lambda: owner.gpu,
             setDevice=make_current,
             getDeviceCount=lambda: devices,
-            getDeviceProperties=lambda number: {"name": b"Stand-in", "major": 9, "minor": 0},
+            getDeviceProperties=lambda number: {
+                "name": b"Stand-in",
+                "uuid": bytes([number]) * 16,
+                "major": 9,
+                "minor": 0,
+            },
+            deviceGetPCIBusId="0000:{:02}:00.0".format,
             runtimeGetVersion=lambda: version,
             driverGetVersion=lambda: driver,
             memGetInfo=lambda: (owner.free, 1 << 30),
@@ -296,11 +302,13 @@ def columns(pointer: int, dtype: str, rows: int, count: int, lead: int) -> Any:
     return np.ndarray((rows, count), dtype, memory, 0, (size, lead * size))
 
 
-def driver(precision: str = "fp32") -> tuple[CupyDriver, StandIn, Cublas]:
-    cupy = StandIn()
+def driver(
+    precision: str = "fp32", cupy: StandIn | None = None, number: int | None = None
+) -> tuple[CupyDriver, StandIn, Cublas]:
+    cupy = cupy or StandIn()
     products = Cublas(cupy)
     with (
         mock.patch.object(cupy_driver, "check_compiler", lambda major: None),
         mock.patch.object(cupy_driver, "cublas", lambda major: products),
     ):
-        return CupyDriver(cupy, precision), cupy, products
+        return CupyDriver(cupy, precision, number), cupy, products

@@ -15,6 +15,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.communicators.local import LOCAL
 from foldbatch.engines import cuda
 from foldbatch.engines.cuda import cupy_driver
 from foldbatch.engines.cuda.cupy_driver import CupyDriver, load_driver
@@ -160,7 +161,7 @@ def test_programs_compiled_for_another_gpu_have_a_device_of_their_own() -> None:
     cupy = stand_in.StandIn()
     with (
         mock.patch.object(cuda, "check_card", lambda: cupy),
-        mock.patch.object(cuda, "load_driver", lambda precision: Emulator()),
+        mock.patch.object(cuda, "load_driver", lambda precision, number: Emulator()),
     ):
         cuda._device.cache_clear()
         first = cuda.device("fp32")
@@ -169,6 +170,37 @@ def test_programs_compiled_for_another_gpu_have_a_device_of_their_own() -> None:
         assert first is not second
         cupy.gpu = 0
         assert cuda.device("fp32") is first
+        cuda._device.cache_clear()
+
+
+def test_each_process_of_a_machine_takes_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the program has chosen one; the current one stays."""
+    made = []
+    for variable in LOCAL:
+        monkeypatch.delenv(variable, raising=False)
+    cupy = stand_in.StandIn(devices=4)
+
+    def load(precision: str, number: int) -> CupyDriver:
+        made.append(stand_in.driver(precision, cupy, number)[0])
+        return made[-1]
+
+    with mock.patch.object(cuda, "check_card", lambda: cupy), mock.patch.object(cuda, "load_driver", load):
+        for variable, chosen, expected in (
+            ("LOCAL_RANK", 0, 2),
+            ("MPI_LOCALRANKID", 0, 2),
+            ("LOCAL_RANK", 3, 3),
+        ):
+            cuda._device.cache_clear()
+            monkeypatch.setenv(variable, "2")
+            cupy.gpu = chosen
+            device = cuda.device("fp32")
+            assert (made[-1].number, made[-1].identity) == (
+                expected,
+                f"{bytes([expected] * 16).hex()} at 0000:0{expected}:00.0",
+            )
+            device.put(np.ones(3, np.float32))
+            assert cupy.gpu == chosen
+            monkeypatch.delenv(variable)
         cuda._device.cache_clear()
 
 
