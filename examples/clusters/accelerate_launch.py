@@ -74,8 +74,8 @@ def main() -> int:
     model = Model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     size, collate = BATCH // accelerator.num_processes, model.collate
-    train = DataLoader(nests[:1600], size, shuffle=True, collate_fn=collate)  # type: ignore[arg-type]
-    test = DataLoader(nests[1600:], size, collate_fn=collate)  # type: ignore[arg-type]
+    train = DataLoader(nests[:1600], size, shuffle=True, collate_fn=collate)
+    test = DataLoader(nests[1600:], size, collate_fn=collate)
     model, optimizer, train, test = accelerator.prepare(model, optimizer, train, test)
     for _ in range(5):
         for batch, labels in train:

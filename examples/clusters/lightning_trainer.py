@@ -90,7 +90,7 @@ def fitted(
     torch.manual_seed(0)
     model = Model()
     size = BATCH // options["devices"]
-    loader = DataLoader(train, size, shuffle=shuffle, collate_fn=model.collate)  # type: ignore[arg-type]
+    loader = DataLoader(train, size, shuffle=shuffle, collate_fn=model.collate)
     trainer = lightning.Trainer(
         max_epochs=epochs,
         default_root_dir=folder,

@@ -81,7 +81,7 @@ def train(settings: dict[str, Any]) -> None:
     wrapper = prepare_model(model)  # a DistributedDataParallel
     optimizer = torch.optim.Adam(wrapper.parameters(), lr=settings["lr"])
     size = BATCH // workers
-    loader = DataLoader(nests[:1600], size, shuffle=True, collate_fn=model.collate)  # type: ignore[arg-type]
+    loader = DataLoader(nests[:1600], size, shuffle=True, collate_fn=model.collate)
     loader = prepare_data_loader(loader)  # a share of each epoch's nests
     for epoch in range(5):
         loader.sampler.set_epoch(epoch)

@@ -78,8 +78,8 @@ def main() -> int:
     model = Model()
     wrapper = DistributedDataParallel(model)  # then all ranks have the parameters of rank 0
     optimizer = torch.optim.Adam(wrapper.parameters(), lr=0.01)
-    sampler = DistributedSampler(train, seed=0)  # type: ignore[arg-type]  # a list will do
-    loader = DataLoader(train, BATCH // size, sampler=sampler, collate_fn=model.collate)  # type: ignore[arg-type]
+    sampler = DistributedSampler(train, seed=0)
+    loader = DataLoader(train, BATCH // size, sampler=sampler, collate_fn=model.collate)
     for epoch in range(5):
         sampler.set_epoch(epoch)
         for batch, labels in loader:

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 import foldbatch as fb
-from foldbatch.errors import FoldbatchError, RankWarning
+from foldbatch.errors import RankWarning
 from tests.torch.models import loss_of, tree_of
 
 
@@ -89,7 +89,7 @@ def said(attempt):
         warnings.simplefilter("always")
         try:
             attempt()
-        except (FoldbatchError, RuntimeError) as error:
+        except Exception as error:  # noqa: BLE001 - its sentence is looked at
             return [f"{type(error).__name__}: {str(error).splitlines()[0]}"]
     return [f"RankWarning: {each.message}" for each in caught if issubclass(each.category, RankWarning)]
 
