@@ -11,6 +11,6 @@
 # SIGTERM, and rank 0 writes a checkpoint; a job that is queued again goes on from it.
 set -euo pipefail
 source venv/bin/activate # pip install -e '.[mpi]'
-resume=()
-compgen -G "runs/sst/checkpoints/*" >/dev/null && resume=(--resume)
-srun --mpi=pmi2 --cpu-bind=cores foldbatch train sst.toml --folder runs/sst "${resume[@]}"
+resume=
+compgen -G "runs/sst/checkpoints/*" >/dev/null && resume=--resume
+srun --mpi=pmi2 --cpu-bind=cores foldbatch train sst.toml --folder runs/sst $resume

@@ -126,6 +126,12 @@ def test_spark(tmp_path):
     assert said(done, "2 ranks, equal to the bit: True;") > 90
 
 
+def test_the_page_shows_every_program_whole():
+    page = (PROGRAMS.parents[1] / "docs" / "clusters.md").read_text(encoding="utf-8")
+    shown = re.findall(r'^--8<-- "examples/clusters/(\S+)"$', page, re.MULTILINE)
+    assert sorted(shown) == sorted(path.name for path in PROGRAMS.iterdir() if path.is_file())
+
+
 SRUN = """#!/bin/bash
 printf '%s\\n' "$@" > srun.txt
 """
