@@ -218,6 +218,10 @@ class NewParametersWarning(FoldbatchWarning):
     """A batch brings parameters of a plain function that were not known when others were taken over."""
 
 
+class RankWarning(FoldbatchWarning):
+    """The ranks of a group of processes do not share examples or gradients as their wrapper expects."""
+
+
 class ManyRoundsWarning(FoldbatchWarning):
     """A plain function has waited for very many numbers on one example: perhaps its loop has no end."""
 

@@ -168,6 +168,21 @@ NAMED: dict[str, Callable[[], Any]] = {
     "torchrun": lambda: fb.communicators.finding.launched_by_torchrun,
     "a GPU a process": lambda: says("foldbatch/communicators/local.py", "LOCAL_RANK", "SLURM_LOCALID"),
     "MPI": lambda: says("foldbatch/communicators/mpi.py", "mpi4py") and fb.train.DataParallel,
+    "DistributedDataParallel": lambda: (
+        says("foldbatch/torch/ranks.py", "DistributedDataParallel")
+        and says("examples/clusters/torchrun_ddp.py", "DistributedDataParallel(model)")
+    ),
+    "Accelerate": lambda: says("examples/clusters/accelerate_launch.py", "accelerator.prepare("),
+    "Lightning": lambda: says(
+        "examples/clusters/lightning_trainer.py", "lightning.LightningModule", "ckpt_path"
+    ),
+    "Ray": lambda: says("examples/clusters/ray_train.py", "TorchTrainer("),
+    "Spark": lambda: says("examples/clusters/spark_torch.py", "TorchDistributor("),
+    "Slurm": lambda: (
+        says("examples/clusters/slurm_mpi.sh", "srun --mpi=pmi2", "foldbatch train")
+        and says("examples/clusters/slurm_torchrun.sh", "srun torchrun")
+    ),
+    "Kubernetes": lambda: says("examples/clusters/pytorchjob.yaml", "kind: PyTorchJob", "torchrun"),
     # Darknet
     "few dependencies": lambda: len(tomllib.loads(PROJECT)["project"]["dependencies"]) <= 6,
     # examples, benchmarks

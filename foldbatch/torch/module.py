@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.nn.parallel import DistributedDataParallel
 
 from foldbatch.blocks.block import as_block
 from foldbatch.blocks.layers import Embedding, GRUCell, Linear, LSTMCell
@@ -39,7 +40,7 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import reachable
 from foldbatch.system.graphs import left_out
-from foldbatch.torch import device, gradients, library, on_device
+from foldbatch.torch import device, gradients, library, on_device, ranks
 from foldbatch.torch.device import LivesThere, TorchDevice
 from foldbatch.torch.library import PreparedBatch
 from foldbatch.torch.second import SecondPass
@@ -235,7 +236,11 @@ class ParameterModule(torch.nn.Module):
         """Raise a ParameterError where a function moves a parameter to another dtype, device or memory."""
         probe = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
         moved = fn(probe)
-        if (moved is probe and not shared_by_processes(moved)) or self._goes_to(moved, probe):
+        # a device with a number, as Accelerate's cpu:0, copies to where the tensor is
+        same = moved is probe or (
+            moved.dtype == probe.dtype and moved.device.type == probe.device.type == "cpu"
+        )
+        if (same and not shared_by_processes(moved)) or self._goes_to(moved, probe):
             return
         dtype, place = str(probe.dtype).removeprefix("torch."), str(probe.device)
         actual = f"{str(moved.dtype).removeprefix('torch.')} on {moved.device}"
@@ -548,6 +553,19 @@ class Module(ParameterModule):
         """Return the text of the module's repr besides its parameters' names: the program's."""
         return repr(self.program)
 
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """Yield the parameters with their names, as any module does; `parameters` asks for these, too.
+
+        Raises:
+            ParameterError: when the module is of a plain function and has seen no examples: an optimizer or
+                a wrapper would be made without its parameters.
+        """
+        if self.program.lowered.grows and not self.program.model.cells:
+            fix = "call module.warm(examples) first"
+            raise ParameterError("fb.torch.Module", "parameters", "none, as it has seen no examples", fix)
+        named: Iterator[tuple[str, torch.nn.Parameter]] = super().named_parameters(*args, **kwargs)
+        return named
+
     @left_out
     def warm(self, examples: Iterable[object]) -> Module:
         """Learn from examples which cells and parameters a plain function has; return the module itself.
@@ -760,6 +778,8 @@ class Module(ParameterModule):
         self._take_over_new()
         trained = self._parameters_to_train() if torch.is_grad_enabled() else {}
         reads = tensor_reads.wanted() if torch.is_grad_enabled() else []
+        if trained:
+            ranks.check(self, self._mounted, traces)
         feed, settled = None, self.training or not self._phases
         if there is not None:
             reads_there = on_device.ReadsThere(there, tensor_reads.reads, numbers)
@@ -813,7 +833,7 @@ class Module(ParameterModule):
         former = self._mounted
         self._mount()
         new = self._mounted.keys() - former.keys()
-        if new and former and torch.is_grad_enabled():
+        if new and (former or self.training) and torch.is_grad_enabled():
             fix = "call module.warm(examples) before you make the optimizer"
             actual = f"the new {', '.join(sorted(new))}"
             warning = NewParametersWarning("fb.torch.Module", "parameters that are known", actual, fix)
@@ -871,3 +891,14 @@ class Module(ParameterModule):
             where = self.program.model.feeds[reads[0].cell][reads[0].feed].where
             fix = "give module(examples) examples that are neither prepared nor a Tree, such as (tree, rows)"
             raise ExampleError(where, "data that stay", "a tensor that requires gradients", fix)
+
+
+def _note_wrapper(wrapper: torch.nn.Module, _: str, wrapped: torch.nn.Module | None) -> None:
+    """Tell the modules of a model that a DistributedDataParallel is being made around it."""
+    if isinstance(wrapper, DistributedDataParallel) and wrapped is not None:
+        modules = [module for module in wrapped.modules() if isinstance(module, Module)]
+        for number, module in enumerate(modules):
+            ranks.wrap(module, number, module._mounted, wrapper, sparse=module.sparse)
+
+
+torch.nn.modules.module.register_module_module_registration_hook(_note_wrapper)

@@ -10,7 +10,14 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import cli
-from foldbatch.errors import BlockTypeError, ExampleError, TrainingError, UnknownNameError, WalkError
+from foldbatch.errors import (
+    BlockTypeError,
+    ExampleError,
+    ParameterError,
+    TrainingError,
+    UnknownNameError,
+    WalkError,
+)
 from foldbatch.params.parameters import dense
 from foldbatch.program.predicting import unlabelled
 from foldbatch.train import Accuracy, Adam, AverageWeights, Checkpoints, DataParallel, Trainer
@@ -303,8 +310,11 @@ def test_predict_says_which_line_a_walk_cannot_read(tmp_path: Any, monkeypatch: 
 def test_pytorch_trains_a_walk() -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
     module_ = fb.torch.Module(module()["walk"], "numpy", seed=1)
-    assert list(module_.parameters()) == []
-    module_.loss(trees()[1:2])
+    with pytest.raises(ParameterError, match=r"found none, as it has seen no examples; call module.warm"):
+        list(module_.parameters())
+    new = r"the new classify.bias, .*; call module.warm\(examples\) before"
+    with pytest.warns(fb.errors.NewParametersWarning, match=new):
+        module_.loss(trees()[1:2])
     with pytest.warns(fb.errors.NewParametersWarning, match=r"the new lstm.recurrent; call module.warm"):
         module_.loss(trees()).backward()
     loss, gradients = module_.program.value_and_grad(trees())
@@ -320,6 +330,7 @@ def test_pytorch_trains_a_walk() -> None:
     linear = fb.Linear(1, init=2.0)
     head = fb.torch.Module(lambda x: [linear(fb.tensor(x))], "numpy")
     x = torch.ones(3, requires_grad=True)
+    head.warm([[1.0, 1.0, 1.0]])
     head.nodes([x]).values.sum().backward()
     assert x.grad.tolist() == [2.0, 2.0, 2.0]
     with pytest.raises(BlockTypeError, match="one of a plain function, whose layers are not its own"):

@@ -119,7 +119,7 @@ def test_cotangents_have_the_form_of_results() -> None:
 
 def test_pytorch_has_them() -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
-    (result,) = fb.torch.Module(walk, "numpy")([[1.0, 2.0]])
+    (result,) = fb.torch.Module(walk, "numpy").warm([[1.0, 2.0]])([[1.0, 2.0]])
     assert type(result["out"]) is Out
     assert isinstance(result["out"].score, torch.Tensor)
     assert result["pair"][0].shape == (3,)

@@ -213,7 +213,7 @@ def test_a_frozen_parameter_cannot_be_made_to_train():
 
 
 def test_lightning_trains_it(tmp_path):
-    lightning = pytest.importorskip("lightning", reason="needs Lightning")
+    lightning = pytest.importorskip("lightning", reason="needs Lightning: pip install -e '.[launchers]'")
 
     class Squares(lightning.LightningModule):
         def __init__(self):
@@ -234,6 +234,9 @@ def test_lightning_trains_it(tmp_path):
         "enable_checkpointing": False,
         "enable_progress_bar": False,
         "enable_model_summary": False,
+        "plugins": [
+            lightning.fabric.plugins.environments.LightningEnvironment()
+        ],  # no other launcher is asked
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
