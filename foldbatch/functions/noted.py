@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Val
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from foldbatch.functions.cells import Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.specs import DEEPEST, fix_for_types, opened, too_deep
 from foldbatch.functions.values import Value, refuse_made
-from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.params.parameters import Parameter
 from foldbatch.planning.noting import CalledCell, Integers, Noting
+from foldbatch.recorder.checks import NotedData, first_bad
 from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.trace import Ints
 from foldbatch.types import OBJECT, VOID, NestType, SequenceType, TensorType, TupleType, Type, describe_value
@@ -112,27 +111,27 @@ def noted_of(lists: Mapping[Signature, CallLists], start: int) -> dict[Signature
     return noted
 
 
-def late_error(noted: Mapping[Signature, Noted], number: Callable[[int], int]) -> ExampleError | None:
+def late_error(
+    noted: Mapping[Signature, Noted | CallLists], start: int, number: Callable[[int], int]
+) -> ExampleError | None:
     """Return the error for the first datum that its cell does not read; None where each can be read.
 
     Args:
         noted: the calls of cells.
-        number: gives the number of the example in the batch, of a call by its number.
+        start: the first number of the run.
+        number: gives the number of the example in the batch, of a call by its number in the run.
     """
-    errors = list[tuple[int, str, BadDataError]]()
+    data = list[NotedData]()
     for signature, calls in noted.items():
-        bases = calls.bases.tolist()
+        bases = bases_of(calls, signature, start).tolist()
         for (path, _, feed), bound, items in zip(signature.feeds, signature.bounds, calls.feeds, strict=True):
-            for base, item in zip(bases, items, strict=True) if path else ():
-                try:
-                    column([item], feed.type, bound, feed.declared)
-                except BadDataError as error:
-                    errors.append((base, feed.where, error))
-                    break
-    if not errors:
+            if path:  # else it is the number of the call
+                data.append(NotedData(feed, bound, items, bases))
+    found = first_bad(data)
+    if found is None:
         return None
-    base, where, bad = min(errors, key=itemgetter(0))
-    late = bad.kind(ExamplePlace(where, number(base)), bad.expected, bad.found, bad.fix)
+    error, place = found.error, ExamplePlace(found.where, number(found.call))
+    late = error.kind(place, error.expected, error.found, error.fix)
     late.late = True
     return late
 

@@ -594,7 +594,7 @@ class Rounds:
         def number(base: int) -> int:
             return round_notes.numbers[int(store.example[base])]
 
-        return late_error(noted_of(called, start), number) or error
+        return late_error(called, start, number) or error
 
     def _data(
         self, round_notes: RoundNotes, reader: _Reader, place: int, lists: CallLists

@@ -489,7 +489,7 @@ class FunctionTracer:
         def number(base: int) -> int:
             return numbers[bisect_right(notes.ends, base + notes.start)]
 
-        return late_error(notes.noted or noted_of(notes.lists, notes.start), number) or error
+        return late_error(notes.noted or notes.lists, notes.start, number) or error
 
     # -- from cells and wires to a model
 

@@ -120,7 +120,8 @@ def column(
 ) -> NDArray[Any]:
     """Return data as one array ``[n, *shape]``; refuse data of another shape, kind or range.
 
-    Ids must be below `bound`; integers must fit the dtype `declared`, if not that of the type.
+    Ids must be below `bound`; integers must fit the dtype `declared`, if not that of the type. A list is
+    refused only for an item that would be refused alone, and the error is of that item.
     """
     if not len(items):  # an array has no truth
         return np.zeros((0, *type_.shape), type_.dtype)
@@ -134,9 +135,10 @@ def column(
         if any(getattr(item, "requires_grad", False) is True for item in items):  # tensors of PyTorch
             numbers = [item.detach() if hasattr(item, "detach") else item for item in items]
             return column(numbers, type_, bound, declared)
-        for item in items if len(items) > 1 else ():
-            _column([item], type_, bound, declared)  # raises for the item to blame
-        raise
+        parts = [_column([item], type_, bound, declared) for item in items] if len(items) > 1 else []
+        if not parts or isinstance(items, np.ndarray):
+            raise
+        return np.concatenate(parts)  # each fits, only NumPy has found no dtype for all of them
 
 
 @lru_cache(4096)
