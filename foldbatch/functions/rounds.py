@@ -27,10 +27,12 @@ from foldbatch.functions.noted import (
     Noted,
     bases_of,
     late_error,
+    learn_wire,
     noted_of,
     reads_of,
     refuse_leaks,
     refuse_other_type,
+    type_of,
 )
 from foldbatch.functions.notes import Notes, State, refuse_broken, taken_by
 from foldbatch.functions.specs import DataSpec
@@ -47,7 +49,6 @@ from foldbatch.model.small_batches import CellNotes, ListNotes, Round, RoundForm
 from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.system.remembering import Shared
-from foldbatch.types import TensorType
 
 KEPT = 256  # the most schedules of rounds that are kept
 KEPT_BYTES = 16_000_000  # the most bytes of their keys, the notes; a schedule takes some ten times as much
@@ -564,16 +565,14 @@ class Rounds:
         """Add wires, pairs of a slot and an output, and slots that read values of earlier rounds."""
         slots, learnt, self._linked = [*self._slots], self._learnt, None
         for number, maker in wires.T.tolist():
-            slot, source = slots[number], self._outputs[maker]
-            refuse_other_type(slot[0], _type(slot), source[0].outputs[source[1]].type)
-            learnt.wires.setdefault(slot, set()).add(source)
+            learn_wire(learnt, slots[number], self._outputs[maker])
             self._wires[number, maker] = 1
         for number in imported.tolist():
-            kind = value_class(_type(slots[number]))
+            kind = value_class(type_of(slots[number]))
             if kind not in self._imports:
                 self._admit(earlier(kind))
                 self._imports[kind] = -1
-            learnt.wires.setdefault(slots[number], set()).add((earlier(kind), 0))
+            learn_wire(learnt, slots[number], (earlier(kind), 0))
             self._kinds[number] = [*self._imports].index(kind)
 
     def _refuse(self, round_: _Round) -> NoReturn:
@@ -621,8 +620,3 @@ def _arrays(parts: Sequence[tuple[_Reader, Noted]]) -> list[Index]:
     return [
         array for reader, noted in parts for array in (noted.rows, *[noted.elements[s] for s in reader.lists])
     ]
-
-
-def _type(slot: Slot) -> TensorType:
-    signature, i, s = slot
-    return (signature.operands[i] if s < 0 else signature.sequences[s][2][i])[1].type
