@@ -12,20 +12,20 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.blocks.printing import CALL, DRAW
 from foldbatch.blocks.tracing import Call
 from foldbatch.model.columns import column
 from foldbatch.model.model import Model
 from foldbatch.model.small_batches import SmallBatch
+from foldbatch.params.parameters import Array
 from foldbatch.recorder.checks import BadDatum, NotedData, first_bad
 from foldbatch.recorder.lists import call_lists, checking, flattening
 from foldbatch.scheduler.record import BatchRecord, shift
 from foldbatch.scheduler.trace import Ints, Levels, batch_trace
 
 # of a cell: calls, elements and feeds, as of `Trace`
-OfCell: TypeAlias = "tuple[Ints, tuple[Ints, ...], tuple[NDArray[Any], ...]]"
+OfCell: TypeAlias = "tuple[Ints, tuple[Ints, ...], tuple[Array, ...]]"
 
 FULL_RECORD = 1_000_000  # value numbers, after which a record is full
 
@@ -80,7 +80,7 @@ class Recorder:
         members = [width for cell in model.signatures for width in cell.sequences]
         self._divisors = self._row_widths + members
         self._none: dict[int, OfCell] = {}  # of cells that were not called once
-        self._results: list[Any] = []
+        self._results: list[object] = []
         self._offsets: list[int] = [0]
         self._ends: list[list[int]] = []  # after each example, the lengths of the lists that are `_counted`
         self._counter: Iterator[int] = iter(())
@@ -153,7 +153,7 @@ class Recorder:
         self._offsets.append(0)
 
     @property
-    def data(self) -> list[list[list[Any]]]:
+    def data(self) -> list[list[list[object]]]:
         """The data read: per cell and feed, in the order of calls."""
         return self._feeds
 
@@ -179,7 +179,7 @@ class Recorder:
         """Return where the calls of each example begin, and where the last ones end."""
         return [0, *(ends[k] // self._divisors[k] for ends in self._ends)]
 
-    def _column(self, k: int, i: int) -> NDArray[Any]:
+    def _column(self, k: int, i: int) -> Array:
         """Return the data of a feed of all examples."""
         feed = self.model.feeds[k][i]
         return column(self._feeds[k][i], feed.type, self._bounds[k][i], feed.declared)

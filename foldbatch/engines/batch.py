@@ -120,7 +120,7 @@ class SubBatch:
     traces: Sequence[Trace]  # its examples
     batch: ScheduledBatch | None = None  # they scheduled, or None where that is done when the part runs
     # for training and for inference, what the engine has made ready of the batch
-    ready: dict[bool, Any] = field(default_factory=dict, compare=False, repr=False)
+    ready: dict[bool, object] = field(default_factory=dict, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[type[SubBatch], tuple[object, ...]]:
         # what is ready belongs to the kernels of one process

@@ -45,7 +45,7 @@ class Pool:
         start_in_each_process(self, Pool._start)
 
     def _start(self) -> None:
-        self._free: list[list[Any]] = []
+        self._free: list[list[object]] = []
 
     def hold(self, batch: Work, step: int, *, results: bool = False, training: bool = True) -> WaitingBatch:
         """Run a batch forward, and hold it; without training, there is no backward pass.
@@ -59,7 +59,7 @@ class Pool:
         parts = self.runner.forward(batch, step, memories, seeded_results=results, training=training)
         return WaitingBatch(self, parts, partial(self.hold, batch, step, results=results), memories)
 
-    def take_back(self, memories: list[Any]) -> None:
+    def take_back(self, memories: list[object]) -> None:
         self._free.append(memories)
 
 
@@ -71,10 +71,10 @@ class WaitingBatch:
         pool: Pool,  # where its memory goes
         parts: Sequence[ForwardPart],
         again: Callable[[], WaitingBatch],  # runs it forward again: a backward pass spoils what that left
-        memories: list[Any],  # those of the parts
+        memories: list[object],  # those of the parts
     ) -> None:
         self.pool, self.parts, self.again = pool, parts, again
-        self.memories: list[Any] | None = memories  # None when they have been given back
+        self.memories: list[object] | None = memories  # None when they have been given back
         type_, batches = pool.runner.model.result, [part.batch for part in parts]
         self._numbers = [numbers_in(type_, b.results, b.merged.offsets.tolist()) for b in batches]
 
@@ -96,7 +96,7 @@ class WaitingBatch:
         """Return how many elements each example's result has, where results are sequences."""
         return [len(next(iter(terminals))) for part in self.parts for terminals in part.batch.results]  # type: ignore[call-overload]
 
-    def results(self, tensors: Sequence[Any]) -> list[Any]:
+    def results(self, tensors: Sequence[object]) -> list[Any]:
         """Return each example's result, made of other tensors that stand for `values`."""
         replacements = iter(tensors)
         return [

@@ -101,7 +101,7 @@ class Dependencies:
         return {dependency.where: dependency for dependency in reversed([*self.entries.values()])}
 
 
-def dependencies_of(roots: Iterable[tuple[str, Any]]) -> Dependencies:
+def dependencies_of(roots: Iterable[tuple[str, object]]) -> Dependencies:
     """Return the dependencies of functions, and of functions that they call.
 
     `roots` are pairs of a text that leads to a function, and the function. A root may be an object with
@@ -435,7 +435,7 @@ class Snapshot:
         return [self.dependencies.entries[key].where for key in self.moved(now)]
 
 
-def snapshot(roots: Iterable[tuple[str, Any]]) -> Snapshot:
+def snapshot(roots: Iterable[tuple[str, object]]) -> Snapshot:
     """Return the present dependencies of functions; arguments are those of `dependencies_of`."""
     entered = tuple(roots)
     present = dependencies_of(entered)

@@ -26,7 +26,7 @@ from foldbatch.model.drafts import Feed
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.rereading import Snapshot
 from foldbatch.params.parameters import Parameter
-from foldbatch.recorder.lists import CallLists
+from foldbatch.recorder.lists import CallLists, numbers_of
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
 from foldbatch.static.passes.simplify import in_phase
@@ -247,7 +247,7 @@ class _Block(Slots):
             node: _datum(path, feed, bound, item)
             for (path, node, feed), bound, item in zip(signature.feeds, signature.bounds, data, strict=True)
         }
-        marks = [data[feed] for _, feed in signature.draft.marks]
+        marks = [numbers_of(lists.feeds[feed])[call] for _, feed in signature.draft.marks]
         return reads, feed_values, [items[call] for items in lists.labels], marks
 
 

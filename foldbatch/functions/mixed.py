@@ -453,7 +453,7 @@ def present_part(block: AnyBlock, type_: Type) -> BlockInWalk:
     return part_of(block, type_)
 
 
-def call(block: AnyBlock, xs: tuple[Any, ...], run: Callable[[BlockInWalk, Any], Any]) -> Any:
+def call(block: AnyBlock, xs: tuple[object, ...], run: Callable[[BlockInWalk, Any], Any]) -> Any:
     """Do a call of a block in a walk by `run`, which is given the block's part and its argument.
 
     Raises:

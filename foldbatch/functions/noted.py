@@ -21,7 +21,7 @@ from foldbatch.model.drafts import PrunedDraft
 from foldbatch.params.parameters import Parameter
 from foldbatch.planning.noting import CalledCell, Noting
 from foldbatch.recorder.checks import NotedData, first_bad
-from foldbatch.recorder.lists import CallLists
+from foldbatch.recorder.lists import CallLists, numbers_of
 from foldbatch.types import OBJECT, VOID, NestType, SequenceType, TensorType, TupleType, Type, describe_value
 
 Index = NDArray[np.int64]
@@ -36,8 +36,8 @@ class Noted:
     signature: Signature  # the cell
     rows: Index  # ``[n, arguments]``: a call's number, those of its operands, lengths of its lists
     elements: list[Index]  # per list ``[m, members]``, those of all calls one after the other
-    feeds: list[list[Any]]  # `feeds`, `labels`: data and labels, in the order of calls
-    labels: list[list[Any]]
+    feeds: list[list[object]]  # `feeds`, `labels`: data and labels, in the order of calls
+    labels: list[list[object]]
 
     @property
     def bases(self) -> Index:
@@ -104,7 +104,7 @@ def noted_of(lists: Mapping[Signature, CallLists], start: int) -> dict[Signature
                 elements.append(counted[begin:end].reshape(-1, max(len(members), 1)))
         feeds = [*appended.feeds]
         for _, i in signature.draft.marks:
-            feeds[i] = [number - start for number in feeds[i]]
+            feeds[i] = [number - start for number in numbers_of(feeds[i])]
         noted[signature] = Noted(signature, rows, elements, feeds, appended.labels)
     return noted
 

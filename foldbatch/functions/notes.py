@@ -79,7 +79,7 @@ class State:
     """The run that notes now, if any."""
 
     notes: Notes | None = None
-    fork: Callable[[Any], Any] | None = None  # runs parts of a walk side by side, there
+    fork: Callable[[Any], object] | None = None  # runs parts of a walk side by side, there
     careful: bool = False
     reading: Reading | None = None  # of the examples
     # the reader that has asked for a number, as the walk, or NumPy, may have caught the `Forced` of it
@@ -606,7 +606,7 @@ def line_of(
 
 def watch_calls(
     walk: Callable[[Any], Any],
-    example: Any,
+    example: object,
     signatures: Sequence[Signature],
     seen: Callable[[Signature, FrameType | None], None],
     max_calls: int,
@@ -627,7 +627,7 @@ def watch_calls(
         begin: is called when the walk begins, which it may do twice where it goes deep.
     """
 
-    def watched(example: Any) -> Any:
+    def watched(example: object) -> Any:
         """Run the walk on an example, and tell of its calls."""
         begin()
         for signature in signatures:
@@ -658,11 +658,21 @@ class _Noting:
 
     __slots__ = ("_arguments",)
 
-    def __init__(self, *arguments: Any) -> None:
-        self._arguments = arguments
+    def __init__(
+        self,
+        notes: Notes,
+        signatures: Sequence[Signature],
+        recorder: Recorder,
+        read: Callable[[Value, str], Any] | None,
+        fork: Callable[[Any], object] | None,
+        accept: Callable[[Signature], None] | None,
+        *,
+        careful: bool,
+    ) -> None:
+        self._arguments = notes, signatures, recorder, read, fork, accept, careful
 
     def __enter__(self) -> None:
-        notes, signatures, recorder, read, fork, careful, accept = self._arguments
+        notes, signatures, recorder, read, fork, accept, careful = self._arguments
         try:
             _unbind_all()
             State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
@@ -671,7 +681,7 @@ class _Noting:
                 InForce.fresh.clear()
             InForce.runs += 1
             record_with(recorder)
-            State.notes, Numbers.read = notes, read or _forced  # type: ignore[method-assign]
+            State.notes, Numbers.read = notes, read or _forced  # type: ignore[method-assign, assignment]
             for signature in signatures:
                 bind(signature)
         except BaseException:
@@ -686,7 +696,7 @@ def noting(
     notes: Notes,
     signatures: Sequence[Signature],
     recorder: Recorder,
-    read: Callable[[Value, str], object] | None = None,
+    read: Callable[[Value, str], Any] | None = None,
     fork: Callable[[Any], object] | None = None,
     *,
     careful: bool = False,
@@ -698,7 +708,7 @@ def noting(
     of a walk side by side; see `listen`. `accept` is called with each signature that is not among
     `signatures`, at its first call.
     """
-    return _Noting(notes, signatures, recorder, read, fork, careful, accept)
+    return _Noting(notes, signatures, recorder, read, fork, accept, careful=careful)
 
 
 def end_noting() -> None:

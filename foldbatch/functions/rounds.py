@@ -46,6 +46,7 @@ from foldbatch.model.model import Model
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.rounds import CALL_NUMBER, LEFT_OUT, LENGTH
 from foldbatch.model.small_batches import CellNotes, ListNotes, Round, RoundForm, SmallRun, Turns
+from foldbatch.params.parameters import Array
 from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.system.remembering import Shared
@@ -82,8 +83,8 @@ class Computing(Protocol):
         """Return a round's schedule and launch table; arguments are as in `Trace`."""
 
     def run(
-        self, ready: Any, feeds: Sequence[Sequence[NDArray[Any]]], example: Callable[[int, int], int]
-    ) -> Callable[[int, Index], NDArray[Any]]:
+        self, ready: Any, feeds: Sequence[Sequence[Array]], example: Callable[[int, int], int]
+    ) -> Callable[[int, Index], Array]:
         """Compute a round; return a function that copies values out of it, given their arena and numbers.
 
         Args:
@@ -199,7 +200,7 @@ class Rounds:
         self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: place of its class there, or -1
         self._arenas: Index = self._kinds  # ``[outputs + 1]``: the arena of each output, -1 if it has none
         self._value_arenas: list[tuple[int, type[Value]]] = []  # arenas of outputs, and classes
-        self._none: list[tuple[NDArray[Any], ...]] = []  # the empty data of cells without calls
+        self._none: list[tuple[Array, ...]] = []  # the empty data of cells without calls
         self._bounds: list[list[int | None]] = []
         self._tables: dict[Any, _Table] = {}
         self._bound: _Bound | None = None
@@ -332,7 +333,7 @@ class Rounds:
         outputs, wired = len(self._outputs), (self._wires, self._kinds, self._arenas)
         return RoundForm(outputs, imports, arenas, cells, *wired, scalars)
 
-    def _column(self, round_notes: RoundNotes, cell: int, place: int) -> NDArray[Any] | None:
+    def _column(self, round_notes: RoundNotes, cell: int, place: int) -> Array | None:
         """Return some data of a cell of the model, in the order of calls, if it has any."""
         reader = self._by_number[cell]
         return self._data(round_notes, reader, place, round_notes.notes.lists[reader.signature])
@@ -595,9 +596,7 @@ class Rounds:
 
         return late_error(called, start, number) or error
 
-    def _data(
-        self, round_notes: RoundNotes, reader: _Reader, place: int, lists: CallLists
-    ) -> NDArray[Any] | None:
+    def _data(self, round_notes: RoundNotes, reader: _Reader, place: int, lists: CallLists) -> Array | None:
         """Return some data of a cell, in the order of calls, if it has any."""
         path, _, feed = reader.signature.feeds[i := reader.feeds[place]]
         if not lists.rows:

@@ -50,11 +50,11 @@ from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
 from foldbatch.model.reading_paths import ReadingPath, ReadingPaths, identity_of, parts_of
 from foldbatch.model.tracer import Decide, Look, RunSmall, Written
-from foldbatch.params.parameters import Parameter
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.planning.compiled import loops
 from foldbatch.planning.noting import Calls, Integers, Noting
 from foldbatch.planning.policies import Policy, levels
-from foldbatch.recorder.lists import CallLists
+from foldbatch.recorder.lists import CallLists, numbers_of
 from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Form, Trace, batch_trace
 from foldbatch.system.processes import no_garbage
@@ -193,7 +193,7 @@ class FunctionTracer:
             self.learnt.install()
             return line_of(self.walk, example, signature, call, self.max_calls, RECORDER, self.learnt.accept)
 
-    def paths_of(self, example: Any) -> ReadingPaths:
+    def paths_of(self, example: object) -> ReadingPaths:
         """Return, for each call, the innermost part of the example that a variable of the walk holds then."""
         parts = parts_of(example)
         numbers = {id(signature): k for k, (signature, _) in enumerate(self.linked().cells)}
@@ -391,7 +391,7 @@ class FunctionTracer:
             seen: their numbers in the run.
         """
         by_cell, calls = notes.noted or notes.lists, _calls(notes, [*linked.learnt.cells])
-        visits = [n for s, i in linked.visits if s in by_cell for n in by_cell[s].feeds[i]]
+        visits = [n for s, i in linked.visits if s in by_cell for n in numbers_of(by_cell[s].feeds[i])]
         relative_seen = {number - notes.start + calls.start for number in seen}
         integers = linked.noting.columns(loops().noted, calls, relative_seen, visits)
         if integers is None:
@@ -448,7 +448,7 @@ class FunctionTracer:
             look(model, data)
         feeds, labels = [], []
         for k, calls in enumerate(cells):
-            columns: list[NDArray[Any]] = []
+            columns: list[Array] = []
             marks = {i for _, i in model.marks[k]}
             for i, feed in enumerate(model.feeds[k]):
                 if i in model.keys[k]:  # as noted, whatever the model leaves out

@@ -2,16 +2,16 @@
 
 import reprlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import cache, lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
+from foldbatch.params.parameters import Array
 from foldbatch.types import WIDER, TensorType, describe_value, is_masked
 
 
@@ -116,8 +116,8 @@ UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
 def column(
-    items: list[Any] | NDArray[Any], type_: TensorType, bound: int | None = None, declared: str = ""
-) -> NDArray[Any]:
+    items: Sequence[object] | Array, type_: TensorType, bound: int | None = None, declared: str = ""
+) -> Array:
     """Return data as one array ``[n, *shape]``; refuse data of another shape, kind or range.
 
     Ids must be below `bound`; integers must fit the dtype `declared`, if not that of the type. A list is
@@ -153,9 +153,7 @@ def _plain(kind: type, dtype: str, bound: int | None, declared: str) -> tuple[fl
     return 1, 0
 
 
-def _column(
-    items: list[Any] | NDArray[Any], type_: TensorType, bound: int | None, declared: str
-) -> NDArray[Any]:
+def _column(items: Sequence[object] | Array, type_: TensorType, bound: int | None, declared: str) -> Array:
     """Return items as an array of a type; refuse what does not fit, with the way out."""
 
     def bad(fix: str, kind: type[ExampleError] = ExampleError, of_shape: str = "") -> BadDataError:
@@ -209,19 +207,19 @@ def _column(
     return result
 
 
-def _survives(array: NDArray[Any], largest: int) -> bool:
+def _survives(array: Array, largest: int) -> bool:
     """Return whether no number of an array is beyond the whole numbers that a dtype of floats has all of."""
     if not array.size or array.itemsize < 4:
         return True
     return bool(-largest <= array.min() and array.max() <= largest)  # False where there is a NaN
 
 
-def _suspects(array: NDArray[Any], result: NDArray[Any]) -> NDArray[Any]:
+def _suspects(array: Array, result: Array) -> Array:
     """Return the numbers of an array that may be whole numbers which another dtype of floats has rounded."""
     large = np.abs(result) >= _digits(result.dtype.name)
     if array.dtype.kind == "f":
         large &= (array == np.rint(array)) & ((result != array) | (np.abs(array) >= _digits("float64")))
-    suspects: NDArray[Any] = array[large]
+    suspects: Array = array[large]
     return suspects
 
 

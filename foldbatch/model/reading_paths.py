@@ -15,7 +15,7 @@ class Through(str):
     __slots__ = ("function",)
     function: Callable[..., Any]
 
-    def __new__(cls, function: Callable[..., Any]) -> Self:
+    def __new__(cls, function: Callable[..., object]) -> Self:
         part = super().__new__(cls, "")
         part.function = function
         return part
@@ -35,7 +35,7 @@ class ReadingPath:
 ReadingPaths: TypeAlias = Mapping[tuple[int, int], Sequence[ReadingPath]]
 
 
-def parts_of(example: Any) -> dict[object, str]:
+def parts_of(example: object) -> dict[object, str]:
     """Return the paths of what an example holds in lists, tuples, dicts and objects, by `identity_of`.
 
     A part that the example holds in several places has the first one's path.
@@ -67,7 +67,7 @@ def parts_of(example: Any) -> dict[object, str]:
     return paths
 
 
-def identity_of(part: Any) -> object:
+def identity_of(part: object) -> object:
     """Return a key that tells a part of an example from others; None for numbers and texts."""
     if isinstance(part, TreeNode):
         return id(part.tree), part.index

@@ -9,7 +9,6 @@ from itertools import chain, compress, islice, pairwise, zip_longest
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.planning import table_loops as loops
 from foldbatch.planning.compiled import loops as functions
@@ -21,7 +20,7 @@ from foldbatch.planning.policies import COMPILED, Costs, Episode, Policy, RunOrd
 from foldbatch.planning.sharing import Share, Sharing, leaves, none_shared
 from foldbatch.scheduler.components import components
 from foldbatch.scheduler.schedule import CellTable, Flat, Index, RowSpan, Schedule, Step, late_schedule
-from foldbatch.scheduler.trace import CellSignature, Ints, Trace
+from foldbatch.scheduler.trace import CellSignature, Column, Ints, Trace
 from foldbatch.system.processes import no_garbage
 
 
@@ -147,7 +146,7 @@ def _schedule(
     trace = merged.trace
     header = memory[: loops.Tables.size].tolist()
     orders: list[Index] = []
-    feeds: list[tuple[NDArray[Any], ...]] = []
+    feeds: list[tuple[Column, ...]] = []
     first, end = header[loops.Tables.ranks], header[loops.Tables.feeds_at]
     distinct = memory[
         header[loops.Tables.cells_at] + loops.Cell.distinct : header[
@@ -159,7 +158,7 @@ def _schedule(
     ):
         orders.append(memory[first : first + distinct_count])
         first += count
-        arranged: tuple[NDArray[Any], ...] = ()
+        arranged: tuple[Column, ...] = ()
         for data, integer in zip_longest(columns, flags) if columns else ():
             arranged += (rows[end : end + distinct_count] if integer else data.take(orders[-1], axis=0),)
             end += count if integer else 0

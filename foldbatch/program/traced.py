@@ -51,7 +51,7 @@ class Prepared:
 
 # As `TraceAll`; it may run a small batch without a schedule.
 R = TypeVar("R", bound=Results)
-TraceOrRun: TypeAlias = "Callable[[Sequence[Any], Sequence[int]], list[Trace] | R]"
+TraceOrRun: TypeAlias = "Callable[[Sequence[object], Sequence[int]], list[Trace] | R]"
 
 
 class _TracedExample(weakref.ref["Tree | Prepared"]):

@@ -7,7 +7,7 @@ array; this check runs where a column was refused, to name the example.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
@@ -18,7 +18,7 @@ class NotedData(NamedTuple):
 
     feed: Feed
     bound: int | None  # ids must be below this
-    items: Sequence[Any]  # the data, in the order of calls
+    items: Sequence[object]  # the data, in the order of calls
     calls: Sequence[int]  # per datum a number that grows with the calls: that of its call, or of its example
 
 

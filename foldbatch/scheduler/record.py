@@ -13,11 +13,20 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foldbatch.scheduler.trace import Form, Index, Ints, Trace, batch_trace, late_trace, loose_of
+from foldbatch.scheduler.trace import (
+    Column,
+    Form,
+    Index,
+    Ints,
+    Labels,
+    Trace,
+    batch_trace,
+    late_trace,
+    loose_of,
+)
 
-Columns: TypeAlias = "Sequence[Sequence[NDArray[Any]]]"  # by cell
+LooseColumns: TypeAlias = "Sequence[Sequence[Column]]"  # by cell, of feeds that are not packed
 
 
 def shift(
@@ -56,7 +65,7 @@ class BatchRecord:
     # sequence arguments of all cells in order
     lengths: Index
     offsets: Index  # ``[examples + 1] int64``: the first value number of each example, and the end
-    results: Sequence[Any]  # per example, its `Trace.result`; there value numbers count from 0
+    results: Sequence[object]  # per example, its `Trace.result`; there value numbers count from 0
     _packed: tuple[Ints, list[int]] | None = field(default=None, init=False)
     _apart: Any = field(
         default=None, init=False
@@ -67,7 +76,7 @@ class BatchRecord:
         form, results, counts = self.joined.form, self.results, self.counts.tolist()
         return [late_trace(form, (self, e), counts[e], results[e]) for e in range(len(results))]
 
-    def apart(self, example: int) -> tuple[Columns, tuple[tuple[list[Any], ...], ...]]:
+    def apart(self, example: int) -> tuple[LooseColumns, Labels]:
         """Return an example's feeds that are not packed, and its labels; those of all are made at once."""
         apart, trace = self._apart, self.joined
         if apart is None and trace is not None:
