@@ -1,7 +1,8 @@
 """Tracing a walk: its function is run on each example of a batch, and the notes of its calls become arrays.
 
-The wires between cells are *learnt*: once a batch is noted, a look-up for each column of arguments finds
-whether all wires are known. If a wire or a cell is new, the model is linked again, from all that was learnt.
+The wires between cells are *learnt*: once a batch is noted, a loop goes through all that its calls read, and
+finds whether all wires are known. If a wire or a cell is new, the model is linked again, from all that was
+learnt.
 """
 
 from __future__ import annotations
