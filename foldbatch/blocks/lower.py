@@ -314,7 +314,7 @@ class Lowered:
         return refused
 
     def read_carefully(
-        self, example: object, adapt: Callable[[dict[str, Any]], None] = lambda _: None
+        self, example: object, adapt: Callable[[dict[str, object]], None] = lambda _: None
     ) -> None:
         """Run the tracing program on an example and check each datum as it is read, to find where it fails.
 

@@ -686,7 +686,7 @@ class UnderWay:
 
 def _shown(
     store: Store, start: int, type_: Type | None, result: object, place: int, number: int
-) -> tuple[Type | None, Any]:
+) -> tuple[Type | None, object]:
     """Return the type of results so far and of this one, and the result with arrays in the place of values.
 
     Args:
@@ -715,7 +715,7 @@ def _shown(
     return joined_result(type_, result, 0, [], set(), number), _replaced(result, array)
 
 
-def _replaced(x: object, value: Callable[[Value], object]) -> Any:
+def _replaced(x: object, value: Callable[[Value], object]) -> object:
     """Return a result of a walk with the outcome of a function in the place of each value in it."""
     if type(x) in ATOMS:
         return x

@@ -228,7 +228,7 @@ class BlockInWalk:
         lists, slots = notes.block_globals(self, self._bound), Slots()
         return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.input_type, x, self))))
 
-    def _bound(self) -> dict[str, Any]:
+    def _bound(self) -> dict[str, object]:
         """Return the globals that the tracing program needs in the present run, by name."""
         for signature in self.signatures:
             notes.ensure(signature)

@@ -273,7 +273,7 @@ def relative(part: object, begin: int, start: int, new: NDArray[np.integer] | No
 
 
 def joined_result(
-    previous: Type | None, value: object, start: int, terminals: list[Any], seen: set[int], example: int
+    previous: Type | None, value: object, start: int, terminals: list[object], seen: set[int], example: int
 ) -> Type:
     """Return the type of results so far, joined with that of one more; append its terminals to `terminals`.
 

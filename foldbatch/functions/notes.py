@@ -64,7 +64,7 @@ class Notes:
     # after rounds, `noted.Noted` by signature, in the place of `lists`
     noted: dict[Signature, Any] | None = None
     # per block that the walk calls, the names that its program finds among its globals
-    block_globals: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    block_globals: dict[object, dict[str, object]] = field(default_factory=dict)
 
 
 class Forced(BaseException):
@@ -204,7 +204,7 @@ def give_back(notes: Notes) -> None:
         signature.spare = lists
 
 
-def block_globals(part: object, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def block_globals(part: object, make: Callable[[], dict[str, object]]) -> dict[str, object]:
     """Return the globals of a block's program in the present run, by name; `make` makes them at first."""
     notes = State.notes
     assert notes is not None, "only a walk that runs has parts"
@@ -580,7 +580,7 @@ def name_example(error: Exception, number: int) -> None:
 
 
 def line_of(
-    walk: Callable[[Any], object],
+    walk: Callable[[object], object],
     example: object,
     signature: Signature,
     call: int,
@@ -663,8 +663,8 @@ class _Noting:
         notes: Notes,
         signatures: Sequence[Signature],
         recorder: Recorder,
-        read: Callable[[Value, str], Any] | None,
-        fork: Callable[[Any], object] | None,
+        read: Callable[[Value, str], object] | None,
+        fork: Callable[[object], object] | None,
         accept: Callable[[Signature], None] | None,
         *,
         careful: bool,
@@ -750,7 +750,7 @@ def _unbind_all() -> None:
         unbind(State.asked.pop())
 
 
-def first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
+def first_call(cell: CellFunction, arguments: dict[str, object]) -> object:
     """Note a call of a structure that the cell's code does not have, and return its result."""
     if not running():
         elsewhere(cell.name)
@@ -789,7 +789,7 @@ def too_many(number: int) -> None:
 unknown = Numbers.read  # the function that reads a number outside of runs
 
 
-def _forced(value: Value, reader: str) -> Any:
+def _forced(value: Value, reader: str) -> object:
     """Stop a run that computes nothing, where its walk asks for a number."""
     if running():
         State.forced = reader

@@ -108,7 +108,7 @@ def earlier(kind: type[Value]) -> Signature:
     return signature
 
 
-def _identity(x: object) -> Any:
+def _identity(x: object) -> object:
     return x
 
 
@@ -263,7 +263,7 @@ class Rounds:
 
     def _at_once(
         self, round_notes: RoundNotes, asides: Collection[str] = (), *, is_batch: bool = False
-    ) -> list[Any] | None:
+    ) -> list[object] | None:
         """Compute a round, or a small batch, by the engine from its notes.
 
         Return the numbers that are asked for, if the engine has read them. Return None, with nothing

@@ -39,12 +39,12 @@ def of_now(append: Callable[[Any], None], axes: int) -> Callable[[Any], None]:
     return (lambda data: append(as_now(data, axes))) if axes else append
 
 
-_EMPTY: dict[Any, Any] = {}
+_EMPTY: dict[object, object] = {}
 _VIEWS = (type(_EMPTY.keys()), type(_EMPTY.values()), type(_EMPTY.items()))
 _HOLDING: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str, bytes, range, deque, np.ndarray, *_VIEWS)
 # how those go through their items that have them, and make none anew; classes of the user inherit it
 _STORED_ITEMS = {kind.__iter__ for kind in _HOLDING}
-_ENDED: deque[Any] = deque(maxlen=64)  # iterators that were read to their end last
+_ENDED: deque[object] = deque(maxlen=64)  # iterators that were read to their end last
 
 
 def items_of(data: Any) -> Any:

@@ -182,7 +182,7 @@ def find(path: object, trust: Trust = NO_TRUST) -> Any:
     return definition
 
 
-def variable_of(path: object, trust: Trust) -> Any:
+def variable_of(path: object, trust: Trust) -> object:
     """Return the variable of a module by import path; errors are those of `find`.
 
     >>> variable_of("math:tau", trust_in(["math"])) > 6
@@ -272,7 +272,7 @@ def _name_of(value: object) -> str:
     return f"{module}:{name}" if isinstance(module, str) and isinstance(name, str) else ""
 
 
-def _defined(module: ModuleType | None, home: str, names: str) -> Any:
+def _defined(module: ModuleType | None, home: str, names: str) -> object:
     """Return the function or class that a module itself defines under dotted names, or None."""
     value: Any = module
     for name in names.split("."):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.trace import Index
@@ -116,7 +116,7 @@ class SmallRun(Protocol):
     """A small batch or a round that has run."""
 
     @property
-    def requested(self) -> list[Any]:
+    def requested(self) -> list[object]:
         """The numbers that the walks of a round wait for, in order; empty if they are of several types.
 
         All are in the store, too.

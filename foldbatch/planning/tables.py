@@ -169,7 +169,7 @@ def _schedule(
 
 def _schedule_part(
     cells: tuple[CellSignature, ...], counts: Sequence[Index] | Index, arenas: int, flat: Flat, name: str
-) -> Any:
+) -> object:
     """Return an attribute of a `Schedule`, read from the memory of `table_loops.write_tables`."""
     memory, header = flat.memory, flat.header
     match name:

@@ -88,7 +88,7 @@ def predictions(
     structures: Iterable[object],
     *,
     nodes: bool = False,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """Yield a trained model's prediction for each structure, as plain data.
 
     That is ``{"number": x}``, or the most probable class and the probability of each, classes as the notes
@@ -203,7 +203,7 @@ def _mean(rows: Sequence[Array]) -> NDArray[np.float64]:
     return mean
 
 
-def prediction(shares: Array, classes: Sequence[ClassLabel]) -> dict[str, Any]:
+def prediction(shares: Array, classes: Sequence[ClassLabel]) -> dict[str, object]:
     """Return the prediction of one example as plain data: a number, or a label with probabilities."""
     if not classes:
         return {"number": float(shares)}

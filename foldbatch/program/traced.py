@@ -335,7 +335,7 @@ def trace_in_parts(
     return traces
 
 
-def in_parts(examples: Sequence[object], doing: str, *, shown: bool = True) -> Iterator[Sequence[Any]]:
+def in_parts(examples: Sequence[object], doing: str, *, shown: bool = True) -> Iterator[Sequence[object]]:
     """Yield examples in parts, with a progress bar."""
     with Bar(doing, len(examples), shown=shown) as bar:
         for start in range(0, len(examples), TRACED):

@@ -98,7 +98,7 @@ def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], Non
     )
 
 
-def checking(feed: Feed, bound: int | None, items: list[object]) -> Callable[[Any], None]:
+def checking(feed: Feed, bound: int | None, items: list[object]) -> Callable[[object], None]:
     """Return a function that appends a datum of a feed to a list, and checks it before.
 
     Where data need not be checked one by one, columns of them are checked at the end, in less time.
