@@ -125,10 +125,10 @@ def late_error(
         for (path, _, feed), bound, items in zip(signature.feeds, signature.bounds, calls.feeds, strict=True):
             if path:  # else it is the number of the call
                 data.append(NotedData(feed, bound, items, bases))
-    found = first_bad(data)
-    if found is None:
+    datum = first_bad(data)
+    if datum is None:
         return None
-    error, place = found.error, ExamplePlace(found.where, number(found.call))
+    error, place = datum.error, ExamplePlace(datum.where, number(datum.call))
     late = error.kind(place, error.expected, error.found, error.fix)
     late.late = True
     return late

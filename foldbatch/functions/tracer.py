@@ -289,7 +289,7 @@ class FunctionTracer:
                 results = [self._learn(*run) for run in zip(runs, remaining, strict=True)]
                 linked = self.linked()
                 columns = [
-                    self._columns(linked, notes, *found) for notes, found in zip(runs, results, strict=True)
+                    self._columns(linked, notes, *values) for notes, values in zip(runs, results, strict=True)
                 ]
                 assert all(columns), "all wires are known now"
             records = [
@@ -347,19 +347,21 @@ class FunctionTracer:
         learnt, by_cell = self.learnt, notes.noted or notes.lists
         new = [s for s, calls in by_cell.items() if len(calls.rows) and s not in learnt.cells]
         called = [*learnt.cells, *new]
-        found = noting_of(called, learnt.wires).new_wires(loops().learn, _calls(notes, called))
-        if found.refused is not None:
-            cell, number = found.refused
+        new_wires = noting_of(called, learnt.wires).new_wires(loops().learn, _calls(notes, called))
+        if new_wires.refused is not None:
+            cell, number = new_wires.refused
             raise leak(called[cell].title, numbers[bisect_right(notes.ends, number + notes.start)])
         if new:
             learnt.admit(new)
         outputs = outputs_of(called)
-        for cell, slot, sequence, source in found.wires:
+        for cell, slot, sequence, source in new_wires.wires:
             learn_wire(learnt, (called[cell], slot, sequence), outputs[source])
         kept, seen, result = self._results(notes, numbers)
-        of_seen = found.outputs[np.fromiter(seen, np.int64, len(seen)) - notes.start]
+        of_seen = new_wires.outputs[np.fromiter(seen, np.int64, len(seen)) - notes.start]
+        if of_seen.min(initial=0) < 0:
+            raise by_hand("walk")
         sources = {outputs[source] for source in np.unique(of_seen).tolist()}
-        grown = bool(new or found.wires)
+        grown = bool(new or new_wires.wires)
         if result != learnt.result or not sources <= learnt.results:
             learnt.result, grown = result, True
             learnt.results = learnt.results | sources

@@ -35,11 +35,11 @@ def first_bad(noted: Iterable[NotedData]) -> BadDatum | None:
 
     >>> from foldbatch.types import TensorType
     >>> ids = Feed(TensorType((), "int32"), "words", "")
-    >>> found = first_bad([NotedData(ids, 5, [4, 5, 6], calls=[0, 2, 7])])
-    >>> found.call, found.where, found.error.expected, found.error.found
+    >>> first = first_bad([NotedData(ids, 5, [4, 5, 6], calls=[0, 2, 7])])
+    >>> first.call, first.where, first.error.expected, first.error.found
     (2, 'words', 'int32 from 0 to 4', 'int 5')
     """
-    found: BadDatum | None = None
+    first: BadDatum | None = None
     for feed, bound, items, calls in noted:
         try:
             column([*items], feed.type, bound, feed.declared)
@@ -47,11 +47,11 @@ def first_bad(noted: Iterable[NotedData]) -> BadDatum | None:
         except BadDataError:
             pass
         for call, item in zip(calls, items, strict=True):
-            if found is not None and call >= found.call:
+            if first is not None and call >= first.call:
                 break
             try:
                 column([item], feed.type, bound, feed.declared)
             except BadDataError as error:
-                found = BadDatum(call, feed.where, error)
+                first = BadDatum(call, feed.where, error)
                 break
-    return found
+    return first
