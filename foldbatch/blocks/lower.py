@@ -163,7 +163,7 @@ class Lowered:
         return self.text.source
 
     @property
-    def reached(self) -> Iterable[Any]:
+    def reached(self) -> Iterable[object]:
         return self.globals.values()
 
     @property

@@ -416,7 +416,7 @@ class Snapshot:
     dependencies: Dependencies
     fingerprints: dict[Key, object]
 
-    def replaced(self) -> list[tuple[str, Any]]:
+    def replaced(self) -> list[tuple[str, object]]:
         """Return the things that stand where others stood, each with the name that leads there."""
         now = dependencies_of(self.roots)
         return [(self.dependencies.entries[key].where, now.entries[key].value) for key in self.moved(now)]

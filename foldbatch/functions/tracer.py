@@ -68,7 +68,7 @@ R = TypeVar("R")
 
 
 # The notes of each cell of a model, the same as columns, and results with numbers of the run.
-NotedColumns: TypeAlias = "tuple[Sequence[CallLists | Noted], Integers, list[Any]]"
+NotedColumns: TypeAlias = "tuple[Sequence[CallLists | Noted], Integers, list[list[object]]]"
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class FunctionTracer:
         return f"by the function, run once an example; {cells} cells and {wires} wires were learnt so far"
 
     @property
-    def reached(self) -> Iterable[Any]:
+    def reached(self) -> Iterable[object]:
         return [self.walk]
 
     def lock(self) -> AbstractContextManager[object]:
@@ -334,7 +334,7 @@ class FunctionTracer:
             fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
             raise DecidingError(forced.reader, expected, "one that asks for a number", fix) from None
 
-    def _learn(self, notes: Notes, numbers: Sequence[int]) -> tuple[list[Any], set[int]]:
+    def _learn(self, notes: Notes, numbers: Sequence[int]) -> tuple[list[list[object]], set[int]]:
         """Learn the new cells and wires in notes, and return the results of their examples for traces.
 
         Args:
@@ -383,7 +383,7 @@ class FunctionTracer:
         return None if type_ != learnt.result else self._columns(linked, notes, results, seen)
 
     def _columns(
-        self, linked: Linked, notes: Notes, results: list[Any], seen: set[int]
+        self, linked: Linked, notes: Notes, results: list[list[object]], seen: set[int]
     ) -> NotedColumns | None:
         """Return notes as columns of the model; None where they have a new wire.
 
@@ -401,18 +401,20 @@ class FunctionTracer:
             return None
         return [by_cell.get(s) or lists_of(s) for s, _ in linked.cells], integers, results
 
-    def _results(self, notes: Notes, numbers: Sequence[int]) -> tuple[list[Any], set[int], Type | None]:
+    def _results(
+        self, notes: Notes, numbers: Sequence[int]
+    ) -> tuple[list[list[object]], set[int], Type | None]:
         """Return the values in each example's result, their numbers in the run, and the type of results."""
         seen: set[int] = set()
         result = self.learnt.result
-        kept: list[list[Any]] = []
+        kept: list[list[object]] = []
         for value, start, number in zip(notes.results, [notes.start, *notes.ends], numbers, strict=False):
             n = getattr(value, "n", None) if isinstance(value, Value) and value.type is result else None
             if type(n) is int and n >= start:
                 seen.add(n)  # as below, in a third of the time
                 kept.append([value])
                 continue
-            values: list[Any] = []
+            values: list[object] = []
             result = joined_result(result, value, start, values, seen, number)
             kept.append(values)
         if seen and max(seen) >= notes.ends[-1]:
@@ -426,7 +428,7 @@ class FunctionTracer:
         numbers: Sequence[int],
         cells: Sequence[CallLists | Noted],
         integers: Integers,
-        results: list[Any],
+        results: list[list[object]],
         look: Look | None,
     ) -> BatchRecord:
         """Return the notes of a run as a record for the model: integers, data as columns, labels and results.

@@ -79,7 +79,7 @@ class Evaluation:
     # the gradients of parameters, to which those of the example are added
     gradients: dict[Parameter, Array] = field(default_factory=dict)
     # by cell and call, the inputs of the call, and for each operand the numbers of the values that it reads
-    read: dict[tuple[int, int], tuple[list[Any], list[list[int]]]] = field(default_factory=dict)
+    read: dict[tuple[int, int], tuple[list[object], list[list[int]]]] = field(default_factory=dict)
     cotangents: dict[int, Array] = field(default_factory=dict)  # of values, by number
     _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 

@@ -25,7 +25,7 @@ from foldbatch.static import ops
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
-Trusted: TypeAlias = str | ModuleType | Callable[..., Any]
+Trusted: TypeAlias = str | ModuleType | Callable[..., object]
 
 # methods that read, by class; those that change their object, and those whose result may be as long as an
 # argument says, are left out
@@ -95,7 +95,7 @@ class Trust:
 
     modules: tuple[str, ...] = ()  # names of modules; those below them are meant, too
     # functions and classes by import path; None stands for one that is looked up when it is asked for
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
 
     def covers(self, module: str, names: str) -> bool:
         """Return whether a file may name this part of a module, given by dotted names."""

@@ -13,7 +13,7 @@ class Through(str):
     """A part of a place that adds no text to it: data were passed through a function there."""
 
     __slots__ = ("function",)
-    function: Callable[..., Any]
+    function: Callable[..., object]
 
     def __new__(cls, function: Callable[..., object]) -> Self:
         part = super().__new__(cls, "")
@@ -28,7 +28,7 @@ class ReadingPath:
     text: str  # as Python would index the example, such as ``[0]['token']``; empty for the whole
     exact: bool = False  # whether the datum itself lies there; else it is a part of what lies there
     node: TreeNode | None = None  # the innermost node of a tree on the way
-    source: Any = None  # the object that lies there, where it is exact
+    source: object = None  # the object that lies there, where it is exact
 
 
 # For each cell and feed, one a call, in the order of calls; feed -1 is for the calls themselves.

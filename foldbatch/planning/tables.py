@@ -66,7 +66,7 @@ def build(
         fixed, batch = planner_inputs(cells, arenas, layout, share, integers)
     if batch is not None:
         if trace.form.packed and trace.packed is not None and not fixed.per_element:
-            feeds: Sequence[Sequence[Any]] = integers  # all that is read of them is packed
+            feeds: Sequence[Sequence[object]] = integers  # all that is read of them is packed
             rows = trace.packed.copy()
             memory = allocate(fixed, trace.values, trace.counts, 0)
         else:
@@ -191,7 +191,9 @@ def _schedule_part(
             return _cell_tables(cells, counts, flat)
 
 
-def _cell_tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
+def _cell_tables(
+    cells: tuple[CellSignature, ...], counts: Sequence[Index] | Index, flat: Flat
+) -> tuple[CellTable, ...]:
     """Return the control table of each cell, read from that memory."""
     memory, header = flat.memory, flat.header
     facts = iter(memory[header[loops.Tables.facts_at] : header[loops.Tables.zeros]].tolist())

@@ -106,7 +106,7 @@ class Schedule:
     reason: str = ""  # what the policy has chosen and why, see `policies.RunOrder`
     # the same in one array, where that is at hand, and what makes a part of it, given the name
     flat: Flat | None = field(default=None, init=False, repr=False, compare=False)
-    part: Callable[[str], Any] | None = field(default=None, init=False, repr=False, compare=False)
+    part: Callable[[str], object] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __getattr__(self, name: str) -> Any:
         if name not in LATE:
