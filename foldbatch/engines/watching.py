@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldbatch.engines.bindings import Bound
 from foldbatch.timelines import Span
 
 
@@ -23,8 +22,8 @@ class Watch:
         return ()
 
 
-def named(bound: Bound, kernel: int) -> tuple[str, str]:
-    """Return the name of a kernel of bound routines, and that of its cell.
+def named(bound: Any, kernel: int) -> tuple[str, str]:
+    """Return the name of a kernel of a `foldbatch.engines.bindings.Bound`, and that of its cell.
 
     An engine may have more kernels than the model has stages: those that are not of one cell alone.
     """
