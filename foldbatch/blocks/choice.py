@@ -50,7 +50,7 @@ class OneOf(Block[Any, Any]):
         self,
         key_fn: Callable[[Any], Any] | AnyBlock,
         cases: Mapping[Any, Any] | Iterable[Any],
-        pre_block: Any = None,
+        pre_block: object = None,
     ) -> None:
         if not callable(key_fn) and not isinstance(key_fn, Block):
             fix = "for example lambda x: x['kind'], or GetItem('kind')"
@@ -162,7 +162,7 @@ class Optional(Block[ObjectType | TupleType, Any]):
     [5.0, 1.0, 1.0]
     """
 
-    def __init__(self, some: Any, none: Any = None) -> None:
+    def __init__(self, some: object, none: object = None) -> None:
         self.some = as_block(some, "Optional.some")
         self.none = None if none is None else as_block(none, "Optional.none")
         check(self)
@@ -213,7 +213,7 @@ def _question(key_fn: object) -> str:
 
 
 def _refusal(expected: str) -> Callable[[Any], None]:
-    def raise_it(key: Any) -> None:
+    def raise_it(key: object) -> None:
         refuse(expected, key, "add a case for it")
 
     return raise_it
@@ -272,8 +272,8 @@ class ForwardDeclaration(Closed):
 
     def __init__(
         self,
-        input_type: Any = None,
-        output_type: Any = ...,  # None declares that nothing is yielded
+        input_type: object = None,
+        output_type: object = ...,  # None declares that nothing is yielded
         name: str = "forward",
         *,
         memo: bool | None = None,
@@ -298,7 +298,7 @@ class ForwardDeclaration(Closed):
         """Return a block that stands for the declared one."""
         return Reference(self)
 
-    def resolve_to(self, block: Any) -> None:
+    def resolve_to(self, block: object) -> None:
         """Define the block that the declaration stands for."""
         if self.block is not None:
             fix = "make another declaration"

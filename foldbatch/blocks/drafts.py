@@ -256,7 +256,7 @@ def as_object(value: Value) -> Value:
     return value
 
 
-def new_wires(type_: Type) -> Any:
+def new_wires(type_: Type) -> object:
     """Return wires for a terminal of a type: one for a tensor, a tuple for a sequence's elements."""
     match type_:
         case TensorType():

@@ -201,17 +201,17 @@ class Reduce(Block[TupleType | SequenceType, Any]):
         return flow.read(builder, result)
 
 
-def _rounds(items: list[Any]) -> range:
+def _rounds(items: list[object]) -> range:
     """Return a range of as many numbers as halvings reduce the items to one."""
     return range(max(len(items) - 1, 0).bit_length())
 
 
-def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
+def _pairs(items: list[object]) -> list[tuple[object, object]]:
     """Return neighbours as pairs; an odd last item has none."""
     return list(zip(items[::2], items[1::2], strict=False))
 
 
-def _with_odd_item(above: list[Any], items: list[Any]) -> list[Any]:
+def _with_odd_item(above: list[object], items: list[object]) -> list[object]:
     """Return the next level: an odd last item goes up as it is."""
     return [*above, items[-1]] if len(items) % 2 else above
 

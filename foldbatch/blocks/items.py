@@ -145,7 +145,7 @@ class Items(Block[ObjectType, ObjectType]):
         return builder.apply(SORTED_ITEMS, source, place=place, where=builder.where(self))
 
 
-def _sorted_items(data: object) -> list[tuple[Any, Any]]:
+def _sorted_items(data: object) -> list[tuple[object, object]]:
     """Return the items of a mapping in the order of their keys; refuse keys that cannot be sorted."""
     if not isinstance(data, Mapping):
         raise BadDataError("a mapping", describe_value(data), "give it a dict", ExampleTypeError)

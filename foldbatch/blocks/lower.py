@@ -163,7 +163,7 @@ class Lowered:
         return self.text.source
 
     @property
-    def reached(self) -> Iterable[Any]:
+    def reached(self) -> Iterable[object]:
         return self.globals.values()
 
     @property
@@ -276,8 +276,11 @@ class Lowered:
                 results = run_small(recorder.small_batch, numbers)
             record = recorder.record(self.levels) if results is None else results
         except Exception as error:
-            bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
-            if bad is None or bad[0] == len(examples):  # it is no example's fault
+            if interrupted(error):
+                raise
+            datum = recorder.first_bad()
+            place, fault = (recorder.ended, error) if datum is None else (datum.call, datum.error)
+            if place == len(examples):  # it is no example's fault
                 raise
         else:
             ended = True
@@ -288,7 +291,7 @@ class Lowered:
             namespace.update(NO_TREE)
             if ended:  # else a thread that ran deep may still find its globals here
                 self.unused.append(run)
-        raise self._refused(examples[bad[0]], numbers[bad[0]], bad[1])  # its context is none of the above
+        raise self._refused(examples[place], numbers[place], fault)  # its context is none of the above
 
     def _refused(self, example: object, number: int, error: Exception) -> Exception:
         """Return the error for an example that does not fit, or an error that no example caused."""
@@ -311,7 +314,7 @@ class Lowered:
         return refused
 
     def read_carefully(
-        self, example: object, adapt: Callable[[dict[str, Any]], None] = lambda _: None
+        self, example: object, adapt: Callable[[dict[str, object]], None] = lambda _: None
     ) -> None:
         """Run the tracing program on an example and check each datum as it is read, to find where it fails.
 
@@ -323,7 +326,7 @@ class Lowered:
 
         Raises:
             Located: when reading fails; it has the place in the example.
-            BadDataError: when only the data as a whole are wrong.
+            Exception: the error itself, where no place of the program has raised it.
         """
         namespace, recorder = self._fresh(careful=True)
         namespace[ITEMS] = items_of  # items read before are read again
@@ -339,7 +342,6 @@ class Lowered:
                 if not located.frames:
                     raise
                 raise located from None
-        recorder.record(self.levels)
 
     def _fresh(self, *, careful: bool = False) -> Run:
         """Return globals for runs of the tracing program, and the lists that its functions append to."""

@@ -194,7 +194,7 @@ class Collected(Block[Any, TupleType]):
         return result, Sequence(name, collection.element, collection.wires)
 
 
-def _cut_off(items: list[Any], mark: int) -> list[Any]:
+def _cut_off(items: list[object], mark: int) -> list[object]:
     tail = items[mark:]
     del items[mark:]
     return tail

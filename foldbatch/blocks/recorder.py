@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.blocks.printing import CALL, DRAW
 from foldbatch.blocks.tracing import Call
-from foldbatch.model.columns import BadDataError, column
+from foldbatch.model.columns import column
 from foldbatch.model.model import Model
 from foldbatch.model.small_batches import SmallBatch
+from foldbatch.params.parameters import Array
+from foldbatch.recorder.checks import BadDatum, NotedData, first_bad
 from foldbatch.recorder.lists import call_lists, checking, flattening
 from foldbatch.scheduler.record import BatchRecord, shift
 from foldbatch.scheduler.trace import Ints, Levels, batch_trace
 
 # of a cell: calls, elements and feeds, as of `Trace`
-OfCell: TypeAlias = "tuple[Ints, tuple[Ints, ...], tuple[NDArray[Any], ...]]"
+OfCell: TypeAlias = "tuple[Ints, tuple[Ints, ...], tuple[Array, ...]]"
 
 FULL_RECORD = 1_000_000  # value numbers, after which a record is full
 
@@ -79,13 +80,13 @@ class Recorder:
         members = [width for cell in model.signatures for width in cell.sequences]
         self._divisors = self._row_widths + members
         self._none: dict[int, OfCell] = {}  # of cells that were not called once
-        self._results: list[Any] = []
+        self._results: list[object] = []
         self._offsets: list[int] = [0]
         self._ends: list[list[int]] = []  # after each example, the lengths of the lists that are `_counted`
         self._counter: Iterator[int] = iter(())
         self._width = width
         notes = self._counted, self._ends, self._offsets, self._feeds
-        self.small_batch = SmallBatch(*notes, self._joint_column, self._results)
+        self.small_batch = SmallBatch(*notes, self._column, self._results)
         # the functions that the tracing program finds among its globals, by name; they append to the lists
         self.bindings: dict[str, Any] = {}
         for k, lists in enumerate(self.lists):
@@ -152,7 +153,7 @@ class Recorder:
         self._offsets.append(0)
 
     @property
-    def data(self) -> list[list[list[Any]]]:
+    def data(self) -> list[list[list[object]]]:
         """The data read: per cell and feed, in the order of calls."""
         return self._feeds
 
@@ -165,36 +166,23 @@ class Recorder:
     def ended(self) -> int:
         return len(self._ends)
 
-    def first_bad(self) -> tuple[int, BadDataError] | None:
-        """Return the first example with a datum that its block cannot read, and the error; else None."""
-        for example in range(self.ended):
-            for k, columns in enumerate(self._feeds):
-                example_calls = slice(*self._bounds_of_calls(k)[example : example + 2])
-                for i, items in enumerate(columns):
-                    try:
-                        self._column(k, i, items[example_calls])
-                    except BadDataError as error:
-                        return example, error
-        return None
+    def first_bad(self) -> BadDatum | None:
+        """Return the first datum that its block cannot read, with its example as its call; else None."""
+        examples, noted = np.arange(self.ended), list[NotedData]()
+        for k, columns in enumerate(self._feeds):
+            of_call = np.repeat(examples, np.diff(self._bounds_of_calls(k))).tolist()
+            for feed, bound, items in zip(self.model.feeds[k], self._bounds[k], columns, strict=True):
+                noted.append(NotedData(feed, bound, items[: len(of_call)], of_call))
+        return first_bad(noted)
 
     def _bounds_of_calls(self, k: int) -> list[int]:
         """Return where the calls of each example begin, and where the last ones end."""
         return [0, *(ends[k] // self._divisors[k] for ends in self._ends)]
 
-    def _column(self, k: int, i: int, items: list[Any]) -> NDArray[Any]:
+    def _column(self, k: int, i: int) -> Array:
+        """Return the data of a feed of all examples."""
         feed = self.model.feeds[k][i]
-        return column(items, feed.type, self._bounds[k][i], feed.declared)
-
-    def _joint_column(self, k: int, i: int) -> NDArray[Any]:
-        """Return the data of all examples: in one go, or example by example where they fit only so."""
-        items = self._feeds[k][i]
-        try:
-            return self._column(k, i, items)
-        except BadDataError:
-            if self.ended < 2 or self.first_bad():
-                raise
-            bounds = self._bounds_of_calls(k)
-            return np.concatenate([self._column(k, i, items[a:b]) for a, b in pairwise(bounds)])
+        return column(self._feeds[k][i], feed.type, self._bounds[k][i], feed.declared)
 
     def _of_cell(self, k: int) -> OfCell:
         """Return the notes of a cell as arrays; those of cells without calls are made once and kept."""
@@ -205,7 +193,7 @@ class Recorder:
         notes = (
             np.array(rows, np.int32).reshape(-1, self._row_widths[k]),
             tuple([np.array(x, np.int32).reshape(-1, w) for x, w in zip(elements, widths, strict=True)]),
-            tuple([self._joint_column(k, i) for i in range(len(columns))]) if columns else (),
+            tuple([self._column(k, i) for i in range(len(columns))]) if columns else (),
         )
         if not rows:
             self._none[k] = notes

@@ -271,7 +271,7 @@ def _stopped(read_carefully: CarefulReading, example: object, name: str, call: i
 
 
 def paths_of(
-    model: Model, read_carefully: CarefulReading, blames: Mapping[int, Blame], example: Any
+    model: Model, read_carefully: CarefulReading, blames: Mapping[int, Blame], example: object
 ) -> dict[tuple[int, int], list[ReadingPath]]:
     """Return where the data of an example lie that calls read; see `foldbatch.model.tracer.Tracer`.
 
@@ -290,7 +290,7 @@ def paths_of(
             """Return the function of a name that keeps the path of what it is given, and then notes it."""
             append, of_feed = bindings[name], paths.setdefault(key, [])
 
-            def noted(item: Any) -> None:
+            def noted(item: object) -> None:
                 """Keep the path of what is noted, and note it."""
                 if bindings[printing.DEEPER].levels:  # what called it stands in another thread
                     of_feed.append(ReadingPath(""))

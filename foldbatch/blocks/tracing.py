@@ -369,7 +369,7 @@ def constants_of(part: object) -> Iterator[Constant]:
                 yield from constants_of(getattr(part, field.name))
 
 
-GONE: Any = object()  # returned by a change for a statement that is left out
+GONE: object = object()  # returned by a change for a statement that is left out
 
 
 def changed(part: object, change: Callable[[Part], object]) -> Any:

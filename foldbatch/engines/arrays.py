@@ -13,7 +13,7 @@ import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch, arenas_of, by_arena, fetched, kept_rows
 from foldbatch.engines.bindings import Bound, Directions, bind
-from foldbatch.engines.engine import DEFAULTS, Cotangents, Engine, EngineSettings
+from foldbatch.engines.engine import DEFAULTS, Cotangents, EngineOf, EngineSettings
 from foldbatch.engines.launch import HEAD, Ints, LaunchTable, OutOfRangeError
 from foldbatch.engines.sums import sum_rows, total
 from foldbatch.engines.watching import Watch, named
@@ -144,7 +144,7 @@ class ReadyBatch(NamedTuple):
     tables: Directions
 
 
-class ArrayEngine(Engine):
+class ArrayEngine(EngineOf[dict[bool, BatchMemory], ReadyBatch]):
     """An engine whose kernels run over whole arenas."""
 
     updates: Updates | None
@@ -294,7 +294,7 @@ class ArrayRun:
     losses: dict[tuple[int, int], Array] = field(default_factory=dict)
     metrics: dict[tuple[int, int], Array] = field(default_factory=dict)
     inputs: dict[tuple[int, int], Array] = field(default_factory=dict)
-    within: Callable[[], AbstractContextManager[Any]] = nullcontext
+    within: Callable[[], AbstractContextManager[object]] = nullcontext
     _launched: list[LaunchTable] = field(default_factory=list)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -120,19 +120,27 @@ class SubBatch:
     traces: Sequence[Trace]  # its examples
     batch: ScheduledBatch | None = None  # they scheduled, or None where that is done when the part runs
     # by engine, for training and for inference: what the engine has made ready of the batch
-    ready: dict[tuple[Any, bool], Any] = field(default_factory=dict, compare=False, repr=False)
+    ready: dict[tuple[object, bool], object] = field(default_factory=dict, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[type[SubBatch], tuple[object, ...]]:
         # what is ready belongs to the kernels of one process
         return SubBatch, (self.first, self.traces, self.batch)
 
 
-def fingerprint(owner: Any) -> str:
+class Owner(Protocol):
+    """A model made ready, for which batches are planned."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The digest that stands for it in pickled work: equal for programs that work alike."""
+
+
+def fingerprint(owner: Owner | str) -> str:
     """Return the digest that stands for the owner of pickled work: equal for programs that work alike."""
     return owner if isinstance(owner, str) else owner.fingerprint
 
 
-def belongs(owner: object, ready: Any) -> bool:
+def belongs(owner: Owner | str, ready: Owner) -> bool:
     """Return whether work is for a model made ready: made for it, or pickled by one that works alike."""
     return owner is ready or (isinstance(owner, str) and owner == ready.fingerprint)
 
@@ -146,7 +154,7 @@ class Planned:
     """
 
     parts: tuple[SubBatch, ...]  # in the order of the batch
-    owner: object  # the model made ready that it is for, or its fingerprint where it was pickled
+    owner: Owner | str  # the model made ready that it is for, or its fingerprint where it was pickled
 
     @property
     def traces(self) -> list[Trace]:

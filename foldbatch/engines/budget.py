@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from operator import mul
-from typing import Any
 
 import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch, SubBatch
-from foldbatch.engines.engine import Engine, EngineSettings, load_engine
+from foldbatch.engines.engine import EngineSettings, LoadedEngine, load_engine
 from foldbatch.engines.threads import runs_of
 from foldbatch.engines.windows import (
     Planner,
@@ -55,7 +54,7 @@ UNITS = {"": 1, "b": 1} | {
 SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
 
 
-def bytes_of(size: Any) -> int | None:
+def bytes_of(size: object) -> int | None:
     """Return a size in bytes; None stands for no limit.
 
     Raises:
@@ -105,7 +104,7 @@ class Budget:
 
     limit: int  # bytes for all that runs at once
     model: Model
-    engine: Engine  # of the model
+    engine: LoadedEngine  # of the model
     backend: str
     settings: EngineSettings
     policy: str

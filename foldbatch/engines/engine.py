@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ from foldbatch.params.parameters import Array, Gradient, Parameter, RemoteUpdate
 from foldbatch.planning.policies import COMPILED, Costs
 from foldbatch.static.routines import Target
 
+Memory = TypeVar("Memory")
+Ready = TypeVar("Ready")
 Cotangents = Sequence[tuple[int, Array]]  # numbers of values, each with its cotangent
 
 
@@ -76,8 +78,11 @@ class Capturing(Protocol):
         """Return the capacity classes so far, and how many batches fitted into them."""
 
 
-class Engine(Protocol):
-    """A model's kernels, and what runs them; what has a default here is for engines without kernels."""
+class EngineOf(Protocol[Memory, Ready]):
+    """A model's kernels, and what runs them; what has a default here is for engines without kernels.
+
+    `Memory` is the class of what its batches run in, and `Ready` that of batches made ready for it.
+    """
 
     name: str  # in `ENGINES`
     target: Target  # what its kernels can do
@@ -93,21 +98,20 @@ class Engine(Protocol):
         """Return a function that sums rows of equal id (see `sums.total`); None for NumPy's way."""
         return None
 
-    def memory(self) -> Any:
+    def memory(self) -> Memory:
         """Return memory for batches that run one after the other."""
-        return None
 
-    def limit_memory(self, memory: Any, nbytes: int, *, training: bool) -> None:
+    def limit_memory(self, memory: Memory, nbytes: int, *, training: bool) -> None:
         """Let memory grow to so many bytes at most, and free what it holds for the other phase.
 
         The caller has seen to it that batches need no more (`nbytes`); without a call memory grows ahead.
         """
         return
 
-    def ready(self, batch: ScheduledBatch, *, training: bool) -> Any:
+    def ready(self, batch: ScheduledBatch, *, training: bool) -> Ready:
         """Return a scheduled batch as the engine runs it: without parameters, data and memory."""
 
-    def forward(self, ready: Any, feeds: Sequence[Sequence[Array]], memory: Any) -> Run:
+    def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: Memory) -> Run:
         """Compute all values, losses and metrics of a batch that `ready` has made, in what `memory` made.
 
         Feeds are the examples' data by rank, per cell and feed.
@@ -118,7 +122,12 @@ class Engine(Protocol):
         """
 
     def run_small(
-        self, memory: Any, notes: SmallBatch | Round, asides: Collection[str] = (), *, training: bool = False
+        self,
+        memory: Memory,
+        notes: SmallBatch | Round,
+        asides: Collection[str] = (),
+        *,
+        training: bool = False,
     ) -> SmallRun | None:
         """Run a small batch of inference, or a round, from its notes; None where a schedule must run it.
 
@@ -137,11 +146,11 @@ class Engine(Protocol):
         """Wait until a device has done what was launched; elsewhere it is done."""
         return
 
-    def launched(self, ready: Any) -> tuple[int, int]:
+    def launched(self, ready: Ready) -> tuple[int, int]:
         """Return how many kernels a batch calls forward and backward, each once a level."""
         return 0, 0
 
-    def nbytes(self, ready: Any) -> int:
+    def nbytes(self, ready: Ready) -> int:
         """Return the bytes of memory that a batch needs, of which `ready` made this."""
         return 0
 
@@ -156,6 +165,11 @@ class Engine(Protocol):
     def launcher(self, *, training: bool) -> Capturing | None:
         """Return the object that captures batches of a phase as graphs; None if the engine has none."""
         return None
+
+
+# An engine of any kind; `LoadedEngine` is one to those that run batches, which pass on what it has made.
+Engine: TypeAlias = EngineOf[Any, Any]
+LoadedEngine: TypeAlias = EngineOf[object, object]
 
 
 class EngineSettings(NamedTuple):

@@ -49,7 +49,7 @@ class Pool:
         start_in_each_process(self, Pool._start)
 
     def _start(self) -> None:
-        self._free: list[list[Any]] = []
+        self._free: list[list[object]] = []
 
     def hold(
         self,
@@ -76,7 +76,7 @@ class Pool:
         again = partial(self.hold, batch, step, results=results, tangents=tangents, feed=feed)
         return WaitingBatch(self, parts, again, memories)
 
-    def take_back(self, memories: list[Any]) -> None:
+    def take_back(self, memories: list[object]) -> None:
         self._free.append(memories)
 
 
@@ -88,10 +88,10 @@ class WaitingBatch:
         pool: Pool,  # where its memory goes
         parts: Sequence[ForwardPart],
         again: Callable[[], WaitingBatch],  # runs it forward again: a backward pass spoils what that left
-        memories: list[Any],  # those of the parts
+        memories: list[object],  # those of the parts
     ) -> None:
         self.pool, self.parts, self.again = pool, parts, again
-        self.memories: list[Any] | None = memories  # None when they have been given back
+        self.memories: list[object] | None = memories  # None when they have been given back
 
     @cached_property
     def numbers(self) -> list[list[int]]:
@@ -117,7 +117,7 @@ class WaitingBatch:
         """Return how many elements each example's result has, where results are sequences."""
         return [len(next(iter(terminals))) for part in self.parts for terminals in part.batch.results]  # type: ignore[call-overload]
 
-    def results(self, tensors: Sequence[Any]) -> list[Any]:
+    def results(self, tensors: Sequence[object]) -> list[Any]:
         """Return each example's result, made of other tensors that stand for `values`."""
         replacements = iter(tensors)
         return [

@@ -88,7 +88,7 @@ class _ExampleRun(Evaluation):
     node_origins: Origins = field(default_factory=dict)
 
     def evaluate_call(
-        self, base: int, k: int, i: int, inputs: list[Any], numbers: list[list[int]]
+        self, base: int, k: int, i: int, inputs: list[object], numbers: list[list[int]]
     ) -> list[Value]:
         """Evaluate a call, and note the origins of its results that are not finite."""
         self.read[k, i] = inputs, numbers

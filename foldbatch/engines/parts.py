@@ -81,7 +81,7 @@ def _loss_names(model: Model) -> list[str]:
     return [name for names in model.losses for name in names]
 
 
-def _by_name(model: Model, batch: ScheduledBatch, run: Run) -> dict[str, list[Any]]:
+def _by_name(model: Model, batch: ScheduledBatch, run: Run) -> dict[str, list[object]]:
     """Return the metrics of a batch by name; of each cell that collects one, four columns.
 
     They are the values; the numbers by which values are put in the order of visits; the examples; and the
@@ -102,7 +102,7 @@ def _by_name(model: Model, batch: ScheduledBatch, run: Run) -> dict[str, list[An
     return collected
 
 
-def labels_of(model: Model, cell: int, metric: int, trace: Trace) -> list[Any] | None:
+def labels_of(model: Model, cell: int, metric: int, trace: Trace) -> list[object] | None:
     """Return the labels of a cell's metric, one a call; None where it has none."""
     labelled = model.labels[cell]
     return trace.labels[cell][labelled.index(metric)] if metric in labelled else None

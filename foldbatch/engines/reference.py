@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch
-from foldbatch.engines.engine import Backend, Cotangents, Engine
+from foldbatch.engines.engine import Backend, Cotangents, EngineOf
 from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.model.evaluation import CallError, Evaluation
@@ -24,7 +23,7 @@ from foldbatch.scheduler.schedule import Index
 from foldbatch.static.routines import Target
 
 
-class ReferenceEngine(Engine):
+class ReferenceEngine(EngineOf[None, tuple[ScheduledBatch, bool]]):
     """The oracle as an engine: each example is a batch of its own."""
 
     name = "reference"
@@ -33,6 +32,9 @@ class ReferenceEngine(Engine):
 
     def __init__(self, model: Model) -> None:
         self.model = model
+
+    def memory(self) -> None:
+        """Return None: the interpreter has memory of its own."""
 
     def ready(self, batch: ScheduledBatch, *, training: bool) -> tuple[ScheduledBatch, bool]:
         """Return the batch, and whether it is trained on."""
@@ -71,7 +73,7 @@ class ReferenceRun:
     reference: Evaluation
     orders: tuple[Index, ...]
     launches: int = 0
-    within: Callable[[], AbstractContextManager[Any]] = nullcontext
+    within: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def loss_sums(self) -> dict[tuple[int, int], float]:
         losses = self._ranked(self.reference.losses)

@@ -24,8 +24,8 @@ from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
 from foldbatch.engines.budget import Bounded, Budget
 from foldbatch.engines.engine import (
     Cotangents,
-    Engine,
     EngineSettings,
+    LoadedEngine,
     Run,
     choose_engine,
     choose_straight,
@@ -67,6 +67,8 @@ P = ParamSpec("P")
 L = TypeVar("L", bound="Locked")
 # from a scheduled batch and its data, by rank, to the data as the engine is given them
 Feed: TypeAlias = "Callable[[ScheduledBatch, Sequence[Sequence[Any]]], Sequence[Sequence[Any]]]"
+# a part of a batch as the engine runs it, or its windows, see `Windowed`
+ReadyPart: TypeAlias = "tuple[ScheduledBatch, object]"
 Work: TypeAlias = "list[Trace] | tuple[SubBatch, ...]"  # a batch, or one that `Runner.plan` made ready
 Phases: TypeAlias = "dict[str, float]"  # seconds by phase
 
@@ -135,7 +137,7 @@ class Runner:
         self.seed = seed
         settings = options.engine_settings
         backend = choose_engine(options.backend)
-        self.engine = load_engine(backend, model, settings)
+        self.engine: LoadedEngine = load_engine(backend, model, settings)
         limit = options.memory
         self._budget = None if limit is None else self._budget_of(limit, backend, settings)
         if isinstance(self.engine.updates, Updates):
@@ -255,7 +257,7 @@ class Runner:
         self,
         batch: Work,
         step: int,
-        memories: list[Any],
+        memories: list[object],
         *,
         seeded_results: bool,
         training: bool,
@@ -363,7 +365,7 @@ class Runner:
         windows = sum(part.windows for part in parts)
         return replace(report, bound=MemoryBound(self._budget.limit, largest, len(parts), windows))
 
-    def _timed(self, traces: list[Trace], options: Options) -> tuple[ScheduledBatch, Any, Phases]:
+    def _timed(self, traces: list[Trace], options: Options) -> tuple[ScheduledBatch, object, Phases]:
         """Run a batch forward and backward, whole; return how it was planned, readied, and its seconds."""
         batch = self.scheduled(traces, options)
         phases = dict(batch.seconds)
@@ -427,12 +429,12 @@ class Runner:
 
     def _map_parts(
         self,
-        work: Callable[[SubBatch, Any, Any], R],
+        work: Callable[[SubBatch, ReadyPart, object], R],
         batch: Work,
         fold: Callable[[list[R]], list[R]] | None = None,
         *,
         training: bool,
-        memories: list[Any] | None = None,
+        memories: list[object] | None = None,
     ) -> list[R]:
         """Return the results of `work` for each part of a batch, given the part, its `_ready` and memory.
 
@@ -455,7 +457,7 @@ class Runner:
 
     def _mapped_by_halves(
         self,
-        work: Callable[[SubBatch, Any, Any], R],
+        work: Callable[[SubBatch, ReadyPart, object], R],
         traces: list[Trace],
         fold: Callable[[list[R]], list[R]] | None,
         shortage: DeviceMemoryError,
@@ -490,9 +492,9 @@ class Runner:
     @alone
     def _worked(
         self,
-        work: Callable[[SubBatch, Any, Any], R],
+        work: Callable[[SubBatch, ReadyPart, object], R],
         parts: Sequence[SubBatch],
-        memories: list[Any] | None,
+        memories: list[object] | None,
         *,
         training: bool,
     ) -> list[R]:
@@ -531,10 +533,10 @@ class Runner:
     @alone
     def _mapped_in_waves(
         self,
-        work: Callable[[SubBatch, Any, Any], R],
+        work: Callable[[SubBatch, ReadyPart, object], R],
         batch: Work,
         fold: Callable[[list[R]], list[R]] | None,
-        memories: list[Any] | None,
+        memories: list[object] | None,
         *,
         training: bool,
     ) -> list[R]:
@@ -560,12 +562,12 @@ class Runner:
             results = results if fold is None else fold(results)
         return results
 
-    def _engine_of(self, part: Bounded) -> Engine:
+    def _engine_of(self, part: Bounded) -> LoadedEngine:
         """Return the engine that runs a part: of windows, that of the model with entries."""
         assert self._budget is not None
         return self._budget.planner.engine if part.windows else self.engine
 
-    def _wave_memories(self, wave: Sequence[Bounded]) -> list[Any]:
+    def _wave_memories(self, wave: Sequence[Bounded]) -> list[object]:
         """Return a memory for each part of a wave, those of the wave before where one engine runs both."""
         engine = self._engine_of(wave[0])
         if self._memories_for is not engine:
@@ -600,7 +602,7 @@ class Runner:
         threads = self.options.threads if self.engine.splits else 1
         return split(traces, threads, self._weights, self.engine.splits) if traces else []
 
-    def _ready(self, part: SubBatch, *, training: bool) -> tuple[ScheduledBatch, Any]:
+    def _ready(self, part: SubBatch, *, training: bool) -> ReadyPart:
         """Return a part scheduled and ready for the engine; a planned part keeps what was made."""
         ready = part.ready.get((self.engine, training))
         if isinstance(ready, Windowed):
@@ -616,7 +618,7 @@ class Runner:
     def _forward(
         self,
         part: SubBatch,
-        ready: tuple[ScheduledBatch, Any],
+        ready: ReadyPart,
         memory: object,
         step: int,
         numbers: NDArray[np.int64] | None = None,
@@ -646,12 +648,7 @@ class Runner:
 
     @np.errstate(all="ignore")  # a program tells of losses that are not finite
     def _run(
-        self,
-        step: int,
-        asides: Collection[str],
-        part: SubBatch,
-        ready: tuple[ScheduledBatch, Any],
-        memory: object,
+        self, step: int, asides: Collection[str], part: SubBatch, ready: ReadyPart, memory: object
     ) -> Results:
         """Run a part in inference, and collect its results."""
         with Naming(self.model, ready[0], part.first):
@@ -662,7 +659,7 @@ class Runner:
         step: int,
         seeds: Seeds | None,
         part: SubBatch,
-        ready: tuple[ScheduledBatch, Any],
+        ready: ReadyPart,
         memory: object,
         *,
         visited: bool = False,
@@ -692,7 +689,7 @@ class Runner:
         step: int,
         seeded_results: bool,  # noqa: FBT001 - given by partial application
         part: SubBatch,
-        ready: tuple[ScheduledBatch, Any],
+        ready: ReadyPart,
         memory: object,
         numbers: NDArray[np.int64] | None = None,
         weights: NDArray[np.float32] | None = None,
@@ -728,7 +725,7 @@ class Runner:
 
 
 def _in_turn(
-    tries: Sequence[Callable[[], tuple[ScheduledBatch, Any, Phases]]],
+    tries: Sequence[Callable[[], tuple[ScheduledBatch, object, Phases]]],
 ) -> list[tuple[ScheduledBatch, list[Phases]]]:
     """Run each some times, in turn; return its batch, and its phases but for those of the first turn."""
     runs = [(run()[0], list[Phases]()) for run in tries]

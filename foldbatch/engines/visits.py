@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +51,7 @@ def gather(visits: DataGradients, type_: TensorType, reads: Sequence[Sequence[Pl
 
 def _datum(
     visits: DataGradients, type_: TensorType, places: Sequence[Place]
-) -> tuple[Array, NDArray[np.int64], NDArray[np.int64], list[Any] | None]:
+) -> tuple[Array, NDArray[np.int64], NDArray[np.int64], list[object] | None]:
     """Return the gradients of one place's data, ``[n, *shape]``, with calls ``[n]`` and examples ``[n]``."""
     first = visits.calls[places[0][0]]
     total = np.zeros((len(first), *type_.shape), type_.dtype)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.batch import ScheduledBatch, arenas_of, by_arena, fetched
-from foldbatch.engines.engine import Cotangents, Engine, Run
+from foldbatch.engines.engine import Cotangents, LoadedEngine, Run
 from foldbatch.engines.parts import Naming
 from foldbatch.engines.sums import total
 from foldbatch.model.drafts import Feed
@@ -91,7 +91,7 @@ class Planner(NamedTuple):
     """How a runner plans windows: an engine of the model with entries, and what schedules its batches."""
 
     model: Model  # with entries
-    engine: Engine  # of that model
+    engine: LoadedEngine  # of that model
     policy: str  # as of `foldbatch.compile`
     # merges and schedules nothing: it builds the schedule of a merged trace of the model with entries
     build: Callable[[Merged], Schedule]
@@ -180,7 +180,7 @@ class Window:
 
     calls: tuple[Index, ...]  # per cell of the model ``[n]``: which of the batch's calls it has, ascending
     batch: ScheduledBatch  # these calls, and those of entries
-    ready: Any  # the batch as the engine runs it
+    ready: object  # the batch as the engine runs it
     reads: tuple[Index, ...]  # per arena: the places in the border that its entries read
     yields: tuple[
         tuple[Index, Index], ...
@@ -221,7 +221,7 @@ class Windowed:
         counts = [self.planner.engine.launched(window.ready) for window in self.windows]
         return sum(f for f, _ in counts) * (1 + self.training), sum(b for _, b in counts)
 
-    def forward(self, feeds: Sequence[Sequence[Array]], memory: Any, first: int) -> WindowedRun:
+    def forward(self, feeds: Sequence[Sequence[Array]], memory: object, first: int) -> WindowedRun:
         """Run all windows forward; arguments are those of `Engine.forward`, and the part's first example."""
         run = WindowedRun(self, feeds, memory, first)
         run.forward()
@@ -350,12 +350,12 @@ class _Batch:
 class WindowedRun:
     """A part under way as windows; see `foldbatch.engines.engine.Run`."""
 
-    def __init__(self, part: Windowed, feeds: Sequence[Sequence[Array]], memory: Any, first: int) -> None:
+    def __init__(self, part: Windowed, feeds: Sequence[Sequence[Array]], memory: object, first: int) -> None:
         self.part = part
         self.feeds = feeds  # per cell and feed, in the order of calls
         self.memory = memory
         self.first = first  # the number of the part's first example
-        self.within: Callable[[], AbstractContextManager[Any]] = nullcontext
+        self.within: Callable[[], AbstractContextManager[object]] = nullcontext
         self.launches = 0
         self.metrics: dict[tuple[int, int], Array] = {}
         self.inputs: dict[tuple[int, int], Array] = {}

@@ -236,7 +236,8 @@ def _order(
         mark = dict(model.marks[k]).get(i)
         visit = merged.trace.calls[k][turns[k], 0]
         if mark is not None and len(call_examples):  # a cell without calls has no columns
-            visit = merged.trace.feeds[k][mark][turns[k]] + merged.offsets[call_examples]
+            noted = merged.trace.feeds[k][mark][turns[k]].astype(np.int64)
+            visit = noted + merged.offsets[call_examples]
         visits.append(visit.astype(np.int64))
         examples.append(call_examples)
         cell_labels = labels_of(model, k, i, merged.trace) if len(call_examples) else None

@@ -88,7 +88,7 @@ class SharedName:
     cells: int = 0  # how many cells have code with it; with the last one, the name goes
 
 
-_shared_names: dict[Any, SharedName] = {}  # by `typed` value
+_shared_names: dict[object, SharedName] = {}  # by `typed` value
 
 
 def _release(keys: Iterable[object]) -> None:
@@ -512,8 +512,8 @@ class CellFunction:
         self._by_structure: dict[tuple[Spec, ...], Signature] = {}  # these by structure
         self._codes: dict[bool, CodeType] = {}  # of `call`, fast and not
         # by static arguments, where there are any: signatures, and the functions that do their calls
-        self._groups: dict[Any, list[Signature]] = {}
-        self._variants: dict[Any, Callable[..., Any]] = {}
+        self._groups: dict[object, list[Signature]] = {}
+        self._variants: dict[object, Callable[..., object]] = {}
         # of signatures that differ in forms of arrays alone, where there are many: by what they have in
         # common
         self._tables: dict[Any, FormTable] = {}
@@ -670,11 +670,11 @@ class CellFunction:
             self._groups[static] = group
         self._by_structure[signature.structure] = signature  # last: until then it is made anew
 
-    def _static(self, signature: Signature) -> Any:
+    def _static(self, signature: Signature) -> object:
         values = [signature.specs[name].value for name in self.static]  # type: ignore[union-attr]
         return tuple(values) if len(values) > 1 else values[0]
 
-    def _common(self, signature: Signature) -> Any:
+    def _common(self, signature: Signature) -> object:
         """Return the common key of signatures that differ in forms of arrays alone."""
         return signature.outline, self._static(signature) if self.static else None
 
@@ -723,7 +723,7 @@ class CellFunction:
         GLOBALS[self.fast], names = function, ", ".join([ARGUMENT + n for n in self.parameters])
         return self._named(_code(f"def f({names}): return {self.fast}({names})"))
 
-    def _called_by(self, code: CodeType, signatures: Sequence[Signature]) -> Callable[..., Any]:
+    def _called_by(self, code: CodeType, signatures: Sequence[Signature]) -> Callable[..., object]:
         """Return the function that does calls of signatures: a compiled one, or one of this code."""
         function = FunctionType(code, GLOBALS, self.name)
         if Slow.fast is None:
@@ -870,7 +870,7 @@ def _code(text: str) -> CodeType:
     return code
 
 
-def _slow(cell_ref: weakref.ref[CellFunction], *args: object, **options: object) -> Any:
+def _slow(cell_ref: weakref.ref[CellFunction], *args: object, **options: object) -> object:
     """Do a call that the code of a cell does not know: of another structure, in another cell, or nowhere."""
     self = cell_ref()
     assert self is not None, "the code of a cell runs without it"

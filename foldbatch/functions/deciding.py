@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 from warnings import warn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.errors import ExamplePlace, ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import COUNTERS, Signature
@@ -50,6 +49,7 @@ from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value, by_hand, refuse_made
 from foldbatch.model.tracer import ExamplesNoted, ExamplesRead, Tracer
+from foldbatch.params.parameters import Array
 from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
@@ -686,7 +686,7 @@ class UnderWay:
 
 def _shown(
     store: Store, start: int, type_: Type | None, result: object, place: int, number: int
-) -> tuple[Type | None, Any]:
+) -> tuple[Type | None, object]:
     """Return the type of results so far and of this one, and the result with arrays in the place of values.
 
     Args:
@@ -703,7 +703,7 @@ def _shown(
     if type_ is OBJECTS and type(result) is list and ATOMS.issuperset(map(type, result)):
         return type_, [*result]  # as below, in a fifth of the time
 
-    def array(value: Value) -> NDArray[Any]:
+    def array(value: Value) -> Array:
         refuse_made(value)
         n = value.n - start
         if not 0 <= n < store.total or store.example[n] != place:
@@ -715,7 +715,7 @@ def _shown(
     return joined_result(type_, result, 0, [], set(), number), _replaced(result, array)
 
 
-def _replaced(x: object, value: Callable[[Value], object]) -> Any:
+def _replaced(x: object, value: Callable[[Value], object]) -> object:
     """Return a result of a walk with the outcome of a function in the place of each value in it."""
     if type(x) in ATOMS:
         return x

@@ -94,14 +94,14 @@ class Dependencies:
 
     entries: dict[Key, Dependency] = field(default_factory=dict)
     # what keys are of: an identity belongs to one object as long as that lives
-    holders: list[Any] = field(default_factory=list)
+    holders: list[object] = field(default_factory=list)
 
     def by_name(self) -> dict[str, Dependency]:
         """Return the dependencies by the text that leads to each; of two with one text the first."""
         return {dependency.where: dependency for dependency in reversed([*self.entries.values()])}
 
 
-def dependencies_of(roots: Iterable[tuple[str, Any]]) -> Dependencies:
+def dependencies_of(roots: Iterable[tuple[str, object]]) -> Dependencies:
     """Return the dependencies of functions, and of functions that they call.
 
     `roots` are pairs of a text that leads to a function, and the function. A root may be an object with
@@ -128,8 +128,8 @@ class _Collector:
         self.written = set[str]()  # those that functions assign to
         self.changing = set[str]()  # those of functions that write to containers
         self._functions: list[tuple[str, FunctionType]] = []
-        self._holders: list[tuple[str, Any]] = []
-        self._seen: dict[int, Any] = {}
+        self._holders: list[tuple[str, object]] = []
+        self._seen: dict[int, object] = {}
 
     def follow(self) -> None:
         """Read what functions name until nothing new comes."""
@@ -385,7 +385,7 @@ def fingerprint(dependency: Dependency) -> Any:
     return dependency.value if dependency.kind == PART else _present(dependency.value)
 
 
-def _present(value: object, levels: int = 5) -> Any:
+def _present(value: object, levels: int = 5) -> object:
     """Return a digest of data; of a container of other things, what it holds; else the thing itself."""
     data_digest = digest(value, MAX_COMPARED_ITEMS, 100 * MAX_COMPARED_ITEMS)
     if (
@@ -412,11 +412,11 @@ def _is_one(first: object, second: object) -> bool:
 class Snapshot:
     """The dependencies of functions at one time, to be compared with later ones."""
 
-    roots: tuple[tuple[str, Any], ...]  # these functions
+    roots: tuple[tuple[str, object], ...]  # these functions
     dependencies: Dependencies
-    fingerprints: dict[Key, Any]
+    fingerprints: dict[Key, object]
 
-    def replaced(self) -> list[tuple[str, Any]]:
+    def replaced(self) -> list[tuple[str, object]]:
         """Return the things that stand where others stood, each with the name that leads there."""
         now = dependencies_of(self.roots)
         return [(self.dependencies.entries[key].where, now.entries[key].value) for key in self.moved(now)]
@@ -435,7 +435,7 @@ class Snapshot:
         return [self.dependencies.entries[key].where for key in self.moved(now)]
 
 
-def snapshot(roots: Iterable[tuple[str, Any]]) -> Snapshot:
+def snapshot(roots: Iterable[tuple[str, object]]) -> Snapshot:
     """Return the present dependencies of functions; arguments are those of `dependencies_of`."""
     entered = tuple(roots)
     present = dependencies_of(entered)
@@ -553,12 +553,12 @@ def digest_of(dependency: Dependency) -> str | None:
     return digest(dependency.value)
 
 
-def _code_digest(value: object) -> Any:
+def _code_digest(value: object) -> object:
     function = _function_of(value)
     return _plain_code(function.__code__, function.__doc__)
 
 
-def _plain_code(code: CodeType, doc: str | None = None) -> Any:
+def _plain_code(code: CodeType, doc: str | None = None) -> object:
     """Return a function's code as data that neither its lines nor its docstring change, to be hashed."""
     constants = [
         _plain_code(x) if isinstance(x, CodeType) else digest(x) or repr(type(x))

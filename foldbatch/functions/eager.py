@@ -26,7 +26,7 @@ from foldbatch.model.drafts import Feed
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.rereading import Snapshot
 from foldbatch.params.parameters import Parameter
-from foldbatch.recorder.lists import CallLists
+from foldbatch.recorder.lists import CallLists, numbers_of
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
 from foldbatch.static.passes.simplify import in_phase
@@ -133,7 +133,7 @@ def _mode(
             go_slow(on=False)
 
 
-def _arrays(x: object) -> Any:
+def _arrays(x: object) -> object:
     """Return a result with arrays in the place of real values."""
     match x:
         case Real():
@@ -145,7 +145,7 @@ def _arrays(x: object) -> Any:
     return replaced(x, _arrays)
 
 
-def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
+def _call(cell: CellFunction, arguments: dict[str, object]) -> object:
     """Compute a call of a cell on real arguments at once, and return its result."""
     signature = cell.find(arguments)
     try:
@@ -247,7 +247,7 @@ class _Block(Slots):
             node: _datum(path, feed, bound, item)
             for (path, node, feed), bound, item in zip(signature.feeds, signature.bounds, data, strict=True)
         }
-        marks = [data[feed] for _, feed in signature.draft.marks]
+        marks = [numbers_of(lists.feeds[feed])[call] for _, feed in signature.draft.marks]
         return reads, feed_values, [items[call] for items in lists.labels], marks
 
 
@@ -269,7 +269,7 @@ def _array_of(value: object, reader: Signature) -> Any:
     return array
 
 
-def _inputs(signature: Signature, arguments: dict[str, Any]) -> dict[Any, Any]:
+def _inputs(signature: Signature, arguments: dict[str, object]) -> dict[object, object]:
     """Return arrays for the inputs of a cell's graph, by node, read from the arguments of a call."""
     inputs: dict[Any, Any] = {}
     for path, node in signature.operands:
@@ -283,7 +283,7 @@ def _inputs(signature: Signature, arguments: dict[str, Any]) -> dict[Any, Any]:
     return inputs
 
 
-def _datum(path: str, feed: Feed, bound: int | None, item: object) -> Any:
+def _datum(path: str, feed: Feed, bound: int | None, item: object) -> object:
     """Return the number or array of a feed, checked; without a path, another number for each call."""
     if not path:
         _Eager.key += 1
@@ -294,7 +294,7 @@ def _datum(path: str, feed: Feed, bound: int | None, item: object) -> Any:
         raise error.kind(feed.where, error.expected, error.found, error.fix) from None
 
 
-def _of_block(part: BlockInWalk, x: object) -> Any:
+def _of_block(part: BlockInWalk, x: object) -> object:
     for signature in part.signatures:
         notes.accept(signature)
     return _Block(part).run(x)

@@ -42,7 +42,7 @@ class Learnt:
     accepted: dict[Signature, None] = field(default_factory=dict)
     before: Snapshot | None = None  # the objects that the walk and its cells read, at compilation
     # the run in which these were last compared with the present ones, and the objects that have been replaced
-    compared: tuple[int, list[tuple[str, Any]]] = (-1, [])
+    compared: tuple[int, list[tuple[str, object]]] = (-1, [])
     installed: int = -1  # the value of `InForce.changes` at the last `install`
 
     def copy(self) -> Learnt:

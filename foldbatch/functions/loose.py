@@ -273,8 +273,8 @@ def _as_now(x: Any) -> Any:
 
 
 def _filled(
-    function: Callable[..., object], pattern: list[CallOperand], options: dict[str, Any], *xs: object
-) -> Any:
+    function: Callable[..., object], pattern: list[CallOperand], options: dict[str, object], *xs: object
+) -> object:
     remaining = iter(xs)
     return called_as_it_is(
         function, [next(remaining) if dynamic else x for x, dynamic, _ in pattern], options
@@ -555,5 +555,5 @@ def data_cell(type_: TensorType) -> CellFunction:
     return cell
 
 
-def _identity(x: object) -> Any:
+def _identity(x: object) -> object:
     return x

@@ -228,7 +228,7 @@ class BlockInWalk:
         lists, slots = notes.block_globals(self, self._bound), Slots()
         return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.input_type, x, self))))
 
-    def _bound(self) -> dict[str, Any]:
+    def _bound(self) -> dict[str, object]:
         """Return the globals that the tracing program needs in the present run, by name."""
         for signature in self.signatures:
             notes.ensure(signature)
@@ -453,7 +453,7 @@ def present_part(block: AnyBlock, type_: Type) -> BlockInWalk:
     return part_of(block, type_)
 
 
-def call(block: AnyBlock, xs: tuple[Any, ...], run: Callable[[BlockInWalk, Any], Any]) -> Any:
+def call(block: AnyBlock, xs: tuple[object, ...], run: Callable[[BlockInWalk, Any], Any]) -> Any:
     """Do a call of a block in a walk by `run`, which is given the block's part and its argument.
 
     Raises:

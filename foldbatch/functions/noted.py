@@ -1,4 +1,4 @@
-"""The notes of a walk as arrays: the values that each call reads, and the output that each value is."""
+"""The notes of a walk as arrays, the tables by which loops check and pack them, and the results of walks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Val
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,18 +17,16 @@ from foldbatch.functions.cells import Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.specs import DEEPEST, fix_for_types, opened, too_deep
 from foldbatch.functions.values import Value, refuse_made
-from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.params.parameters import Parameter
-from foldbatch.planning.noting import CalledCell, Integers, Noting
-from foldbatch.recorder.lists import CallLists
-from foldbatch.scheduler.trace import Ints
+from foldbatch.planning.noting import CalledCell, Noting
+from foldbatch.recorder.checks import NotedData, first_bad
+from foldbatch.recorder.lists import CallLists, numbers_of
 from foldbatch.types import OBJECT, VOID, NestType, SequenceType, TensorType, TupleType, Type, describe_value
 
 Index = NDArray[np.int64]
 PrunedCell = tuple[Signature, PrunedDraft]  # a cell, and its operands, feeds and outputs that a model has
 _NONE: Index = np.zeros(0, np.int64)
-_NO_WIRES: frozenset[Output] = frozenset()
 
 
 @dataclass(eq=False, slots=True)
@@ -39,8 +36,8 @@ class Noted:
     signature: Signature  # the cell
     rows: Index  # ``[n, arguments]``: a call's number, those of its operands, lengths of its lists
     elements: list[Index]  # per list ``[m, members]``, those of all calls one after the other
-    feeds: list[list[Any]]  # `feeds`, `labels`: data and labels, in the order of calls
-    labels: list[list[Any]]
+    feeds: list[list[object]]  # `feeds`, `labels`: data and labels, in the order of calls
+    labels: list[list[object]]
 
     @property
     def bases(self) -> Index:
@@ -107,68 +104,50 @@ def noted_of(lists: Mapping[Signature, CallLists], start: int) -> dict[Signature
                 elements.append(counted[begin:end].reshape(-1, max(len(members), 1)))
         feeds = [*appended.feeds]
         for _, i in signature.draft.marks:
-            feeds[i] = [number - start for number in feeds[i]]
+            feeds[i] = [number - start for number in numbers_of(feeds[i])]
         noted[signature] = Noted(signature, rows, elements, feeds, appended.labels)
     return noted
 
 
-def late_error(noted: Mapping[Signature, Noted], number: Callable[[int], int]) -> ExampleError | None:
+def late_error(
+    noted: Mapping[Signature, Noted | CallLists], start: int, number: Callable[[int], int]
+) -> ExampleError | None:
     """Return the error for the first datum that its cell does not read; None where each can be read.
 
     Args:
         noted: the calls of cells.
-        number: gives the number of the example in the batch, of a call by its number.
+        start: the first number of the run.
+        number: gives the number of the example in the batch, of a call by its number in the run.
     """
-    errors = list[tuple[int, str, BadDataError]]()
+    data = list[NotedData]()
     for signature, calls in noted.items():
-        bases = calls.bases.tolist()
+        bases = bases_of(calls, signature, start).tolist()
         for (path, _, feed), bound, items in zip(signature.feeds, signature.bounds, calls.feeds, strict=True):
-            for base, item in zip(bases, items, strict=True) if path else ():
-                try:
-                    column([item], feed.type, bound, feed.declared)
-                except BadDataError as error:
-                    errors.append((base, feed.where, error))
-                    break
-    if not errors:
+            if path:  # else it is the number of the call
+                data.append(NotedData(feed, bound, items, bases))
+    datum = first_bad(data)
+    if datum is None:
         return None
-    base, where, bad = min(errors, key=itemgetter(0))
-    late = bad.kind(ExamplePlace(where, number(base)), bad.expected, bad.found, bad.fix)
+    error, place = datum.error, ExamplePlace(datum.where, number(datum.call))
+    late = error.kind(place, error.expected, error.found, error.fix)
     late.late = True
     return late
 
 
-class Owners:
-    """The outputs of cells that the numbers of a run stand for."""
+def type_of(slot: Slot) -> TensorType:
+    """Return the type of the values that a slot reads."""
+    signature, i, s = slot
+    return (signature.operands[i] if s < 0 else signature.sequences[s][2][i])[1].type
 
-    def __init__(self, total: int) -> None:
-        # ``[total]``: the place in `outputs`, -1 of a number that stands for none
-        self.of = np.full(total, -1, np.int64)
-        self.outputs: list[Output] = []
 
-    def add(self, signature: Signature, bases: Index) -> None:
-        """Set the outputs of the numbers that calls have taken, given the first number of each ``[n]``."""
-        for j in range(len(signature.outputs)):
-            self.of[bases + j] = len(self.outputs)
-            self.outputs.append((signature, j))
+def learn_wire(learnt: Learnt, slot: Slot, output: Output) -> None:
+    """Add a wire to what is learnt: a slot reads an output.
 
-    def among(self, numbers: Index) -> set[Output]:
-        """Return the outputs that numbers stand for."""
-        return {self.outputs[o] for o in np.flatnonzero(np.bincount(self.of[numbers])).tolist()}
-
-    def learn(self, learnt: Learnt, reads: Reads) -> bool:
-        """Add wires to what is learnt, given the numbers that slots read; return whether one is new."""
-        width = len(self.outputs)
-        present = np.zeros(len(reads.slots) * width, bool)
-        present[reads.slot * width + self.of.take(reads.numbers)] = True
-        grown = False
-        for place in np.flatnonzero(present).tolist():
-            (slot, type_), output = reads.slots[place // width], self.outputs[place % width]
-            sources = learnt.wires.get(slot, _NO_WIRES)
-            if output not in sources:
-                refuse_other_type(slot[0], type_, output[0].outputs[output[1]].type)
-                learnt.wires[slot] = {*sources, output}  # a new set: the old one may come back
-                grown = True
-        return grown
+    Raises:
+        WalkError: when the output is of another type than the slot reads.
+    """
+    refuse_other_type(slot[0], type_of(slot), output[0].outputs[output[1]].type)
+    learnt.wires[slot] = {*learnt.wires.get(slot, ()), output}  # a new set: the old one may come back
 
 
 def refuse_other_type(signature: Signature, type_: TensorType, actual: TensorType) -> None:
@@ -208,81 +187,37 @@ def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
 # -- as a model's columns
 
 
-def integers_of(cells: Sequence[PrunedCell], noted: Mapping[Signature, Noted], ends: Index) -> Integers:
-    """Return the noted calls as columns of integers, as far as a model reads them, for each of its cells.
+def outputs_of(called: Sequence[Signature]) -> list[Output]:
+    """Return the outputs of cells in the order in which tables count them."""
+    return [(signature, j) for signature in called for j in range(len(signature.outputs))]
 
-    `ends` are where examples begin and end, by noted numbers.
+
+def noting_of(
+    called: Sequence[Signature],
+    wires: Mapping[Slot, AbstractSet[Output]],
+    cells: Sequence[PrunedCell] = (),
+    results: AbstractSet[Output] = frozenset(),
+) -> Noting:
+    """Return the tables by which a compiled function checks and packs the calls of a walk.
+
+    Args:
+        called: the cells that the walk calls.
+        wires: the outputs that each slot may read.
+        cells: those that the model has, in its order.
+        results: the outputs that may be part of a result.
     """
-    new = _renumbering(cells, noted, int(ends[-1]))
-    examples = len(ends) - 1
-    calls, elements = list[Ints](), list[tuple[Ints, ...]]()
-    counts, lengths = list[Index](), list[Index]()
-    for signature, kept in cells:
-        rows, operands = noted[signature].rows, len(signature.operands)
-        cuts = np.searchsorted(rows[:, 0], ends)
-        numbered = 1 + sum(i < operands for i in kept.arguments)
-        if len(kept.arguments) != rows.shape[1] - 1:
-            rows = rows[:, [0, *(1 + i for i in kept.arguments)]]
-        if new is not None:
-            rows = np.concatenate([new[rows[:, :numbered]], rows[:, numbered:]], axis=1)
-        parts = [noted[signature].elements[i - operands] for i in kept.arguments[numbered - 1 :]]
-        calls.append(_narrow(rows))
-        elements.append(tuple([_narrow(part if new is None else new[part]) for part in parts]))
-        counts.append(cuts[1:] - cuts[:-1])
-        lengths += [np.diff(np.append(0, np.cumsum(column))[cuts]) for column in rows[:, numbered:].T]
-    offsets = ends if new is None else new[ends]
-    sizes = [np.array(x, np.int64).reshape(len(x), examples).T.copy() for x in (counts, lengths)]
-    return Integers(tuple(calls), tuple(elements), sizes[0], sizes[1], offsets, new)
-
-
-def _narrow(numbers: Index) -> Ints:
-    return numbers.astype(np.int32, order="C")
-
-
-def _renumbering(cells: Sequence[PrunedCell], noted: Mapping[Signature, Noted], total: int) -> Index | None:
-    """Return the new number of each value, and that after the last one; None where none moves.
-
-    Calls and outputs that the model has not take no numbers.
-    """
-    pruned = {signature: kept for signature, kept in cells if len(noted[signature].rows)}
-    called = [signature for signature, calls in noted.items() if len(calls.rows)]
-    if all(s in pruned and len(pruned[s].outputs) == len(s.outputs) for s in called):
-        return None
-    widths = np.zeros(total + 1, np.int64)
-    for signature, kept in pruned.items():
-        calls = noted[signature]
-        widths[calls.bases] = max(len(kept.outputs), 1)
-        for _, feed in signature.draft.marks:  # visits of metrics take numbers, too
-            if feed in kept.feeds:
-                widths[np.array(calls.feeds[feed], np.int64)] = 1
-    numbers: Index = np.cumsum(widths) - widths
-    for signature, kept in pruned.items():
-        base = noted[signature].bases
-        for old, new in kept.outputs.items():
-            numbers[base + old] = numbers[base] + new  # outputs keep their order: where old is 0, so is new
-    return numbers
-
-
-def noting_of(learnt: Learnt, cells: Sequence[PrunedCell]) -> Noting | None:
-    """Return the description of a walk and a model for a compiled function; None for visits of metrics.
-
-    Arguments are those of `integers_of`, but for what is known of the walk.
-    """
-    if any(signature.draft.marks for signature in learnt.cells):
-        return None
-    number = {signature: k for k, signature in enumerate(learnt.cells)}
-    outputs = [(signature, j) for signature in learnt.cells for j in range(len(signature.outputs))]
-    place = {output: o for o, output in enumerate(outputs)}
+    number = {signature: k for k, signature in enumerate(called)}
+    place = {output: o for o, output in enumerate(outputs_of(called))}
     pruned = dict(cells)
 
-    def wires(*slot: Any) -> list[int]:
-        return [place[output] for output in learnt.wires.get(slot, ())]
+    def read(*slot: Any) -> list[int]:
+        return [place[output] for output in wires.get(slot, ())]
 
-    called = [
+    described = [
         CalledCell(
-            [wires(signature, i, -1) for i in range(len(signature.operands))],
+            [read(signature, i, -1) for i in range(len(signature.operands))],
             [
-                [wires(signature, m, s) for m in range(len(members))]
+                [read(signature, m, s) for m in range(len(members))]
                 for s, (_, _, members) in enumerate(signature.sequences)
             ],
             [
@@ -291,10 +226,10 @@ def noting_of(learnt: Learnt, cells: Sequence[PrunedCell]) -> Noting | None:
             ],
             pruned[signature].arguments if signature in pruned else None,
         )
-        for signature in learnt.cells
+        for signature in called
     ]
-    results = [place[output] for output in learnt.results]
-    return Noting(called, [number[signature] for signature, _ in cells], results)
+    kept = [number[signature] for signature, _ in cells]
+    return Noting(described, kept, [place[output] for output in results])
 
 
 # classes of items that are no values; a list of these alone is not looked at item by item
@@ -338,7 +273,7 @@ def relative(part: object, begin: int, start: int, new: NDArray[np.integer] | No
 
 
 def joined_result(
-    previous: Type | None, value: object, start: int, terminals: list[Any], seen: set[int], example: int
+    previous: Type | None, value: object, start: int, terminals: list[object], seen: set[int], example: int
 ) -> Type:
     """Return the type of results so far, joined with that of one more; append its terminals to `terminals`.
 

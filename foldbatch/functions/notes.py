@@ -64,7 +64,7 @@ class Notes:
     # after rounds, `noted.Noted` by signature, in the place of `lists`
     noted: dict[Signature, Any] | None = None
     # per block that the walk calls, the names that its program finds among its globals
-    block_globals: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    block_globals: dict[object, dict[str, object]] = field(default_factory=dict)
 
 
 class Forced(BaseException):
@@ -79,7 +79,7 @@ class State:
     """The run that notes now, if any."""
 
     notes: Notes | None = None
-    fork: Callable[[Any], Any] | None = None  # runs parts of a walk side by side, there
+    fork: Callable[[Any], object] | None = None  # runs parts of a walk side by side, there
     careful: bool = False
     reading: Reading | None = None  # of the examples
     # the reader that has asked for a number, as the walk, or NumPy, may have caught the `Forced` of it
@@ -204,7 +204,7 @@ def give_back(notes: Notes) -> None:
         signature.spare = lists
 
 
-def block_globals(part: object, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def block_globals(part: object, make: Callable[[], dict[str, object]]) -> dict[str, object]:
     """Return the globals of a block's program in the present run, by name; `make` makes them at first."""
     notes = State.notes
     assert notes is not None, "only a walk that runs has parts"
@@ -580,7 +580,7 @@ def name_example(error: Exception, number: int) -> None:
 
 
 def line_of(
-    walk: Callable[[Any], object],
+    walk: Callable[[object], object],
     example: object,
     signature: Signature,
     call: int,
@@ -606,7 +606,7 @@ def line_of(
 
 def watch_calls(
     walk: Callable[[Any], Any],
-    example: Any,
+    example: object,
     signatures: Sequence[Signature],
     seen: Callable[[Signature, FrameType | None], None],
     max_calls: int,
@@ -627,7 +627,7 @@ def watch_calls(
         begin: is called when the walk begins, which it may do twice where it goes deep.
     """
 
-    def watched(example: Any) -> Any:
+    def watched(example: object) -> Any:
         """Run the walk on an example, and tell of its calls."""
         begin()
         for signature in signatures:
@@ -658,11 +658,21 @@ class _Noting:
 
     __slots__ = ("_arguments",)
 
-    def __init__(self, *arguments: Any) -> None:
-        self._arguments = arguments
+    def __init__(
+        self,
+        notes: Notes,
+        signatures: Sequence[Signature],
+        recorder: Recorder,
+        read: Callable[[Value, str], object] | None,
+        fork: Callable[[object], object] | None,
+        accept: Callable[[Signature], None] | None,
+        *,
+        careful: bool,
+    ) -> None:
+        self._arguments = notes, signatures, recorder, read, fork, accept, careful
 
     def __enter__(self) -> None:
-        notes, signatures, recorder, read, fork, careful, accept = self._arguments
+        notes, signatures, recorder, read, fork, accept, careful = self._arguments
         try:
             _unbind_all()
             State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
@@ -671,7 +681,7 @@ class _Noting:
                 InForce.fresh.clear()
             InForce.runs += 1
             record_with(recorder)
-            State.notes, Numbers.read = notes, read or _forced  # type: ignore[method-assign]
+            State.notes, Numbers.read = notes, read or _forced  # type: ignore[method-assign, assignment]
             for signature in signatures:
                 bind(signature)
         except BaseException:
@@ -686,7 +696,7 @@ def noting(
     notes: Notes,
     signatures: Sequence[Signature],
     recorder: Recorder,
-    read: Callable[[Value, str], object] | None = None,
+    read: Callable[[Value, str], Any] | None = None,
     fork: Callable[[Any], object] | None = None,
     *,
     careful: bool = False,
@@ -698,7 +708,7 @@ def noting(
     of a walk side by side; see `listen`. `accept` is called with each signature that is not among
     `signatures`, at its first call.
     """
-    return _Noting(notes, signatures, recorder, read, fork, careful, accept)
+    return _Noting(notes, signatures, recorder, read, fork, accept, careful=careful)
 
 
 def end_noting() -> None:
@@ -740,7 +750,7 @@ def _unbind_all() -> None:
         unbind(State.asked.pop())
 
 
-def first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
+def first_call(cell: CellFunction, arguments: dict[str, object]) -> object:
     """Note a call of a structure that the cell's code does not have, and return its result."""
     if not running():
         elsewhere(cell.name)
@@ -779,7 +789,7 @@ def too_many(number: int) -> None:
 unknown = Numbers.read  # the function that reads a number outside of runs
 
 
-def _forced(value: Value, reader: str) -> Any:
+def _forced(value: Value, reader: str) -> object:
     """Stop a run that computes nothing, where its walk asks for a number."""
     if running():
         State.forced = reader

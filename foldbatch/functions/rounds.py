@@ -27,10 +27,12 @@ from foldbatch.functions.noted import (
     Noted,
     bases_of,
     late_error,
+    learn_wire,
     noted_of,
     reads_of,
     refuse_leaks,
     refuse_other_type,
+    type_of,
 )
 from foldbatch.functions.notes import Notes, State, refuse_broken, taken_by
 from foldbatch.functions.specs import DataSpec
@@ -44,10 +46,10 @@ from foldbatch.model.model import Model
 from foldbatch.model.replacing import Replacements
 from foldbatch.model.rounds import CALL_NUMBER, LEFT_OUT, LENGTH
 from foldbatch.model.small_batches import CellNotes, ListNotes, Round, RoundForm, SmallRun, Turns
+from foldbatch.params.parameters import Array
 from foldbatch.recorder.lists import CallLists
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.system.remembering import Shared
-from foldbatch.types import TensorType
 
 KEPT = 256  # the most schedules of rounds that are kept
 KEPT_BYTES = 16_000_000  # the most bytes of their keys, the notes; a schedule takes some ten times as much
@@ -81,8 +83,8 @@ class Computing(Protocol):
         """Return a round's schedule and launch table; arguments are as in `Trace`."""
 
     def run(
-        self, ready: Any, feeds: Sequence[Sequence[NDArray[Any]]], example: Callable[[int, int], int]
-    ) -> Callable[[int, Index], NDArray[Any]]:
+        self, ready: Any, feeds: Sequence[Sequence[Array]], example: Callable[[int, int], int]
+    ) -> Callable[[int, Index], Array]:
         """Compute a round; return a function that copies values out of it, given their arena and numbers.
 
         Args:
@@ -106,7 +108,7 @@ def earlier(kind: type[Value]) -> Signature:
     return signature
 
 
-def _identity(x: object) -> Any:
+def _identity(x: object) -> object:
     return x
 
 
@@ -198,7 +200,7 @@ class Rounds:
         self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: place of its class there, or -1
         self._arenas: Index = self._kinds  # ``[outputs + 1]``: the arena of each output, -1 if it has none
         self._value_arenas: list[tuple[int, type[Value]]] = []  # arenas of outputs, and classes
-        self._none: list[tuple[NDArray[Any], ...]] = []  # the empty data of cells without calls
+        self._none: list[tuple[Array, ...]] = []  # the empty data of cells without calls
         self._bounds: list[list[int | None]] = []
         self._tables: dict[Any, _Table] = {}
         self._bound: _Bound | None = None
@@ -261,7 +263,7 @@ class Rounds:
 
     def _at_once(
         self, round_notes: RoundNotes, asides: Collection[str] = (), *, is_batch: bool = False
-    ) -> list[Any] | None:
+    ) -> list[object] | None:
         """Compute a round, or a small batch, by the engine from its notes.
 
         Return the numbers that are asked for, if the engine has read them. Return None, with nothing
@@ -331,7 +333,7 @@ class Rounds:
         outputs, wired = len(self._outputs), (self._wires, self._kinds, self._arenas)
         return RoundForm(outputs, imports, arenas, cells, *wired, scalars)
 
-    def _column(self, round_notes: RoundNotes, cell: int, place: int) -> NDArray[Any] | None:
+    def _column(self, round_notes: RoundNotes, cell: int, place: int) -> Array | None:
         """Return some data of a cell of the model, in the order of calls, if it has any."""
         reader = self._by_number[cell]
         return self._data(round_notes, reader, place, round_notes.notes.lists[reader.signature])
@@ -564,16 +566,14 @@ class Rounds:
         """Add wires, pairs of a slot and an output, and slots that read values of earlier rounds."""
         slots, learnt, self._linked = [*self._slots], self._learnt, None
         for number, maker in wires.T.tolist():
-            slot, source = slots[number], self._outputs[maker]
-            refuse_other_type(slot[0], _type(slot), source[0].outputs[source[1]].type)
-            learnt.wires.setdefault(slot, set()).add(source)
+            learn_wire(learnt, slots[number], self._outputs[maker])
             self._wires[number, maker] = 1
         for number in imported.tolist():
-            kind = value_class(_type(slots[number]))
+            kind = value_class(type_of(slots[number]))
             if kind not in self._imports:
                 self._admit(earlier(kind))
                 self._imports[kind] = -1
-            learnt.wires.setdefault(slots[number], set()).add((earlier(kind), 0))
+            learn_wire(learnt, slots[number], (earlier(kind), 0))
             self._kinds[number] = [*self._imports].index(kind)
 
     def _refuse(self, round_: _Round) -> NoReturn:
@@ -594,11 +594,9 @@ class Rounds:
         def number(base: int) -> int:
             return round_notes.numbers[int(store.example[base])]
 
-        return late_error(noted_of(called, start), number) or error
+        return late_error(called, start, number) or error
 
-    def _data(
-        self, round_notes: RoundNotes, reader: _Reader, place: int, lists: CallLists
-    ) -> NDArray[Any] | None:
+    def _data(self, round_notes: RoundNotes, reader: _Reader, place: int, lists: CallLists) -> Array | None:
         """Return some data of a cell, in the order of calls, if it has any."""
         path, _, feed = reader.signature.feeds[i := reader.feeds[place]]
         if not lists.rows:
@@ -621,8 +619,3 @@ def _arrays(parts: Sequence[tuple[_Reader, Noted]]) -> list[Index]:
     return [
         array for reader, noted in parts for array in (noted.rows, *[noted.elements[s] for s in reader.lists])
     ]
-
-
-def _type(slot: Slot) -> TensorType:
-    signature, i, s = slot
-    return (signature.operands[i] if s < 0 else signature.sequences[s][2][i])[1].type

@@ -165,7 +165,9 @@ def written(walk: object, learnt: Learnt, parameters: Mapping[str, Parameter]) -
     return Written(plain, sink.arrays)
 
 
-def _roots(data: object, walk: object, cells: Sequence[tuple[Any, Signature]]) -> Iterator[tuple[str, Any]]:
+def _roots(
+    data: object, walk: object, cells: Sequence[tuple[object, Signature]]
+) -> Iterator[tuple[str, Any]]:
     """Yield the walk, and the cells and blocks that it calls, each with its name in a file."""
     yield _named(data), walk
     for cell_data, signature in cells:
@@ -193,7 +195,9 @@ def _named(data: Any) -> str:
     return str(content)
 
 
-def _written_dependencies(learnt: Learnt, roots: Iterable[tuple[str, Any]]) -> dict[str, WrittenDependency]:
+def _written_dependencies(
+    learnt: Learnt, roots: Iterable[tuple[str, object]]
+) -> dict[str, WrittenDependency]:
     """Return the dependencies that a file keeps: data that stayed as they were since the compilation."""
     dependencies = dependencies_of(roots)
     moved = set() if learnt.before is None else {*learnt.before.moved(dependencies)}
@@ -304,7 +308,7 @@ class _Places:
             for variable, value in list(vars(sys.modules[name]).items()):
                 self._add(value, (None, f"{called(name)}:{variable}"))
 
-    def _add(self, value: object, path: tuple[Any, Any]) -> None:
+    def _add(self, value: object, path: tuple[object, object]) -> None:
         """Note where a part stands, and those in it, however deep; the first place counts."""
         waiting = [(value, path)]
         while waiting:

@@ -122,7 +122,7 @@ class StaticSpec:
         return hash(typed(self.value))
 
 
-def typed(value: object) -> Any:
+def typed(value: object) -> object:
     """Return a key of a value that belongs to a cell: it tells apart what ``==`` does not.
 
     So do types, signs of zeros, and what stands in tuples, sets, dataclasses and the like; a NaN is itself.
@@ -395,7 +395,7 @@ def opened(x: Any, where: str = "walk") -> tuple[tuple[Any, ...], list[Any]]:
         raise WalkError(where, "a dataclass whose fields have values", str(error), fix) from error
 
 
-def with_values(x: object, value_of: Callable[[Parameter], object], levels: int = DEEPEST) -> Any:
+def with_values(x: object, value_of: Callable[[Parameter], object], levels: int = DEEPEST) -> object:
     """Return an argument with values in the place of parameters: itself, where it holds none."""
     if not levels:
         raise too_deep("an argument of a cell")
@@ -410,7 +410,7 @@ def with_values(x: object, value_of: Callable[[Parameter], object], levels: int 
     return parts if isinstance(x, list) else NestSpec(type(x), keys, ()).value_of(parts)
 
 
-def _list_of(items: list[Any], where: str, hint: object, levels: int) -> ListSpec:
+def _list_of(items: list[object], where: str, hint: object, levels: int) -> ListSpec:
     """Return the structure of a list argument, whose elements are alike; `where` names it in errors.
 
     An empty list has the element type of its annotation, if any.
@@ -493,7 +493,7 @@ def leaves(spec: Spec, path: Path = "") -> Iterator[tuple[Path, Spec]]:
         yield path, spec
 
 
-def rebuilt(spec: Spec, parts: Iterator[object]) -> Any:
+def rebuilt(spec: Spec, parts: Iterator[object]) -> object:
     """Return a nest of an argument's structure, with the next of these parts at each of its leaves."""
     if isinstance(spec, NestSpec):
         return spec.value_of([rebuilt(item, parts) for item in spec.items])

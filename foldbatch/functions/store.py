@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.functions.values import Value, by_hand
 from foldbatch.loops.cpython import address_of
 from foldbatch.model.rounds import ValueClass
 from foldbatch.model.small_batches import StoreArrays
+from foldbatch.params.parameters import Array
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.lines import aligned
 
@@ -27,7 +27,7 @@ class Store:
         self.total = 0  # how many numbers have owners
         self.classes: dict[type[Value], int] = {}  # the number of each class of values
         self.table: Index = np.zeros((0, ValueClass.size), np.int64)  # a `ValueClass` each
-        self._arrays: list[NDArray[Any]] = []
+        self._arrays: list[Array] = []
 
     def clear(self) -> None:
         """Remove all values before another batch; their memory stays."""
@@ -92,7 +92,7 @@ class Store:
             # in one line, too
             self._arrays[class_], self.table[class_, [ValueClass.room, ValueClass.values]] = larger, entry
 
-    def add(self, class_: int, values: NDArray[Any], numbers: Index) -> None:
+    def add(self, class_: int, values: Array, numbers: Index) -> None:
         """Keep values ``[n, *shape]`` of a class, of these numbers ``[n]``."""
         self.reserve(class_, len(values))
         used = int(self.table[class_, ValueClass.used])
@@ -111,7 +111,7 @@ class Store:
     def nbytes(self) -> int:
         return int((self.table[:, ValueClass.used] * self.table[:, ValueClass.bytes]).sum())
 
-    def take(self, class_: int, places: Index) -> NDArray[Any]:
+    def take(self, class_: int, places: Index) -> Array:
         """Return values of a class by their places ``[n]``: ``[n, *shape]``."""
         return self._arrays[class_].take(places, axis=0)
 

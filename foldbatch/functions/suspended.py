@@ -219,7 +219,7 @@ def together(*parts: Any) -> Any:
     return tuple([part() for part in parts])
 
 
-def finished(part: object) -> Any:
+def finished(part: object) -> object:
     """Return the result of a part of a walk, a function or a coroutine, whose values have numbers already."""
     result = part() if callable(part) else part
     if not isinstance(result, CoroutineType):

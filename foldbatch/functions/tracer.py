@@ -1,7 +1,8 @@
 """Tracing a walk: its function is run on each example of a batch, and the notes of its calls become arrays.
 
-The wires between cells are *learnt*: once a batch is noted, a look-up for each column of arguments finds
-whether all wires are known. If a wire or a cell is new, the model is linked again, from all that was learnt.
+The wires between cells are *learnt*: once a batch is noted, a loop goes through all that its calls read, and
+finds whether all wires are known. If a wire or a cell is new, the model is linked again, from all that was
+learnt.
 """
 
 from __future__ import annotations
@@ -29,15 +30,13 @@ from foldbatch.functions.loose import RECORDER
 from foldbatch.functions.modules import drop_replaced_methods
 from foldbatch.functions.noted import (
     Noted,
-    Owners,
     bases_of,
-    integers_of,
     joined_result,
     late_error,
-    noted_of,
+    leak,
+    learn_wire,
     noting_of,
-    reads_of,
-    refuse_leaks,
+    outputs_of,
     relative,
 )
 from foldbatch.functions.notes import LOCK, Forced, Notes, give_back, line_of, lists_of, note, watch_calls
@@ -52,11 +51,11 @@ from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
 from foldbatch.model.reading_paths import ReadingPath, ReadingPaths, identity_of, parts_of
 from foldbatch.model.tracer import Decide, Look, RunSmall, Written
-from foldbatch.params.parameters import Parameter
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.planning.compiled import loops
-from foldbatch.planning.noting import Integers, Noting
+from foldbatch.planning.noting import Calls, Integers, Noting
 from foldbatch.planning.policies import Policy, levels
-from foldbatch.recorder.lists import CallLists
+from foldbatch.recorder.lists import CallLists, numbers_of
 from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.trace import Form, Trace, batch_trace
 from foldbatch.system.processes import no_garbage
@@ -69,7 +68,7 @@ R = TypeVar("R")
 
 
 # The notes of each cell of a model, the same as columns, and results with numbers of the run.
-NotedColumns: TypeAlias = "tuple[Sequence[CallLists | Noted], Integers, list[Any]]"
+NotedColumns: TypeAlias = "tuple[Sequence[CallLists | Noted], Integers, list[list[object]]]"
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,15 @@ class Linked:
     learnt: Learnt  # the knowledge that it was linked from; it may have grown since
 
     @cached_property
-    def noting(self) -> Noting | None:
-        """The walk and the model as tables for a compiled function that makes columns; None if it cannot."""
-        return noting_of(self.learnt, self.cells)
+    def noting(self) -> Noting:
+        """The walk and the model as tables for a compiled function that makes columns."""
+        learnt = self.learnt
+        return noting_of([*learnt.cells], learnt.wires, self.cells, learnt.results)
+
+    @cached_property
+    def visits(self) -> list[tuple[Signature, int]]:
+        """The feeds of the model with the numbers that visits of metrics have taken."""
+        return [(cell, i) for cell, kept in self.cells for _, i in cell.draft.marks if i in kept.feeds]
 
 
 class FunctionTracer:
@@ -174,7 +179,7 @@ class FunctionTracer:
         return f"by the function, run once an example; {cells} cells and {wires} wires were learnt so far"
 
     @property
-    def reached(self) -> Iterable[Any]:
+    def reached(self) -> Iterable[object]:
         return [self.walk]
 
     def lock(self) -> AbstractContextManager[object]:
@@ -189,7 +194,7 @@ class FunctionTracer:
             self.learnt.install()
             return line_of(self.walk, example, signature, call, self.max_calls, RECORDER, self.learnt.accept)
 
-    def paths_of(self, example: Any) -> ReadingPaths:
+    def paths_of(self, example: object) -> ReadingPaths:
         """Return, for each call, the innermost part of the example that a variable of the walk holds then."""
         parts = parts_of(example)
         numbers = {id(signature): k for k, (signature, _) in enumerate(self.linked().cells)}
@@ -281,13 +286,12 @@ class FunctionTracer:
             if not all(columns):
                 before = learnt.copy()
                 # of all runs: no example is walked twice because a later one brings a cell
-                noted = [notes.noted or noted_of(notes.lists, notes.start) for notes in runs]
-                results = [self._learn(*run) for run in zip(runs, noted, remaining, strict=True)]
+                results = [self._learn(*run) for run in zip(runs, remaining, strict=True)]
                 linked = self.linked()
                 columns = [
-                    (*self._columns(linked, notes, calls), run_results)
-                    for notes, calls, run_results in zip(runs, noted, results, strict=True)
+                    self._columns(linked, notes, *values) for notes, values in zip(runs, results, strict=True)
                 ]
+                assert all(columns), "all wires are known now"
             records = [
                 self._recorded(linked, notes, run_numbers, *part, look)
                 for notes, run_numbers, part in zip(runs, remaining, columns, strict=True)
@@ -330,85 +334,87 @@ class FunctionTracer:
             fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
             raise DecidingError(forced.reader, expected, "one that asks for a number", fix) from None
 
-    def _learn(self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]) -> list[Any]:
+    def _learn(self, notes: Notes, numbers: Sequence[int]) -> tuple[list[list[object]], set[int]]:
         """Learn the new cells and wires in notes, and return the results of their examples for traces.
 
         Args:
             notes: the notes of a run.
-            noted: the same by cell, as arrays.
             numbers: the numbers of the examples in the batch, for errors.
 
         Returns:
-            The values in the result of each example, by their numbers in the run.
+            The values in the result of each example, and their numbers in the run.
         """
-        ends = np.array([notes.start, *notes.ends], np.int64)
-        sizes: Index = ends[1:] - ends[:-1]
-        owners = Owners(int(sizes.sum()))  # the output that has made each number
-        for signature, calls in noted.items():
-            owners.add(signature, calls.bases)
-        reads = reads_of(noted.values())
-        refuse_leaks(reads, np.repeat(np.arange(len(sizes)), sizes), numbers)
-        learnt, grown = self.learnt, False
-        new = [s for s, calls in noted.items() if len(calls.rows) and s not in learnt.cells]
+        learnt, by_cell = self.learnt, notes.noted or notes.lists
+        new = [s for s, calls in by_cell.items() if len(calls.rows) and s not in learnt.cells]
+        called = [*learnt.cells, *new]
+        new_wires = noting_of(called, learnt.wires).new_wires(loops().learn, _calls(notes, called))
+        if new_wires.refused is not None:
+            cell, number = new_wires.refused
+            raise leak(called[cell].title, numbers[bisect_right(notes.ends, number + notes.start)])
         if new:
-            grown = True
             learnt.admit(new)
-        grown |= owners.learn(learnt, reads)
+        outputs = outputs_of(called)
+        for cell, slot, sequence, source in new_wires.wires:
+            learn_wire(learnt, (called[cell], slot, sequence), outputs[source])
         kept, seen, result = self._results(notes, numbers)
-        sources = owners.among(np.fromiter(seen, np.int64, len(seen)) - notes.start)
+        of_seen = new_wires.outputs[np.fromiter(seen, np.int64, len(seen)) - notes.start]
+        if of_seen.min(initial=0) < 0:
+            raise by_hand("walk")
+        sources = {outputs[source] for source in np.unique(of_seen).tolist()}
+        grown = bool(new or new_wires.wires)
         if result != learnt.result or not sources <= learnt.results:
             learnt.result, grown = result, True
             learnt.results = learnt.results | sources
         learnt.version += grown
-        return kept
+        return kept, seen
 
     def _at_once(self, linked: Linked, notes: Notes, numbers: Sequence[int]) -> NotedColumns | None:
-        """Return notes as columns, made by a loop; None where they have a new cell or wire.
+        """Return notes as columns of the model; None where they have a new cell or wire.
 
         It is the fast way, as most batches have nothing to be learnt. None also where a result is refused.
         """
-        learnt, lists = self.learnt, notes.lists
-        if len(lists) != len(learnt.cells) or learnt.result is None:
-            return None
-        noting = linked.noting
-        if noting is None:
+        learnt = self.learnt
+        if len(notes.lists) != len(learnt.cells) or learnt.result is None:
             return None
         try:
             results, seen, type_ = self._results(notes, numbers)
         except WalkError:  # refused after the operands of cells, by `_learn`
             return None
-        if type_ != learnt.result:
-            return None
-        by_cell, start, ends = notes.noted or lists, notes.start, notes.ends
-        parts = [(calls.rows, *calls.elements) for calls in by_cell.values()]
-        if notes.noted:  # numbers in these count from the beginning of the run
-            start, ends, seen = 0, [end - start for end in ends], {number - start for number in seen}
-            parts = [tuple([array.ravel() for array in part]) for part in parts]
-        integers = noting.columns(loops().noted, start, ends, seen, parts)
-        return None if integers is None else ([by_cell[s] for s, _ in linked.cells], integers, results)
+        return None if type_ != learnt.result else self._columns(linked, notes, results, seen)
 
     def _columns(
-        self, linked: Linked, notes: Notes, noted: dict[Signature, Noted]
-    ) -> tuple[list[Noted], Integers]:
-        """Return the notes of each cell of the model, empty ones too, and the same as columns of integers."""
-        start = notes.start
-        missing = {s: lists_of(s) for s, _ in linked.cells if s not in noted}
-        noted = {**noted, **noted_of(missing, start)} if missing else noted
-        ends = np.array([start, *notes.ends], np.int64) - start
-        return [noted[s] for s, _ in linked.cells], integers_of(linked.cells, noted, ends)
+        self, linked: Linked, notes: Notes, results: list[list[object]], seen: set[int]
+    ) -> NotedColumns | None:
+        """Return notes as columns of the model; None where they have a new wire.
 
-    def _results(self, notes: Notes, numbers: Sequence[int]) -> tuple[list[Any], set[int], Type | None]:
+        Args:
+            linked: the model.
+            notes: the notes of a run.
+            results: the values in the result of each example.
+            seen: their numbers in the run.
+        """
+        by_cell, calls = notes.noted or notes.lists, _calls(notes, [*linked.learnt.cells])
+        visits = [n for s, i in linked.visits if s in by_cell for n in numbers_of(by_cell[s].feeds[i])]
+        relative_seen = {number - notes.start + calls.start for number in seen}
+        integers = linked.noting.columns(loops().noted, calls, relative_seen, visits)
+        if integers is None:
+            return None
+        return [by_cell.get(s) or lists_of(s) for s, _ in linked.cells], integers, results
+
+    def _results(
+        self, notes: Notes, numbers: Sequence[int]
+    ) -> tuple[list[list[object]], set[int], Type | None]:
         """Return the values in each example's result, their numbers in the run, and the type of results."""
         seen: set[int] = set()
         result = self.learnt.result
-        kept: list[list[Any]] = []
+        kept: list[list[object]] = []
         for value, start, number in zip(notes.results, [notes.start, *notes.ends], numbers, strict=False):
             n = getattr(value, "n", None) if isinstance(value, Value) and value.type is result else None
             if type(n) is int and n >= start:
                 seen.add(n)  # as below, in a third of the time
                 kept.append([value])
                 continue
-            values: list[Any] = []
+            values: list[object] = []
             result = joined_result(result, value, start, values, seen, number)
             kept.append(values)
         if seen and max(seen) >= notes.ends[-1]:
@@ -422,7 +428,7 @@ class FunctionTracer:
         numbers: Sequence[int],
         cells: Sequence[CallLists | Noted],
         integers: Integers,
-        results: list[Any],
+        results: list[list[object]],
         look: Look | None,
     ) -> BatchRecord:
         """Return the notes of a run as a record for the model: integers, data as columns, labels and results.
@@ -447,7 +453,7 @@ class FunctionTracer:
             look(model, data)
         feeds, labels = [], []
         for k, calls in enumerate(cells):
-            columns: list[NDArray[Any]] = []
+            columns: list[Array] = []
             marks = {i for _, i in model.marks[k]}
             for i, feed in enumerate(model.feeds[k]):
                 if i in model.keys[k]:  # as noted, whatever the model leaves out
@@ -456,7 +462,8 @@ class FunctionTracer:
                         bases_of(calls, linked.cells[k][0], start) - np.repeat(begins, integers.counts[:, k])
                     )
                 elif i in marks:
-                    visits = np.array(data[k][i], np.int64)
+                    first = start if isinstance(calls, CallLists) else 0
+                    visits = np.array(data[k][i], np.int64) - first
                     visits = (visits if new is None else new[visits].astype(np.int64)) - np.repeat(
                         offsets[:-1], integers.counts[:, k]
                     )
@@ -489,7 +496,7 @@ class FunctionTracer:
         def number(base: int) -> int:
             return numbers[bisect_right(notes.ends, base + notes.start)]
 
-        return late_error(notes.noted or noted_of(notes.lists, notes.start), number) or error
+        return late_error(notes.noted or notes.lists, notes.start, number) or error
 
     # -- from cells and wires to a model
 
@@ -503,6 +510,18 @@ class FunctionTracer:
     def _link(self) -> Linked:
         with no_garbage():  # a model is many objects, and none of them garbage
             return link_learnt(self.learnt, self.asides, self._staged)
+
+
+def _calls(notes: Notes, called: Sequence[Signature]) -> Calls:
+    """Return the calls of cells in notes, with empty lists for those without."""
+    by_cell = notes.noted or notes.lists
+    lists = [by_cell.get(signature) or lists_of(signature) for signature in called]
+    parts = [(calls.rows, *calls.elements) for calls in lists]
+    if not notes.noted:
+        return Calls(notes.start, notes.ends, parts)
+    # numbers in these count from the beginning of the run
+    flat = [tuple([np.ravel(part) for part in cell_parts]) for cell_parts in parts]
+    return Calls(0, [end - notes.start for end in notes.ends], flat)
 
 
 def _labels(cells: Sequence[Signature]) -> list[str]:

@@ -67,7 +67,7 @@ class Walk(Block[Any, Any]):
     11.0
     """
 
-    def __init__(self, function: Callable[..., object], output_type: Any) -> None:
+    def __init__(self, function: Callable[..., object], output_type: object) -> None:
         if isinstance(function, type | Block) or not callable(function):
             fix = "for example Walk(tree, 150)"
             raise BlockTypeError("Walk", "a function", describe_value(function), fix)

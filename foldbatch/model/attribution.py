@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -188,7 +188,7 @@ class MovedEvaluation(Evaluation):
     reads: dict[tuple[int, int, int], Value] = field(default_factory=dict)
 
     def evaluate_call(
-        self, base: int, k: int, i: int, inputs: list[Any], numbers: list[list[int]]
+        self, base: int, k: int, i: int, inputs: list[object], numbers: list[list[int]]
     ) -> list[Value]:
         """Return the results of a call whose inputs are moved."""
         cell = self.cells[k]

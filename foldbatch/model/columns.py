@@ -2,16 +2,16 @@
 
 import reprlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import cache, lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
+from foldbatch.params.parameters import Array
 from foldbatch.types import WIDER, TensorType, describe_value, is_masked
 
 
@@ -39,12 +39,12 @@ def of_now(append: Callable[[Any], None], axes: int) -> Callable[[Any], None]:
     return (lambda data: append(as_now(data, axes))) if axes else append
 
 
-_EMPTY: dict[Any, Any] = {}
+_EMPTY: dict[object, object] = {}
 _VIEWS = (type(_EMPTY.keys()), type(_EMPTY.values()), type(_EMPTY.items()))
 _HOLDING: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str, bytes, range, deque, np.ndarray, *_VIEWS)
 # how those go through their items that have them, and make none anew; classes of the user inherit it
 _STORED_ITEMS = {kind.__iter__ for kind in _HOLDING}
-_ENDED: deque[Any] = deque(maxlen=64)  # iterators that were read to their end last
+_ENDED: deque[object] = deque(maxlen=64)  # iterators that were read to their end last
 
 
 def items_of(data: Any) -> Any:
@@ -116,11 +116,12 @@ UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
 def column(
-    items: list[Any] | NDArray[Any], type_: TensorType, bound: int | None = None, declared: str = ""
-) -> NDArray[Any]:
+    items: Sequence[object] | Array, type_: TensorType, bound: int | None = None, declared: str = ""
+) -> Array:
     """Return data as one array ``[n, *shape]``; refuse data of another shape, kind or range.
 
-    Ids must be below `bound`; integers must fit the dtype `declared`, if not that of the type.
+    Ids must be below `bound`; integers must fit the dtype `declared`, if not that of the type. A list is
+    refused only for an item that would be refused alone, and the error is of that item.
     """
     if not len(items):  # an array has no truth
         return np.zeros((0, *type_.shape), type_.dtype)
@@ -134,9 +135,10 @@ def column(
         if any(getattr(item, "requires_grad", False) is True for item in items):  # tensors of PyTorch
             numbers = [item.detach() if hasattr(item, "detach") else item for item in items]
             return column(numbers, type_, bound, declared)
-        for item in items if len(items) > 1 else ():
-            _column([item], type_, bound, declared)  # raises for the item to blame
-        raise
+        parts = [_column([item], type_, bound, declared) for item in items] if len(items) > 1 else []
+        if not parts or isinstance(items, np.ndarray):
+            raise
+        return np.concatenate(parts)  # each fits, only NumPy has found no dtype for all of them
 
 
 @lru_cache(4096)
@@ -151,9 +153,7 @@ def _plain(kind: type, dtype: str, bound: int | None, declared: str) -> tuple[fl
     return 1, 0
 
 
-def _column(
-    items: list[Any] | NDArray[Any], type_: TensorType, bound: int | None, declared: str
-) -> NDArray[Any]:
+def _column(items: Sequence[object] | Array, type_: TensorType, bound: int | None, declared: str) -> Array:
     """Return items as an array of a type; refuse what does not fit, with the way out."""
 
     def bad(fix: str, kind: type[ExampleError] = ExampleError, of_shape: str = "") -> BadDataError:
@@ -207,19 +207,19 @@ def _column(
     return result
 
 
-def _survives(array: NDArray[Any], largest: int) -> bool:
+def _survives(array: Array, largest: int) -> bool:
     """Return whether no number of an array is beyond the whole numbers that a dtype of floats has all of."""
     if not array.size or array.itemsize < 4:
         return True
     return bool(-largest <= array.min() and array.max() <= largest)  # False where there is a NaN
 
 
-def _suspects(array: NDArray[Any], result: NDArray[Any]) -> NDArray[Any]:
+def _suspects(array: Array, result: Array) -> Array:
     """Return the numbers of an array that may be whole numbers which another dtype of floats has rounded."""
     large = np.abs(result) >= _digits(result.dtype.name)
     if array.dtype.kind == "f":
         large &= (array == np.rint(array)) & ((result != array) | (np.abs(array) >= _digits("float64")))
-    suspects: NDArray[Any] = array[large]
+    suspects: Array = array[large]
     return suspects
 
 

@@ -55,9 +55,9 @@ class Sink:
         self.taken = {*taken}  # names that no array may have
         self.arrays: dict[str, Array] = {}
         self.lost: list[str] = []
-        self._names: dict[tuple[Any, ...], str] = {}  # by content
+        self._names: dict[tuple[object, ...], str] = {}  # by content
 
-    def refer(self, x: object) -> dict[str, Any] | None:
+    def refer(self, x: object) -> dict[str, object] | None:
         """Return data that refer to an object written elsewhere, or None for a value written in place."""
         return None
 
@@ -85,7 +85,7 @@ class Source:
     trust: Trust  # functions and classes that data may name besides the list
     objects: list[Any] = field(default_factory=list)  # the objects that data refer to by number
 
-    def object_of(self, number: object) -> Any:
+    def object_of(self, number: object) -> object:
         """Return the object of a number; raise ModelError where there is none."""
         if type(number) is not int or not 0 <= number < len(self.objects):
             raise refused(f"a reference to object {number!r} of {len(self.objects)}")
@@ -319,7 +319,7 @@ def refuse_other_fields(kind: Any, names: tuple[object, ...]) -> None:
         raise ModelError(kind.__qualname__, f"the fields {names}", f"{present}", fix)
 
 
-READERS: dict[str, Callable[[Any, Source], Any]] = {
+READERS: dict[str, Callable[[Any, Source], object]] = {
     "array": lambda content, source: source.arrays[content],
     "attributes": _attributes,
     "bytes": lambda content, _: bytes.fromhex(content),

@@ -79,7 +79,7 @@ class Evaluation:
     # the gradients of parameters, to which those of the example are added
     gradients: dict[Parameter, Array] = field(default_factory=dict)
     # by cell and call, the inputs of the call, and for each operand the numbers of the values that it reads
-    read: dict[tuple[int, int], tuple[list[Any], list[list[int]]]] = field(default_factory=dict)
+    read: dict[tuple[int, int], tuple[list[object], list[list[int]]]] = field(default_factory=dict)
     cotangents: dict[int, Array] = field(default_factory=dict)  # of values, by number
     _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
@@ -129,7 +129,7 @@ class Evaluation:
     # -- one call; a subclass that looks at values extends these
 
     def evaluate_call(
-        self, base: int, k: int, i: int, inputs: list[Any], numbers: list[list[int]]
+        self, base: int, k: int, i: int, inputs: list[object], numbers: list[list[int]]
     ) -> list[Value]:
         """Return the results of a call whose first value has the number `base`."""
         self.read[k, i] = inputs, numbers
@@ -138,7 +138,7 @@ class Evaluation:
         )
 
     def evaluate_graph(
-        self, k: int, i: int, graph: Graph, inputs: list[Any], fixed: Mapping[Node, Value] = NO_VALUES
+        self, k: int, i: int, graph: Graph, inputs: list[object], fixed: Mapping[Node, Value] = NO_VALUES
     ) -> list[Value]:
         """Return the results of a graph of a call; an id out of range is an error of the call."""
         try:
@@ -163,7 +163,7 @@ class Evaluation:
             (int(base), k, i) for k, rows in enumerate(self.trace.calls) for i, base in enumerate(rows[:, 0])
         )
 
-    def inputs_of(self, k: int, i: int) -> tuple[list[Any], list[list[int]]]:
+    def inputs_of(self, k: int, i: int) -> tuple[list[object], list[list[int]]]:
         """Return a call's inputs, and for each operand the numbers of the values it reads."""
         signatures = self.model.signatures
         inputs: list[Any] = []
@@ -181,7 +181,7 @@ class Evaluation:
         inputs += [column[i] for column in self.trace.feeds[k]]
         return inputs, read
 
-    def backward_inputs(self, base: int, k: int, i: int, cell: Directions) -> list[Any]:
+    def backward_inputs(self, base: int, k: int, i: int, cell: Directions) -> list[object]:
         """Return the inputs of the backward graph of a call: those of the call, and cotangents."""
         inputs, _ = self.read[k, i]
         seeds = [self.cotangents.get(base + j, np.zeros(x.shape, x.dtype)) for j, x in cell.seeds.items()]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from foldbatch.model.drafts import Draft, Flow, components, connected
 from foldbatch.model.model import Arenas, Model, active_ends
@@ -39,15 +39,14 @@ Nodes = tuple[Node, ...]
 class StagedBefore:
     """A cache of cells that earlier links of a model have staged, by all that decides how."""
 
-    cached: dict[Hashable, Any] = field(default_factory=dict)
-    used: dict[Hashable, Any] = field(default_factory=dict)  # by the link under way
+    cached: dict[Hashable, object] = field(default_factory=dict)
+    used: dict[Hashable, object] = field(default_factory=dict)  # by the link under way
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the cached object of a key; make it if it is new."""
         if key not in self.used:
             self.used[key] = self.cached[key] if key in self.cached else make()
-        cached: T = self.used[key]
-        return cached
+        return cast("T", self.used[key])
 
     def forget(self) -> None:
         """Forget what the link that ends did not use."""

@@ -25,7 +25,7 @@ from foldbatch.static import ops
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
-Trusted: TypeAlias = str | ModuleType | Callable[..., Any]
+Trusted: TypeAlias = str | ModuleType | Callable[..., object]
 
 # methods that read, by class; those that change their object, and those whose result may be as long as an
 # argument says, are left out
@@ -95,7 +95,7 @@ class Trust:
 
     modules: tuple[str, ...] = ()  # names of modules; those below them are meant, too
     # functions and classes by import path; None stands for one that is looked up when it is asked for
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
 
     def covers(self, module: str, names: str) -> bool:
         """Return whether a file may name this part of a module, given by dotted names."""
@@ -182,7 +182,7 @@ def find(path: object, trust: Trust = NO_TRUST) -> Any:
     return definition
 
 
-def variable_of(path: object, trust: Trust) -> Any:
+def variable_of(path: object, trust: Trust) -> object:
     """Return the variable of a module by import path; errors are those of `find`.
 
     >>> variable_of("math:tau", trust_in(["math"])) > 6
@@ -272,7 +272,7 @@ def _name_of(value: object) -> str:
     return f"{module}:{name}" if isinstance(module, str) and isinstance(name, str) else ""
 
 
-def _defined(module: ModuleType | None, home: str, names: str) -> Any:
+def _defined(module: ModuleType | None, home: str, names: str) -> object:
     """Return the function or class that a module itself defines under dotted names, or None."""
     value: Any = module
     for name in names.split("."):

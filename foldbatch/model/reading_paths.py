@@ -13,9 +13,9 @@ class Through(str):
     """A part of a place that adds no text to it: data were passed through a function there."""
 
     __slots__ = ("function",)
-    function: Callable[..., Any]
+    function: Callable[..., object]
 
-    def __new__(cls, function: Callable[..., Any]) -> Self:
+    def __new__(cls, function: Callable[..., object]) -> Self:
         part = super().__new__(cls, "")
         part.function = function
         return part
@@ -28,14 +28,14 @@ class ReadingPath:
     text: str  # as Python would index the example, such as ``[0]['token']``; empty for the whole
     exact: bool = False  # whether the datum itself lies there; else it is a part of what lies there
     node: TreeNode | None = None  # the innermost node of a tree on the way
-    source: Any = None  # the object that lies there, where it is exact
+    source: object = None  # the object that lies there, where it is exact
 
 
 # For each cell and feed, one a call, in the order of calls; feed -1 is for the calls themselves.
 ReadingPaths: TypeAlias = Mapping[tuple[int, int], Sequence[ReadingPath]]
 
 
-def parts_of(example: Any) -> dict[object, str]:
+def parts_of(example: object) -> dict[object, str]:
     """Return the paths of what an example holds in lists, tuples, dicts and objects, by `identity_of`.
 
     A part that the example holds in several places has the first one's path.
@@ -67,7 +67,7 @@ def parts_of(example: Any) -> dict[object, str]:
     return paths
 
 
-def identity_of(part: Any) -> object:
+def identity_of(part: object) -> object:
     """Return a key that tells a part of an example from others; None for numbers and texts."""
     if isinstance(part, TreeNode):
         return id(part.tree), part.index

@@ -152,7 +152,7 @@ def obstacle(examples: Sequence[object], before: Snapshot | None = None) -> Obst
     return next(obstacles(examples, before), None)
 
 
-def iterator_in(example: object) -> Any:
+def iterator_in(example: object) -> object:
     """Return an iterator inside an example, which can be read only once; None where there is none."""
     return next((part for part, contents in _parts(example) if contents is _READ_ONCE), None)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
-
-from numpy.typing import NDArray
+from typing import NamedTuple, Protocol
 
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.trace import Index
@@ -20,10 +18,10 @@ class SmallBatch:
     lists: Sequence[Sequence[int]]
     ends: list[list[int]]  # after each example, the lengths of these arrays
     offsets: list[int]  # the first value number of each example in the batch, and the end
-    feeds: Sequence[Sequence[list[Any]]]  # per cell, the data that were read
+    feeds: Sequence[Sequence[list[object]]]  # per cell, the data that were read
     # returns those of a cell and feed as an array
-    column: Callable[[int, int], NDArray[Any]]
-    results: Sequence[Any]  # per example, as of `Trace`
+    column: Callable[[int, int], Array]
+    results: Sequence[object]  # per example, as of `Trace`
 
     @property
     def examples(self) -> int:
@@ -55,7 +53,7 @@ class CellNotes(NamedTuple):
     columns: int  # how many numbers of a row the model's cell has
     lists: Sequence[ListNotes]
     # per feed, the list of data, and whether these are plain numbers; else Python brings them as an array
-    feeds: Sequence[tuple[list[Any], bool]]
+    feeds: Sequence[tuple[list[object], bool]]
 
 
 class RoundForm(NamedTuple):
@@ -118,7 +116,7 @@ class SmallRun(Protocol):
     """A small batch or a round that has run."""
 
     @property
-    def requested(self) -> list[Any]:
+    def requested(self) -> list[object]:
         """The numbers that the walks of a round wait for, in order; empty if they are of several types.
 
         All are in the store, too.

@@ -16,9 +16,9 @@ from foldbatch.scheduler.trace import Trace
 
 # Is given the data that were read before they become arrays, and may put others in their places: per cell and
 # feed of the model, a list in the order of calls.
-Look: TypeAlias = Callable[[Model, Sequence[Sequence[list[Any]]]], None]
+Look: TypeAlias = Callable[[Model, Sequence[Sequence[list[object]]]], None]
 # From examples and their numbers in the batch, for errors.
-TraceAll: TypeAlias = Callable[[Sequence[Any], Sequence[int]], list[Trace]]
+TraceAll: TypeAlias = Callable[[Sequence[object], Sequence[int]], list[Trace]]
 
 
 R = TypeVar("R")
@@ -159,7 +159,7 @@ class Tracer(Protocol):
     def place_of(self, example: object, cell: int, call: int) -> str:
         """Return the part of an example that a call is for, as Python would index it, or an empty text."""
 
-    def paths_of(self, example: Any) -> ReadingPaths:
+    def paths_of(self, example: object) -> ReadingPaths:
         """Return where in an example the data lie that calls read, as far as that is known.
 
         The example is read once more. Nothing is known behind the first number that decides.

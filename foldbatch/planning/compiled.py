@@ -18,6 +18,7 @@ class Loops(NamedTuple):
 
     join: Callable[..., int]  # `integer_loops.join`
     noted: Callable[..., int]  # `integer_loops.noted`
+    learn: Callable[..., int]  # `integer_loops.learn`
     weigh: Callable[..., object]  # `turns.weigh`
     drain: Callable[..., int]  # `turns.drain`
     group: Callable[..., int]  # `table_loops.group`, of keys of 32 bits
@@ -30,6 +31,7 @@ class Loops(NamedTuple):
 PLAIN = Loops(
     integer_loops.join,
     integer_loops.noted,
+    integer_loops.learn,
     turns.weigh,
     turns.drain,
     table_loops.group,
@@ -42,6 +44,7 @@ PLAIN = Loops(
 SIGNATURES = {
     "join": "i4[] i8[] i8[] i8[] i8[] i4[] i4[,]",
     "noted": "i8[] i8[] i4[] i4[] i8[]",
+    "learn": "i8[] i8[] i4[]",
     "weigh": "i8[] i8[] i8[] f8[]",
     "drain": "i8[] i8[] i8[] f8[] f8[] i8[] f8[] f8[] f8[] i8[] i8[] i4[] i4[] i8[]",
     "group": "i4[] i8 i8[] i8[] i8[]",

@@ -14,7 +14,7 @@ from foldbatch.planning import table_loops as loops
 from foldbatch.planning.facts import fact_names
 from foldbatch.planning.layout import Layout
 from foldbatch.scheduler.components import is_recursion, priority
-from foldbatch.scheduler.trace import CellSignature, Index, Ints
+from foldbatch.scheduler.trace import CellSignature, Column, Index, Ints
 
 Flags = tuple[tuple[bool, ...], ...]  # per cell and feed, see `foldbatch.scheduler.trace.Form.integers`
 
@@ -91,7 +91,7 @@ def pack_sections(
     values: int,
     calls: Sequence[Ints],
     elements: Sequence[Sequence[Ints]],
-    sections: Sequence[Ints],
+    sections: Sequence[Column],
 ) -> tuple[Ints, Index]:
     """Return a packed trace of calls, elements and further sections, and memory for its tables.
 
@@ -100,7 +100,7 @@ def pack_sections(
     counts = [*map(len, calls)]
     parts = [part for cell_elements in elements for part in cell_elements]
     head = np.array([values, *counts, *map(len, parts)], np.int32)
-    rows = np.concatenate([head, *calls, *parts, *sections], axis=None)
+    rows: Ints = np.concatenate([head, *calls, *parts, *sections], axis=None)
     return rows, allocate(fixed, values, counts, sum([part.size for part in parts]))
 
 

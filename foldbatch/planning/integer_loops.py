@@ -6,7 +6,7 @@ plain Python, too; for `translation`, they convert numbers of different kinds wh
 
 from __future__ import annotations
 
-from foldbatch.planning.noting import Called, Kept, Run, WireTable
+from foldbatch.planning.noting import BROKEN, NEW, UNKNOWN, Called, Kept, Run, WireTable
 from foldbatch.scheduler.trace import Index, Ints
 
 i4 = i8 = u8 = int  # compiled: conversions
@@ -72,11 +72,23 @@ def noted(noted_calls: Index, wire_tables: Index, work: Ints, packed: Ints, size
     tables = WireTable(wire_tables)
     total = run.memory[Run.size + run.examples] - run.start
     number_outputs(run, tables, work, total)
-    if not wires_fit(run, tables, work, total):
+    if check_wires(run, tables, work, total) != 0:
         return False
     renumber(run, tables, work, total)
     gather_columns(run, tables, work, packed, sizes, total)
     return True
+
+
+def learn(noted_calls: Index, wire_tables: Index, work: Ints) -> int:
+    """Mark the new wires of noted calls in the wire tables, whose header says so; return as `check_wires`.
+
+    Arguments are those of `noted`; the first part of `work` is written: the output of each number.
+    """
+    run = Run(noted_calls)
+    tables = WireTable(wire_tables)
+    total = run.memory[Run.size + run.examples] - run.start
+    number_outputs(run, tables, work, total)
+    return check_wires(run, tables, work, total)
 
 
 def number_outputs(run: Run, tables: WireTable, work: Ints, total: int) -> None:
@@ -92,7 +104,7 @@ def number_outputs(run: Run, tables: WireTable, work: Ints, total: int) -> None:
         total: how many value numbers there are.
     """
     parts, places, start = Run.size + run.examples + 1, 2 * total + 1, run.start
-    at = parts + tables.parts + run.seen
+    at = parts + tables.parts + run.seen + run.visits
     for i in range(total):
         work[i] = -1
     for i in range(total, places):
@@ -110,10 +122,20 @@ def number_outputs(run: Run, tables: WireTable, work: Ints, total: int) -> None:
         for i in range(cell.lists):
             work[places + part + 1 + i] = i4(at)
             at += run.memory[parts + part + 1 + i]
+    for i in range(parts + tables.parts + run.seen, parts + tables.parts + run.seen + run.visits):
+        work[total + run.memory[i] - start] = 1
 
 
-def wires_fit(run: Run, tables: WireTable, work: Ints, total: int) -> bool:
-    """Return whether calls and results read values of their own example only, through known wires."""
+def check_wires(run: Run, tables: WireTable, work: Ints, total: int) -> int:
+    """Check that calls and results read values of their own example only, through known wires.
+
+    Where the tables learn, each new wire is marked by `NEW`; else the first one ends the check.
+
+    Returns:
+        0 if all is known; `UNKNOWN` if a wire is new; or the place in `run` of the first call that reads a
+        value of another example, or one that comes later.
+    """
+    result = i8(0)
     parts, places, start = Run.size + run.examples + 1, 2 * total + 1, run.start
     for s in range(tables.called):
         cell = Called(tables.memory, WireTable.size + s * Called.size)
@@ -137,7 +159,7 @@ def wires_fit(run: Run, tables: WireTable, work: Ints, total: int) -> bool:
                 else:
                     count = run.memory[at + 1 + operands + i] * members
                 if count > end - item:
-                    return False
+                    return BROKEN
                 for j in range(count):
                     value = run.memory[item + j]
                     if (
@@ -145,19 +167,22 @@ def wires_fit(run: Run, tables: WireTable, work: Ints, total: int) -> bool:
                         or value >= run.memory[at]
                         or work[value - start] < 0
                     ):
-                        return False
+                        return at
                     row = wires + i8(u8(j) % u8(members)) * tables.outputs
                     if tables.memory[row + i8(work[value - start])] == 0:
-                        return False
+                        result = UNKNOWN
+                        if tables.learns == 0:
+                            return result
+                        tables.memory[row + i8(work[value - start])] = NEW
                 item += count
                 at += 1 + operands + lists
             if i >= 0 and item != end:
-                return False
+                return BROKEN
     for i in range(parts + tables.parts, parts + tables.parts + run.seen):
         output = i8(work[run.memory[i] - start])
         if output < 0 or tables.memory[tables.in_results + output] == 0:
-            return False
-    return True
+            return UNKNOWN
+    return result
 
 
 def renumber(run: Run, tables: WireTable, work: Ints, total: int) -> None:

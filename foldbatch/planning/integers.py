@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,7 @@ def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
     return packed, heads
 
 
-def group(keys: NDArray[Any]) -> tuple[Index, Index]:
+def group(keys: NDArray[np.generic]) -> tuple[Index, Index]:
     """Sort whole numbers, and leave equal ones in their order.
 
     Returns:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError
 from foldbatch.planning.integers import join
-from foldbatch.scheduler.trace import CellSignature, Form, Index, Trace, form, pack, unpack
+from foldbatch.scheduler.trace import CellSignature, Column, Form, Index, Labels, Trace, form, pack, unpack
 
 MAX_VALUES = 2**31 - 1  # values of a batch, and integers that tell of them
 
@@ -88,7 +88,7 @@ def _form(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Form:
     return form(tuple([cell.arguments for cell in cells]), tuple([c.sequences for c in cells]), none)
 
 
-def _loose_feeds(traces: Sequence[Trace], form: Form) -> list[list[NDArray[Any]]]:
+def _loose_feeds(traces: Sequence[Trace], form: Form) -> list[list[Column]]:
     """Return, per cell, the feeds that are not packed: each ``[n, ...]``, all examples joined."""
     if form.packed:
         return [[] for _ in form.integers]
@@ -102,7 +102,7 @@ def _loose_feeds(traces: Sequence[Trace], form: Form) -> list[list[NDArray[Any]]
     ]
 
 
-def _labels(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> tuple[tuple[list[Any], ...], ...]:
+def _labels(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Labels:
     """Return, per cell and metric, the labels of all examples in one list."""
     if not traces:
         return tuple([() for _ in cells])

@@ -9,7 +9,6 @@ from itertools import chain, compress, islice, pairwise, zip_longest
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.planning import table_loops as loops
 from foldbatch.planning.compiled import loops as functions
@@ -21,7 +20,7 @@ from foldbatch.planning.policies import COMPILED, Costs, Episode, Policy, RunOrd
 from foldbatch.planning.sharing import Share, Sharing, leaves, none_shared
 from foldbatch.scheduler.components import components
 from foldbatch.scheduler.schedule import CellTable, Flat, Index, RowSpan, Schedule, Step, late_schedule
-from foldbatch.scheduler.trace import CellSignature, Ints, Trace
+from foldbatch.scheduler.trace import CellSignature, Column, Ints, Trace
 from foldbatch.system.processes import no_garbage
 
 
@@ -67,7 +66,7 @@ def build(
         fixed, batch = planner_inputs(cells, arenas, layout, share, integers)
     if batch is not None:
         if trace.form.packed and trace.packed is not None and not fixed.per_element:
-            feeds: Sequence[Sequence[Any]] = integers  # all that is read of them is packed
+            feeds: Sequence[Sequence[object]] = integers  # all that is read of them is packed
             rows = trace.packed.copy()
             memory = allocate(fixed, trace.values, trace.counts, 0)
         else:
@@ -147,7 +146,7 @@ def _schedule(
     trace = merged.trace
     header = memory[: loops.Tables.size].tolist()
     orders: list[Index] = []
-    feeds: list[tuple[NDArray[Any], ...]] = []
+    feeds: list[tuple[Column, ...]] = []
     first, end = header[loops.Tables.ranks], header[loops.Tables.feeds_at]
     distinct = memory[
         header[loops.Tables.cells_at] + loops.Cell.distinct : header[
@@ -159,7 +158,7 @@ def _schedule(
     ):
         orders.append(memory[first : first + distinct_count])
         first += count
-        arranged: tuple[NDArray[Any], ...] = ()
+        arranged: tuple[Column, ...] = ()
         for data, integer in zip_longest(columns, flags) if columns else ():
             arranged += (rows[end : end + distinct_count] if integer else data.take(orders[-1], axis=0),)
             end += count if integer else 0
@@ -170,7 +169,7 @@ def _schedule(
 
 def _schedule_part(
     cells: tuple[CellSignature, ...], counts: Sequence[Index] | Index, arenas: int, flat: Flat, name: str
-) -> Any:
+) -> object:
     """Return an attribute of a `Schedule`, read from the memory of `table_loops.write_tables`."""
     memory, header = flat.memory, flat.header
     match name:
@@ -192,7 +191,9 @@ def _schedule_part(
             return _cell_tables(cells, counts, flat)
 
 
-def _cell_tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
+def _cell_tables(
+    cells: tuple[CellSignature, ...], counts: Sequence[Index] | Index, flat: Flat
+) -> tuple[CellTable, ...]:
     """Return the control table of each cell, read from that memory."""
     memory, header = flat.memory, flat.header
     facts = iter(memory[header[loops.Tables.facts_at] : header[loops.Tables.zeros]].tolist())

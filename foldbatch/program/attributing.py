@@ -123,7 +123,7 @@ def _words(node: NodeAttribution) -> str:
     return describe_value(node.datum) + (f" at {word}" if word else "")
 
 
-def _plain(datum: Any) -> Any:
+def _plain(datum: object) -> Any:
     if isinstance(datum, np.ndarray | np.generic):
         return datum.tolist()
     return datum if datum is None or isinstance(datum, str | int | float | bool) else describe_value(datum)
@@ -134,11 +134,11 @@ def explained(
     trace: Trace,
     paths: ReadingPaths,
     names: Mapping[Parameter, str],
-    example: Any,
+    example: object,
     *,
-    target: Any,
-    cotangent: Any,
-    classes: Sequence[Any],
+    target: object,
+    cotangent: object,
+    classes: Sequence[object],
     steps: int,
     seed: int,
 ) -> Attribution:

@@ -13,6 +13,7 @@ from foldbatch.errors import ExamplePlace, ExampleTypeError, ModelError, counted
 from foldbatch.functions.noted import is_named
 from foldbatch.functions.specs import opened
 from foldbatch.model.rereading import Snapshot, obstacles
+from foldbatch.params.parameters import Array
 from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 
@@ -87,7 +88,7 @@ def predictions(
     structures: Iterable[object],
     *,
     nodes: bool = False,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """Yield a trained model's prediction for each structure, as plain data.
 
     That is ``{"number": x}``, or the most probable class and the probability of each, classes as the notes
@@ -196,13 +197,13 @@ def _check_shapes(results: Iterable[Results], shape: tuple[int, ...]) -> None:
             raise ModelError("predict", expected, describe_value(value), fix)
 
 
-def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+def _mean(rows: Sequence[Array]) -> NDArray[np.float64]:
     """Return the mean over models of their answers."""
     mean: NDArray[np.float64] = np.mean([answers(row) for row in rows], axis=0)
     return mean
 
 
-def prediction(shares: NDArray[Any], classes: Sequence[ClassLabel]) -> dict[str, Any]:
+def prediction(shares: Array, classes: Sequence[ClassLabel]) -> dict[str, object]:
     """Return the prediction of one example as plain data: a number, or a label with probabilities."""
     if not classes:
         return {"number": float(shares)}
@@ -230,7 +231,7 @@ def spelled(label: ClassLabel) -> str:
     return label if isinstance(label, str) else json.dumps(label)
 
 
-def answers(results: NDArray[Any]) -> NDArray[np.float64]:
+def answers(results: Array) -> NDArray[np.float64]:
     """Return results to be averaged over models: probabilities of scores ``[n, classes]``, else numbers."""
     return probabilities(results) if results.ndim > 1 else results.astype(np.float64)
 
@@ -240,7 +241,7 @@ def scores(answers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.log(np.maximum(answers, SMALLEST)) if answers.ndim > 1 else answers
 
 
-def probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:
+def probabilities(scores: Array) -> NDArray[np.float64]:
     """Return the probabilities of classes: ``scores: [..., classes]`` to the same shape.
 
     >>> probabilities(np.array([0.0, 1000.0]))
@@ -251,7 +252,7 @@ def probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:
     return shares
 
 
-def _nodes(tree: Tree, shares: NDArray[Any], classes: Sequence[str]) -> list[dict[str, Any]]:
+def _nodes(tree: Tree, shares: Array, classes: Sequence[str]) -> list[dict[str, Any]]:
     """Return the labels of a tree's nodes as plain data: parent, word, label and probability."""
     best, greatest = shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist()
     rows = zip(tree.parents.tolist(), tree.tokens, best, greatest, strict=True)

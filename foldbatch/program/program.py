@@ -607,7 +607,7 @@ class Program(Closed, Printed):
         return replace(not_finite, place=place)
 
     def attribute(
-        self, example: Any, target: Any = None, *, cotangent: Any = None, steps: int = 20
+        self, example: object, target: object = None, *, cotangent: object = None, steps: int = 20
     ) -> Attribution:
         """Return the parts of one example that decided a number of its result, by integrated gradients.
 

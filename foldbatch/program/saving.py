@@ -77,7 +77,7 @@ def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, Array], Header]
     return read(path, Header, _renewed)
 
 
-def _renewed(header: dict[str, Any]) -> dict[str, Any]:
+def _renewed(header: dict[str, object]) -> dict[str, object]:
     """Return a header of version 1 as one of this version; others as they are.
 
     In version 1 blocks and walks stood under keys of their own, and two keys within them had other names.
@@ -98,7 +98,7 @@ def _renewed(header: dict[str, Any]) -> dict[str, Any]:
     return {**fields, "version": HEADER_VERSION, "origin": origin}
 
 
-def _with_key(data: object, former: str, name: str) -> Any:
+def _with_key(data: object, former: str, name: str) -> object:
     """Return a dict with another name for a key; other data as they are."""
     return {name if key == former else key: x for key, x in data.items()} if isinstance(data, dict) else data
 

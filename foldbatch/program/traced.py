@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from foldbatch.engines.batch import Planned, SubBatch, belongs, fingerprint
+from foldbatch.engines.batch import Owner, Planned, SubBatch, belongs, fingerprint
 from foldbatch.engines.results import Results
 from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.model.columns import items_of
@@ -40,7 +40,7 @@ class Prepared:
     """
 
     trace: Trace
-    owner: object
+    owner: Owner | str
 
     def __repr__(self) -> str:
         return f"Prepared({counted(self.trace.size, 'call')})"
@@ -51,7 +51,7 @@ class Prepared:
 
 # As `TraceAll`; it may run a small batch without a schedule.
 R = TypeVar("R", bound=Results)
-TraceOrRun: TypeAlias = "Callable[[Sequence[Any], Sequence[int]], list[Trace] | R]"
+TraceOrRun: TypeAlias = "Callable[[Sequence[object], Sequence[int]], list[Trace] | R]"
 
 
 class _TracedExample(weakref.ref["Tree | Prepared"]):
@@ -86,7 +86,7 @@ class Traces:
     def work(
         self,
         examples: Iterable[object] | Planned,
-        owner: object,
+        owner: Owner,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
         trace_or_run: TraceOrRun[R] | None = None,
@@ -109,7 +109,7 @@ class Traces:
     def all(
         self,
         examples: Iterable[object] | Planned,
-        owner: object,
+        owner: Owner,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
         trace_or_run: TraceOrRun[R] | None = None,
@@ -268,7 +268,7 @@ def _fitted(trace: Trace, former: Any, present: Any) -> Trace | None:
     return Trace(*parts, find(*parts, trace.values), tuple(feeds), tuple(labels), trace.values, trace.result)
 
 
-def listed(examples: Iterable[object]) -> list[Any] | tuple[Any, ...]:
+def listed(examples: Iterable[object]) -> list[object] | tuple[object, ...]:
     """Return the examples of a batch as a list or tuple."""
     if isinstance(examples, list | tuple):
         return examples
@@ -294,7 +294,7 @@ def several_of(examples: object) -> Any:
     return examples if isinstance(examples, Rows) else [examples]
 
 
-def _owned(planned: Planned, owner: object) -> Planned:
+def _owned(planned: Planned, owner: Owner) -> Planned:
     """Return a plan, refusing one of another program."""
     if not belongs(planned.owner, owner):
         fix = "plan it with this one"
@@ -335,7 +335,7 @@ def trace_in_parts(
     return traces
 
 
-def in_parts(examples: Sequence[object], doing: str, *, shown: bool = True) -> Iterator[Sequence[Any]]:
+def in_parts(examples: Sequence[object], doing: str, *, shown: bool = True) -> Iterator[Sequence[object]]:
     """Yield examples in parts, with a progress bar."""
     with Bar(doing, len(examples), shown=shown) as bar:
         for start in range(0, len(examples), TRACED):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from foldbatch.engines.batch import Planned
-from foldbatch.engines.engine import Engine
+from foldbatch.engines.engine import LoadedEngine
 from foldbatch.engines.held import Gradients, Pool
 from foldbatch.engines.parts import Seeds
 from foldbatch.engines.report import Captures
@@ -255,7 +255,7 @@ def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: i
     return captures(engine)
 
 
-def captures(engine: Engine) -> Captures | None:
+def captures(engine: LoadedEngine) -> Captures | None:
     """Return an engine's captured capacity classes; None if it launches kernels one by one."""
     launcher = engine.launcher(training=True)
     return None if launcher is None else launcher.captures()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from foldbatch.engines.nonfinite import look_for_not_finite
 from foldbatch.engines.parts import sum_losses
@@ -47,7 +46,7 @@ class _Host:
 
 def profiled(runner: Runner, trace: Callable[[], list[Trace]], steps: int, *, training: bool) -> Timeline:
     """Return the timeline of a batch that runs several times; `Program.profile` explains it."""
-    memories: list[Any] = []
+    memories: list[object] = []
     host = _Host()
     launcher = runner.engine.launcher(training=training)
     # makes kernels and memory; then a graph is captured for each of two blocks that take turns to bring
@@ -73,7 +72,7 @@ def _step(
     trace: Callable[[], list[Trace]],
     host: _Host,
     watch: Watch,
-    memories: list[Any],
+    memories: list[object],
     *,
     training: bool,
 ) -> float:

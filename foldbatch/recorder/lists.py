@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from foldbatch.model.columns import column
 from foldbatch.model.drafts import Feed
@@ -23,8 +23,8 @@ class CallLists:
 
     rows: Integers  # of each call its number, those of its operands, and the lengths of its lists
     elements: list[Integers]  # per sequence argument, the numbers of its elements
-    feeds: list[list[Any]]  # per feed, the data that were read
-    labels: list[list[Any]]  # per metric, its labels
+    feeds: list[list[object]]  # per feed, the data that were read
+    labels: list[list[object]]  # per metric, its labels
     # the functions that append to them, by their names among the globals of a walk's cells
     bound: dict[str, Callable[[Any], None]] = field(default_factory=dict)
     all: tuple[Any, ...] = ()  # rows, elements, feeds and labels in one tuple
@@ -54,6 +54,11 @@ class CallLists:
         """Empty all lists."""
         for items in self.all:
             del items[:]
+
+
+def numbers_of(data: list[object]) -> list[int]:
+    """Return the data of a feed that notes value numbers, those of visits of metrics, as what they are."""
+    return cast("list[int]", data)
 
 
 def call_lists(sequences: int, feeds: int, labels: int, *, compiled: bool = True) -> CallLists:
@@ -93,7 +98,7 @@ def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], Non
     )
 
 
-def checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any], None]:
+def checking(feed: Feed, bound: int | None, items: list[object]) -> Callable[[object], None]:
     """Return a function that appends a datum of a feed to a list, and checks it before.
 
     Where data need not be checked one by one, columns of them are checked at the end, in less time.

@@ -13,11 +13,20 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foldbatch.scheduler.trace import Form, Index, Ints, Trace, batch_trace, late_trace, loose_of
+from foldbatch.scheduler.trace import (
+    Column,
+    Form,
+    Index,
+    Ints,
+    Labels,
+    Trace,
+    batch_trace,
+    late_trace,
+    loose_of,
+)
 
-Columns: TypeAlias = "Sequence[Sequence[NDArray[Any]]]"  # by cell
+LooseColumns: TypeAlias = "Sequence[Sequence[Column]]"  # by cell, of feeds that are not packed
 
 
 def shift(
@@ -56,20 +65,20 @@ class BatchRecord:
     # sequence arguments of all cells in order
     lengths: Index
     offsets: Index  # ``[examples + 1] int64``: the first value number of each example, and the end
-    results: Sequence[Any]  # per example, its `Trace.result`; there value numbers count from 0
+    results: Sequence[object]  # per example, its `Trace.result`; there value numbers count from 0
     _packed: tuple[Ints, list[int]] | None = field(default=None, init=False)
-    _apart: Any = field(
-        default=None, init=False
-    )  # the feeds and labels of all examples, before `joined` goes
+    # the feeds and labels of all examples, before `joined` goes
+    _apart: list[tuple[LooseColumns, Labels]] | None = field(default=None, init=False)
 
     def traces(self) -> list[Trace]:
         assert self.joined is not None, "traces are asked for once, at the beginning"
         form, results, counts = self.joined.form, self.results, self.counts.tolist()
         return [late_trace(form, (self, e), counts[e], results[e]) for e in range(len(results))]
 
-    def apart(self, example: int) -> tuple[Columns, tuple[tuple[list[Any], ...], ...]]:
+    def apart(self, example: int) -> tuple[LooseColumns, Labels]:
         """Return an example's feeds that are not packed, and its labels; those of all are made at once."""
-        apart, trace = self._apart, self.joined
+        apart: list[tuple[LooseColumns, Labels]] | None = self._apart
+        trace = self.joined
         if apart is None and trace is not None:
             loose, labels, ends = loose_of(trace), trace.labels, _ends(self.counts)
             apart = [(loose, labels)] * len(self.results)
@@ -77,8 +86,9 @@ class BatchRecord:
                 cuts = [[slice(*bounds[e : e + 2]) for bounds in ends] for e in range(len(self.results))]
                 apart = [(_cut(loose, slices), _cut(labels, slices)) for slices in cuts]
             self._apart = apart
-        parts: list[Any] = apart or self._apart  # another thread may be a step ahead
-        return parts[example]  # type: ignore[no-any-return]
+        parts = apart or self._apart
+        assert parts is not None, "another thread is a step ahead, and has set them"
+        return parts[example]
 
     def packed(self, example: int) -> Ints:
         """Return the packed integers of an example; those of all examples are made at once."""

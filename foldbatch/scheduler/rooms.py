@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from foldbatch.scheduler.components import priority
 from foldbatch.scheduler.schedule import CellTable, Index, RowSpan, Schedule, Step
-from foldbatch.scheduler.trace import CellSignature
+from foldbatch.scheduler.trace import CellSignature, Column
 
 Reader = tuple[int, int]  # a cell, and the number of one of its operands
 Rows = NDArray[np.int32]
-IndexArrays = Mapping[tuple[Hashable, ...], NDArray[Any]]
+IndexArrays = Mapping[tuple[Hashable, ...], Column]
 _Level = tuple[int, tuple[int, ...], tuple[int, ...]]  # a slot; begins and rooms of its calls and elements
 _NONE = np.zeros(0, np.int64)
 
@@ -326,7 +326,7 @@ def _spots(span: RowSpan, axes: Sequence[Index]) -> Index:
     return beside(axes[0], span.width) if span.sequence is None else axes[1 + span.sequence]
 
 
-def _bound(target: NDArray[Any], ranks: Index, firsts: Index, lasts: Index) -> None:
+def _bound(target: Column, ranks: Index, firsts: Index, lasts: Index) -> None:
     """Write where what belongs to each rank begins, and ends."""
     target[ranks + 1] = lasts
     target[ranks] = firsts

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from foldbatch.scheduler.trace import Columns, Trace
 from foldbatch.scheduler.trace import Index as Index
-from foldbatch.scheduler.trace import Trace
 
 ALL = ("before", "step", "after")  # the stages of a cell, in the order in which a call goes through them
 
@@ -88,7 +87,7 @@ class Flat(NamedTuple):
     memory: Index  # ``[*] int64``: the array; its header has the offsets of its parts
     header: Sequence[int]
     orders: tuple[Index, ...]  # per cell, `CellTable.order`
-    feeds: tuple[tuple[NDArray[Any], ...], ...]  # per cell and feed, the data in these orders
+    feeds: Columns  # per cell and feed, the data in these orders
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class Schedule:
     reason: str = ""  # what the policy has chosen and why, see `policies.RunOrder`
     # the same in one array, where that is at hand, and what makes a part of it, given the name
     flat: Flat | None = field(default=None, init=False, repr=False, compare=False)
-    part: Callable[[str], Any] | None = field(default=None, init=False, repr=False, compare=False)
+    part: Callable[[str], object] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __getattr__(self, name: str) -> Any:
         if name not in LATE:
@@ -124,7 +123,7 @@ class Schedule:
         """Per cell, `CellTable.order`."""
         return tuple([table.order for table in self.cells]) if self.flat is None else self.flat.orders
 
-    def arranged(self, trace: Trace) -> tuple[tuple[NDArray[Any], ...], ...]:
+    def arranged(self, trace: Trace) -> Columns:
         """Return the data of the merged trace in rank order; per cell and feed, ``[n, ...]``."""
         if self.flat is not None:
             return self.flat.feeds

@@ -16,13 +16,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import compress
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 Ints = NDArray[np.int32]
 Index = NDArray[np.int64]
+Column = NDArray[np.generic]  # ``[n, ...]``: data of the examples that a feed reads, of any dtype
+Columns: TypeAlias = "tuple[tuple[Column, ...], ...]"  # per cell and feed
+Labels: TypeAlias = "tuple[tuple[list[object], ...], ...]"  # per cell and metric that has some
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +128,15 @@ class Trace:
     # per sequence argument, ``[elements, width] int32``: the values, call by call
     elements: tuple[tuple[Ints, ...], ...]
     levels: tuple[Ints, ...]  # ``[n] int32``: the policy's verdict, see `policies`
-    feeds: tuple[tuple[NDArray[Any], ...], ...]  # per feed, ``[n, ...]``: data of the example
-    labels: tuple[tuple[list[Any], ...], ...]  # per metric with labels, a list of n Python objects
+    feeds: Columns  # per feed, ``[n, ...]``: data of the example
+    labels: Labels  # per metric with labels, a list of n Python objects
     values: int  # one more than the largest value number
     result: Any = None  # what the example's result is made of: value numbers in nested tuples and lists
     form: Form = field(init=False, repr=False, compare=False)  # the layout of `packed`
     # ``[*] int32``: the array of which the arrays above are views, or None; see `pack`
     packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, the feeds that are not packed
-    loose: Sequence[Sequence[NDArray[Any]]] = field(default=(), init=False, repr=False, compare=False)
+    loose: Sequence[Sequence[Column]] = field(default=(), init=False, repr=False, compare=False)
     # the `foldbatch.scheduler.record.BatchRecord` that it was noted in, and its number there; or, of a batch,
     # what finds its levels, and -1
     origin: tuple[Any, int] | None = field(default=None, init=False, repr=False, compare=False)
@@ -206,7 +209,7 @@ def is_integer(dtype: DTypeLike, shape: tuple[int, ...]) -> bool:
     return not shape and np.dtype(dtype) == np.int32
 
 
-def loose_of(trace: Trace) -> list[list[NDArray[Any]]]:
+def loose_of(trace: Trace) -> list[list[Column]]:
     """Return, per cell, the feeds that are not packed: each ``[n, ...]``."""
     return [
         [x for x, integer in zip(columns, integers, strict=True) if not integer]
@@ -217,8 +220,8 @@ def loose_of(trace: Trace) -> list[list[NDArray[Any]]]:
 def unpack(
     form: Form,
     packed: Ints,
-    loose: Sequence[Sequence[NDArray[Any]]],
-    labels: tuple[tuple[list[Any], ...], ...],
+    loose: Sequence[Sequence[Column]],
+    labels: Labels,
     result: object = None,
     counts: Sequence[int] | None = None,
     values: int = 0,
@@ -246,7 +249,7 @@ def unpack(
 Levels = Callable[[Sequence[Ints], Sequence[Sequence[Ints]], int], tuple[Ints, ...]]
 
 
-def late_trace(form: Form, origin: tuple[Any, int], counts: Sequence[int], result: object) -> Trace:
+def late_trace(form: Form, origin: tuple[object, int], counts: Sequence[int], result: object) -> Trace:
     """Return a trace whose data are asked of its origin; arguments are attributes of `Trace`."""
     trace = Trace.__new__(Trace)
     _set(trace, "form", form)
@@ -263,8 +266,8 @@ def batch_trace(
     calls: tuple[Ints, ...],
     elements: tuple[tuple[Ints, ...], ...],
     levels: tuple[Ints, ...],
-    feeds: tuple[tuple[NDArray[Any], ...], ...],
-    labels: tuple[tuple[list[Any], ...], ...],
+    feeds: Columns,
+    labels: Labels,
     values: int,
 ) -> Trace:
     """Return the trace of a batch; arguments are attributes of `Trace`. Without levels, `find` finds them."""

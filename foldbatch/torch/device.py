@@ -116,7 +116,7 @@ class TorchDriver:
     """The driver of a card, but for its memory, which is PyTorch's; see `foldbatch.engines.cuda.driver`."""
 
     def __init__(self, card: Card) -> None:
-        self.card, self.name = card, card.name
+        self.card, self.name, self.identity = card, card.name, card.driver.identity
         inner = card.driver
         # bound here, so that a launch costs no call more
         self.launch, self.multiply, self.load, self.clock = (

@@ -866,3 +866,23 @@ def test_of_an_array_that_numpy_fills_with_a_symbol_our_error_is_told_and_the_us
         fb.compile(lambda x: filled(x), "numpy").run([1.0])
     with pytest.raises(ValueError, match="no array element is a number yet"):
         fb.compile(lambda x: explained(x), "numpy").run([1.0])
+
+
+@fb.cell
+def scored(x: Any) -> None:
+    fb.loss(fb.ops.sum(x))
+
+
+def test_a_number_that_stands_for_no_value_is_refused_in_a_result() -> None:
+    """A call that returns nothing takes a number, too."""
+
+    def walk(example: tuple[float, bool]) -> Any:
+        x = fb.tensor(example[0])
+        scored(x)
+        return type(x)(x.n + 1) if example[1] else x
+
+    program = fb.compile(walk, "numpy")
+    for _ in range(2):
+        with pytest.raises(WalkError, match="one made by hand; let a call return it"):
+            program.value_and_grad([(1.0, False), (3.0, True)])
+        assert program.value_and_grad([(1.0, False)])[0] == 1.0

@@ -10,7 +10,7 @@ a *stall*. After one, or where the helper had no core at all, it is left alone f
 way again and again it would be in the way of the walking thread on a core that many want. It is longer each
 time, until stalls are rare.
 
-The words that threads share are `WORDS` whole numbers; those that change lie in different lines of the cache.
+The words that threads share, `Lines`, lie in different lines of the cache.
 Importing this needs llvmlite.
 
 Source: taking work from the other end, Blumofe and Leiserson 1999, "Scheduling multithreaded computations by
@@ -30,25 +30,36 @@ from typing import Any
 import numpy as np
 
 from foldbatch.loops.compiling import compiled_function
+from foldbatch.loops.records import Header, Record
 from foldbatch.loops.words import at, call, count, give_way, i8, load, pause, store, swap, u8
 from foldbatch.system.cores import available_cores
 from foldbatch.system.processes import start_in_each_process
 
-LINE_WORDS = (
-    16  # words from one that changes to the next: two lines of a cache, as processors fetch them in pairs
-)
-(
-    STATE,  # the number of the job, its first free part, and the one after its last free part
-    # its function, the number of its pointers, the address of the first part's arguments, words to the next
-    # part
-    JOB,
-    COMPLETED,  # how many parts the helper has done
-    AWAKE,  # whether the helper is there
-    ASLEEP,  # whether it is to sleep at once
-    STALLS,  # how often the walking thread has waited for too long
-    YIELD,  # the address of the system's function that lets other threads run
-    WORDS,
-) = (LINE_WORDS * i for i in range(8))
+LINE_WORDS = 16  # words of two lines of a cache, which processors fetch in pairs
+LINE = 8 * LINE_WORDS  # its bytes
+
+
+class Lines(Record):
+    """The words that threads share; a field is the number of the line at whose beginning it lies."""
+
+    state: int  # the number of the job, its first free part, and the one after its last free part
+    job: int  # the `Job`
+    completed: int  # how many parts the helper has done
+    awake: int  # whether the helper is there
+    asleep: int  # whether it is to sleep at once
+    stalls: int  # how often the walking thread has waited for too long
+    yields: int  # the address of the system's function that lets other threads run
+
+
+class Job(Header):
+    """An instruction that is cut into parts."""
+
+    function: int  # the address of the function that is called for each part
+    pointers: int  # how many it takes
+    arguments: int  # the address of those of the first part
+    apart: int  # words from there to the arguments of the next part
+
+
 PART, JOBS = 256, 65536  # what a part, and a job, count in the state
 
 SPINS, YIELDING_LOOKS = (
@@ -64,9 +75,10 @@ RARE = 0.02  # seconds a stall: a helper that has them no more often is worth wh
 
 def _do_part(words: Any, part: Any) -> None:
     """Do a part of the job. Its arguments are rows, pointers, and the address of its integers."""
-    job = at(words + 8 * JOB)
-    arguments = at(job[2] + 8 * part * job[3])
-    call(job[0], arguments, at(arguments[job[1] + 1]))
+    memory = at(words + LINE * Lines.job)
+    job = Job(memory)
+    arguments = at(job.arguments + 8 * part * job.apart)
+    call(job.function, arguments, at(arguments[job.pointers + 1]))
 
 
 def share(
@@ -83,48 +95,49 @@ def share(
         parts: number of parts, below 256.
         work: multiplications of a part, about.
     """
-    job = at(words + 8 * JOB)
-    job[0], job[1], job[2], job[3] = function, pointers, arguments, apart
-    before, taken = load(words + 8 * COMPLETED), 0
-    store(words + 8 * STATE, i8((u8(load(words + 8 * STATE)) // JOBS + 1) * JOBS) + parts)
+    memory = at(words + LINE * Lines.job)
+    job = Job(memory)
+    job.function, job.pointers, job.arguments, job.apart = function, pointers, arguments, apart
+    before, taken = load(words + LINE * Lines.completed), 0
+    store(words + LINE * Lines.state, i8((u8(load(words + LINE * Lines.state)) // JOBS + 1) * JOBS) + parts)
     while True:
-        state = u8(load(words + 8 * STATE))
+        state = u8(load(words + LINE * Lines.state))
         first, last = state // PART % PART, state % PART
         if first == last:
             break
-        if swap(words + 8 * STATE, state, state + PART):
+        if swap(words + LINE * Lines.state, state, state + PART):
             _do_part(words, i8(first))
             taken += 1
     looks, patience = 0, STALL_LOOKS + i8(u8(work) // FAIR)
-    while load(words + 8 * COMPLETED) - before < parts - taken:
+    while load(words + LINE * Lines.completed) - before < parts - taken:
         looks += 1
         if looks < patience:
             pause()
         else:
-            give_way(at(words + 8 * YIELD)[0])
+            give_way(at(words + LINE * Lines.yields)[0])
     if looks >= patience:
-        store(words + 8 * STALLS, load(words + 8 * STALLS) + 1)
+        store(words + LINE * Lines.stalls, load(words + LINE * Lines.stalls) + 1)
 
 
 def _take_parts(words: Any) -> None:
     """Take parts of jobs, the last ones first, until there have been none for a while."""
     looks = 0
     while looks < SPINS + YIELDING_LOOKS:
-        state = u8(load(words + 8 * STATE))
+        state = u8(load(words + LINE * Lines.state))
         first, last = state // PART % PART, state % PART
         if first == last:
             looks += 1
             if looks < SPINS:
                 pause()
-            elif load(words + 8 * ASLEEP) != 0:
+            elif load(words + LINE * Lines.asleep) != 0:
                 looks = SPINS + YIELDING_LOOKS
             else:
-                give_way(at(words + 8 * YIELD)[0])
-        elif swap(words + 8 * STATE, state, state - 1):
+                give_way(at(words + LINE * Lines.yields)[0])
+        elif swap(words + LINE * Lines.state, state, state - 1):
             _do_part(words, i8(last) - 1)
-            count(words + 8 * COMPLETED)
+            count(words + LINE * Lines.completed)
             looks = 0
-    store(words + 8 * AWAKE, 0)
+    store(words + LINE * Lines.awake, 0)
 
 
 class Team:
@@ -138,25 +151,26 @@ class Team:
         self._lock = threading.Lock()
         self._gate = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
-        self._words = np.zeros(WORDS + LINE_WORDS, np.int64)
-        self._words[YIELD] = _yields()
+        self._words = np.zeros(LINE_WORDS * (Lines.size + 1), np.int64)
+        self._lines = self._words[::LINE_WORDS]  # the word of each line
+        self._lines[Lines.yields] = _yields()
         self._until, self._rest_seconds, self._woken = -inf, MIN_REST, 0.0
         self._counted, self._alone = -inf, False
 
     @property
     def jobs(self) -> int:
         """How many jobs there have been."""
-        return int(self._words[STATE]) // JOBS
+        return int(self._lines[Lines.state]) // JOBS
 
     @property
     def helped(self) -> int:
         """How many of their parts the helper has done."""
-        return int(self._words[COMPLETED])
+        return int(self._lines[Lines.completed])
 
     @property
     def stalls(self) -> int:
         """How often a walking thread has waited too long for the helper."""
-        return int(self._words[STALLS])
+        return int(self._lines[Lines.stalls])
 
     def take(self) -> int:
         """Return the address of the words, with the helper awake; 0 if there is no helper to be had now.
@@ -171,8 +185,8 @@ class Team:
             return 0
         words: int = self._words.ctypes.data
         self._before = self.jobs, self.helped, self.stalls
-        self._words[ASLEEP] = 0
-        if not self._words[AWAKE]:
+        self._lines[Lines.asleep] = 0
+        if not self._lines[Lines.awake]:
             try:
                 self._wake()
             except RuntimeError:  # the process may start no more threads
@@ -188,7 +202,7 @@ class Team:
             thread = threading.Thread(target=_serve, args=arguments, name="foldbatch-helper", daemon=True)
             thread.start()
             self._thread = thread
-        self._words[AWAKE] = 1
+        self._lines[Lines.awake] = 1
         self._woken = time.monotonic()
         self._gate.release()
 
@@ -202,7 +216,7 @@ class Team:
             rare = not idle and now - self._until >= RARE * stalled
             self._rest_seconds = MIN_REST if rare else min(2 * self._rest_seconds, MAX_REST)
             self._until = now + self._rest_seconds
-            self._words[ASLEEP] = 1
+            self._lines[Lines.asleep] = 1
         self._lock.release()
 
 

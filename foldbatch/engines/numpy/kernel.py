@@ -581,7 +581,7 @@ def check_range(
 
 Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
 
-_FUNCTIONS: tuple[Callable[..., Any], ...] = (
+_FUNCTIONS: tuple[Callable[..., object], ...] = (
     *(add_rows, cast_into, check_range, linear_by, located, put_rows, random_bits, rounded, spread),
     *(segment_log_softmax, segment_logsumexp),
     *(segment_is_max, segment_max, segment_mix, segment_position, segment_softmax, sums.segment_sum, view),

@@ -97,7 +97,7 @@ def test_after_a_stall_the_helper_is_left_alone_for_a_while(team, monkeypatch):
     for number in range(13):
         now[0] += 2 * module.RARE * (number == 12)
         assert team.take()
-        team._words[module.STALLS] += 1
+        team._lines[module.Lines.stalls] += 1
         team.leave()
         start = now[0]
         while not team.take():
@@ -138,23 +138,24 @@ def test_a_helper_gives_way_until_it_is_to_sleep(team: Any, asleep: int) -> None
 
     calls: list[int] = []
     give_way = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: calls.append(1) or 0)
-    words = np.zeros(module.WORDS + module.LINE_WORDS, np.int64)
-    words[module.YIELD] = ctypes.cast(give_way, ctypes.c_void_p).value
-    words[module.AWAKE], words[module.ASLEEP] = 1, asleep
+    words = np.zeros(module.LINE_WORDS * (module.Lines.size + 1), np.int64)
+    lines = words[:: module.LINE_WORDS]
+    lines[module.Lines.yields] = ctypes.cast(give_way, ctypes.c_void_p).value
+    lines[module.Lines.awake], lines[module.Lines.asleep] = 1, asleep
     compiled_function(module._take_parts, "i8", module)(words.ctypes.data)
     assert bool(calls) != bool(asleep)
-    assert not words[module.AWAKE]
+    assert not lines[module.Lines.awake]
 
 
 def test_a_helper_that_is_left_alone_is_to_sleep_until_it_is_taken(team: Any) -> None:
     from foldbatch.engines.llvm import team as module  # noqa: PLC0415 - it needs llvmlite
 
     team.take()
-    team._words[module.STALLS] += 1
+    team._lines[module.Lines.stalls] += 1
     team.leave()
-    assert team._words[module.ASLEEP]
+    assert team._lines[module.Lines.asleep]
     team._until = 0.0
     assert team.take()
-    assert not team._words[module.ASLEEP]
+    assert not team._lines[module.Lines.asleep]
     team.leave()
-    assert not team._words[module.ASLEEP]
+    assert not team._lines[module.Lines.asleep]
