@@ -87,10 +87,10 @@ class ColumnRows(Rows):
 def rows_of(examples: Any) -> Any:
     """Return the rows of a table; what is none as it is.
 
-    Tables are DataFrames of pandas and polars, LazyFrames, tables, batches, arrays, data sets and Parquet files
-    of Arrow, and whatever speaks Arrow's protocol ``__arrow_c_stream__``, for which pyarrow must be installed.
-    A Series of pandas is the list of its values. Data sets of Hugging Face, whose items are rows already, are
-    returned as they are, or so that their items are dicts.
+    Tables are DataFrames of pandas and polars, LazyFrames, tables, batches, arrays, data sets and files of
+    Parquet of Arrow, and whatever speaks Arrow's protocol ``__arrow_c_stream__``, for which pyarrow must be
+    installed. A Series of pandas is the list of its values. Items of data sets of Hugging Face are rows
+    already; they are dicts whatever format was set.
 
     Raises:
         ExampleTypeError: when two columns have one name, when it is a single row, or a loader of batches.
@@ -138,7 +138,7 @@ def _of_arrow(examples: Any) -> Any:
 
 
 def _of_data_set(examples: Any) -> Any:
-    """Return a data set of Hugging Face such that its items are dicts of values, and not tables of one row."""
+    """Return a data set of Hugging Face such that its items are dicts, not tables of one row."""
     form = getattr(examples, "format", None) or {"type": getattr(examples, "_formatting", None)}
     name = getattr(form["type"], "format_type", form["type"])
     return examples.with_format(None) if name in ("arrow", "pandas", "polars") else examples
