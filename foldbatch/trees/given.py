@@ -108,9 +108,10 @@ def rows_of(examples: Any) -> Any:
         return _of_series(examples)
     if hasattr(examples, "collate_fn") and hasattr(examples, "dataset"):
         return _of_loader(examples)
-    if kind.__module__.partition(".")[0] == "datasets":
+    library = str(kind.__module__).partition(".")[0]  # classes that are made at run time have None
+    if library == "datasets":
         return _of_data_set(examples)
-    if kind.__module__.partition(".")[0] == "pyarrow":
+    if library == "pyarrow":
         return _of_arrow(examples)
     if hasattr(kind, "__arrow_c_stream__"):
         return _of_stream(examples)
