@@ -267,7 +267,7 @@ def _of_object(value: object) -> dict[str, Any]:
 
 
 def _of_message(value: Any) -> dict[str, Any]:
-    """Convert a message of protobuf to a dict of its fields; those that are not set, and can tell so, are None."""
+    """Convert a message of protobuf to a dict; fields that are not set, and can tell so, are None."""
     return {
         field.name: None
         if field.has_presence and not value.HasField(field.name)

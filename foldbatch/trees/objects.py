@@ -35,7 +35,7 @@ class Opened:
 
 
 class Joint:
-    """A node above several roots, as of a text of several sentences; it has neither label nor token."""
+    """A node above several roots, as of a text of several sentences; its label is "", and it has no token."""
 
     __slots__ = ("children",)
 
@@ -77,13 +77,14 @@ def from_(
     Args:
         source: an object of these types, or of one that `register` has added; a list of them; a `Tree`.
         label: what is to be a node's label instead: the name of a field, or a function of the node. Fields
-            are attributes, methods without arguments, columns of conllu, and data of a node of networkx.
+            are attributes, methods without arguments, attributes in the text of a page, columns of conllu and
+            data of a node of networkx. A field that some nodes lack is None there.
         token: the same for the word of a node.
         children: the same for the nodes below one.
 
     Raises:
         ExampleTypeError: when nothing is known of its type, or a label is no str, int or None.
-        ExampleKeyError: when a node has no field of a name.
+        ExampleKeyError: when no node has a field of a name.
         ExampleError: when it holds no tree: a text that was not parsed, a graph with several ways to a node.
 
     >>> import ast
@@ -108,14 +109,22 @@ def from_(
     if isinstance(source, TreeNode) and chosen == (None, None, None):
         return subtree(source)
     opened = opening(source)
-    expand = opened.expand if chosen == (None, None, None) else _chosen(opened, *chosen)
+    if chosen == (None, None, None):
+        return _tree(opened, opened.expand)
+    missing = {name for name in chosen if isinstance(name, str)}
+    tree = _tree(opened, _chosen(opened, *chosen, missing), whole=children is None)
+    for name in missing:
+        fix = "name another field, or give a function of the node"
+        raise ExampleKeyError("from_", f"a field {name!r} of a node", describe_value(opened.root), fix)
+    return tree
+
+
+def _tree(opened: Opened, expand: Expand, *, whole: bool = True) -> Tree:
+    """Return the tree of what was opened; make sure that it is `whole`."""
     tree = trusted_tree(*flatten(opened.root, expand, "source"))
-    if (
-        children is None
-        and opened.size is not None
-        and tree.size - isinstance(opened.root, Joint) != opened.size
-    ):
-        actual = f"{opened.size} nodes, {opened.size - tree.size} of which hang from none"
+    reached = tree.size - isinstance(opened.root, Joint)
+    if whole and opened.size is not None and reached != opened.size:
+        actual = f"{opened.size} nodes, {opened.size - reached} of which hang from none"
         raise ExampleError("from_", "nodes that all hang from a root", actual, "cut the cycle")
     return tree
 
@@ -168,7 +177,8 @@ def register(
                     _listed(below(node)),
                 )
             except NoFieldError as error:
-                raise error.told(where()) from None
+                fix = "look at what is registered for its type"
+                raise ExampleKeyError(where(), f"a field {error!s}", describe_value(node), fix) from None
 
         return Opened(top, expand, attribute)
 
@@ -241,15 +251,7 @@ def _opened(source: object) -> Opened:
 
 
 class NoFieldError(Exception):
-    """A node has no field of a name."""
-
-    def __init__(self, node: object, name: str) -> None:
-        self.node, self.name = node, name
-
-    def told(self, where: str) -> ExampleKeyError:
-        """Return the error that a user is told."""
-        fix = "name another field, or give a function of the node"
-        return ExampleKeyError(where, f"a field {self.name!r}", describe_value(self.node), fix)
+    """A node has no field of a name, which is the message."""
 
 
 def attribute(node: Any, name: str) -> Any:
@@ -261,7 +263,7 @@ def attribute(node: Any, name: str) -> Any:
     try:
         value = getattr(node, name)
     except AttributeError:
-        raise NoFieldError(node, name) from None
+        raise NoFieldError(name) from None
     return value() if callable(value) else value
 
 
@@ -270,25 +272,41 @@ def _read(name: Name, field: Callable[[Any, str], Any]) -> Callable[[Any], Any]:
     return name if callable(name) else lambda node: field(node, name)
 
 
-def _chosen(opened: Opened, label: Name | None, token: Name | None, children: Name | None) -> Expand:
-    """Return a function that expands nodes as a library's objects are, but for what a user has chosen."""
+def _chosen(
+    opened: Opened, label: Name | None, token: Name | None, children: Name | None, missing: set[str]
+) -> Expand:
+    """Return a function that expands nodes as a library's objects are, but for what a user has chosen.
+
+    A field that a node lacks is None: nodes of syntax trees are of many classes. Names leave `missing` when a
+    node has them.
+    """
     usual = opened.expand
-    of_label, of_token, below = (
-        None if name is None else _read(name, opened.field) for name in (label, token, children)
-    )
+
+    def reader(name: Name | None) -> Callable[[Any], Any] | None:
+        if name is None or callable(name):
+            return name
+
+        def read(node: Any) -> Any:
+            try:
+                value = opened.field(node, name)
+            except NoFieldError:
+                return None
+            missing.discard(name)
+            return value
+
+        return read
+
+    of_label, of_token, below = map(reader, (label, token, children))
 
     def expand(node: Any, where: Callable[[], str]) -> Expanded:
         if isinstance(node, Joint):
-            return None, None, node.children
+            return "", None, node.children
         usual_label, usual_token, usual_below = usual(node, where)
-        try:
-            return (
-                usual_label if of_label is None else plain_entry(of_label(node)),
-                usual_token if of_token is None else plain_entry(of_token(node)),
-                usual_below if below is None else _listed(below(node)),
-            )
-        except NoFieldError as error:
-            raise error.told(where()) from None
+        return (
+            usual_label if of_label is None else plain_entry(of_label(node)),
+            usual_token if of_token is None else plain_entry(of_token(node)),
+            usual_below if below is None else _listed(below(node)),
+        )
 
     return expand
 
@@ -360,7 +378,7 @@ def _open_spacy(source: Any) -> Opened:
 
     def expand(node: Any, _: object) -> Expanded:
         if isinstance(node, Joint):
-            return None, None, node.children
+            return "", None, node.children
         return node.dep_, node.text, below[node.i - first]
 
     return Opened(_joined(roots), expand, attribute, lambda: [token.text for token in tokens], len(tokens))
@@ -492,7 +510,7 @@ def _open_token_list(source: Any) -> Opened:
 
     def expand(node: Any, _: object) -> Expanded:
         if isinstance(node, Joint):
-            return None, None, node.children
+            return "", None, node.children
         return node["deprel"], node["form"], below[places[node["id"]]]
 
     return Opened(_joined(roots), expand, _column, lambda: [word["form"] for word in words], len(words))
@@ -509,7 +527,7 @@ def _open_token_tree(source: Any) -> Opened:
 
 def _column(word: Any, name: str) -> Any:
     if name not in word:
-        raise NoFieldError(dict(word), name)
+        raise NoFieldError(name)
     return word[name]
 
 
@@ -534,7 +552,7 @@ def _open_graph(source: Any) -> Opened:
 
     def field(node: Any, name: str) -> Any:
         if name not in data[node]:
-            raise NoFieldError(node, name)
+            raise NoFieldError(name)
         return data[node][name]
 
     return Opened(roots[0], expand, field, size=len(data))

@@ -70,7 +70,7 @@ def test_graphs(name, backend, recipe):
         states, around = begin(graph), module.neighbours(graph)
         for _ in range(2):
             sums = [sum((states[i] for i in places), np.zeros(8, "float32")) for places in around]
-            states = [layer(params, "changed", state + x) for state, x in zip(states, sums)]
+            states = [layer(params, "changed", state + x) for state, x in zip(states, sums, strict=True)]
         return sum(states)
 
     close(walked.run(module.EXAMPLES), [plain(graph) for graph in module.EXAMPLES])
