@@ -316,6 +316,7 @@ def _places(node: TreeNode) -> slice:
 
 
 def _nodes(structures: Sequence[Any]) -> Sequence[TreeNode]:
+    """Return structures as they are; refuse those that are no trees."""
     for number, structure in enumerate(structures):
         if not isinstance(structure, TreeNode):
             where, fix = f"X[{number}]", "model='json' reads records, model='bilstm' sentences"

@@ -138,6 +138,7 @@ def _texts(path: Path, end: str) -> list[str]:
 
 
 def _read(path: Path, format_: str | None) -> Iterable[Any]:
+    """Return the examples of a file, by default in the format that its ending says."""
     name = format_ or format_of(path)
     if name in RECORDS:
         return read_jsonlines(path)

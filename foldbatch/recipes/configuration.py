@@ -519,6 +519,7 @@ def _bare(type_: object) -> Any:
 
 
 def _choices(type_: object) -> list[str]:
+    """List the values that an option can have; none where it can have any."""
     for part in get_args(type_):
         if isinstance(part, Meta) and part.extra:  # names of which there is no list
             return [*part.extra["choices"]]

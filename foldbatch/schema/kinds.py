@@ -245,6 +245,7 @@ def _moments(values: Sequence[str]) -> Moments | None:
 
 
 def _strings(values: Sequence[str], limits: Thresholds) -> Category | Text | Moments:
+    """Return dates and times, a category or a text."""
     if (moments := _moments(values)) is not None:
         return moments
     counts = Counter(values)

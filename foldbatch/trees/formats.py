@@ -86,13 +86,13 @@ def _bracket_lines(lines: Iterable[str], where: str, *, unescape: bool = False) 
 Parse = Callable[[str | bytes, str], Tree]  # a text, and what errors call it, become a tree
 
 
-def _of_files(parse: Parse, pattern: str, **others: Any) -> Format:
+def _of_files(parse: Parse, pattern: str, **fields: Any) -> Format:
     """Return the format of files of one tree each, such as programs; a file's label is its folder's name.
 
     Args:
         parse: makes the tree of a file.
         pattern: of the files' names.
-        others: further fields.
+        fields: further ones of the format.
     """
 
     def files(path: Path) -> Sequence[Path]:
@@ -105,11 +105,11 @@ def _of_files(parse: Parse, pattern: str, **others: Any) -> Format:
 
     def samples(path: Path, key: str) -> Iterator[Sample]:
         """Yield the tree of each file in the subfolders of a path, with its subfolder as label."""
-        found = files(path)
-        if not found:
+        listed = files(path)
+        if not listed:
             fix = "put the files of each class into a folder that is called like the class"
             raise ReadError(str(path), f"files CLASS/{pattern}", "none", fix)
-        for file in found:
+        for file in listed:
             yield tree_of(file), file.parent.name
 
     return Format(
@@ -121,7 +121,7 @@ def _of_files(parse: Parse, pattern: str, **others: Any) -> Format:
         structures=lambda lines, where: [(where, parse("".join(lines), where))],
         ending="",
         separator="",
-        **others,
+        **fields,
     )
 
 

@@ -25,7 +25,7 @@ Expand: TypeAlias = Callable[[Any, Callable[[], str]], Expanded]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What an object of a library holds: its topmost node, and how nodes are read."""
+    """The topmost node of an object of a library, and how nodes are read."""
 
     root: Any
     expand: Expand  # from a node to its label, token and children
@@ -103,7 +103,7 @@ def from_(
     if opening is None:
         if isinstance(source, list | tuple):
             return [from_(part, label=label, token=token, children=children) for part in source]
-        expected = f"an object of {KNOWN}, or of a registered type"
+        expected = f"an object of {LIBRARIES}, or of a registered type"
         fix = "register its type by fb.trees.register, or call fb.trees.Tree.build"
         raise ExampleTypeError("from_", expected, describe_value(source), fix)
     if isinstance(source, TreeNode) and chosen == (None, None, None):
@@ -112,18 +112,18 @@ def from_(
     if chosen == (None, None, None):
         return _tree(opened, opened.expand)
     missing = {name for name in chosen if isinstance(name, str)}
-    tree = _tree(opened, _chosen(opened, *chosen, missing), whole=children is None)
+    tree = _tree(opened, _chosen(opened, *chosen, missing), complete=children is None)
     for name in missing:
         fix = "name another field, or give a function of the node"
         raise ExampleKeyError("from_", f"a field {name!r} of a node", describe_value(opened.root), fix)
     return tree
 
 
-def _tree(opened: Opened, expand: Expand, *, whole: bool = True) -> Tree:
-    """Return the tree of what was opened; make sure that it is `whole`."""
+def _tree(opened: Opened, expand: Expand, *, complete: bool = True) -> Tree:
+    """Return the tree of what was opened; make sure that it is `complete`."""
     tree = trusted_tree(*flatten(opened.root, expand, "source"))
     reached = tree.size - isinstance(opened.root, Joint)
-    if whole and opened.size is not None and reached != opened.size:
+    if complete and opened.size is not None and reached != opened.size:
         actual = f"{opened.size} nodes, {opened.size - reached} of which hang from none"
         raise ExampleError("from_", "nodes that all hang from a root", actual, "cut the cycle")
     return tree
@@ -163,6 +163,7 @@ def register(
         raise BlockValueError("register", "the name of the children, or of the root", "neither", fix)
 
     def opening(source: Any) -> Opened:
+        """Open an object of the type."""
         top = source if root is None else _read(root, attribute)(source)
         if children is None:
             return _opened(top)
@@ -170,6 +171,7 @@ def register(
         of_label, of_token = (None if name is None else _read(name, attribute) for name in (label, token))
 
         def expand(node: Any, where: Callable[[], str]) -> Expanded:
+            """Read the registered fields of a node."""
             try:
                 return (
                     None if of_label is None else plain_entry(of_label(node)),
@@ -283,10 +285,12 @@ def _chosen(
     usual = opened.expand
 
     def reader(name: Name | None) -> Callable[[Any], Any] | None:
+        """Return the function that reads a chosen field."""
         if name is None or callable(name):
             return name
 
         def read(node: Any) -> Any:
+            """Return the field of a node, or None."""
             try:
                 value = opened.field(node, name)
             except NoFieldError:
@@ -299,6 +303,7 @@ def _chosen(
     of_label, of_token, below = map(reader, (label, token, children))
 
     def expand(node: Any, where: Callable[[], str]) -> Expanded:
+        """Read what was chosen in place of what is usual."""
         if isinstance(node, Joint):
             return "", None, node.children
         usual_label, usual_token, usual_below = usual(node, where)
@@ -316,7 +321,7 @@ def _listed(nodes: Iterable[Any] | None) -> Sequence[Any]:
 
 
 def plain_entry(value: Any) -> Any:
-    """Return what a library's text or whole number stands for, as a str or an int; other values as they are.
+    """Return the str or int that a library's text or whole number stands for; other values as they are.
 
     >>> plain_entry(b"film"), plain_entry(np.int64(3)), plain_entry(2.5)
     ('film', 3, 2.5)
@@ -347,6 +352,7 @@ def _open_nltk(source: Any) -> Opened:
 
 
 def _expand_nltk(node: Any, _: object) -> Expanded:
+    """Expand a phrase, or a leaf."""
     if isinstance(node, str):
         return None, plain_entry(node), ()
     if isinstance(node, tuple):  # a word with its tag, as chunkers yield them
@@ -410,6 +416,7 @@ def _open_syntax(source: Any) -> Opened:
 
 
 def _expand_syntax(node: Any, _: object) -> Expanded:
+    """Expand a node of tree-sitter; an operator is part of its label."""
     below = node.named_children
     if not below:
         text = node.text  # None where the source was not kept
@@ -428,6 +435,7 @@ def _open_markup(source: Any) -> Opened:
 
 
 def _expand_markup(node: Any, _: object) -> Expanded:
+    """Expand an element; its own text is what stands before, between and after the elements below it."""
     below = list(node)
     if not below:
         text = node.text
@@ -450,6 +458,7 @@ def _open_soup(source: Any) -> Opened:
 
 
 def _expand_soup(node: Any, _: object) -> Expanded:
+    """Expand a tag, as `_expand_markup` does an element."""
     texts, below = [], []
     for part in node.contents:
         if not isinstance(part, str):
@@ -485,6 +494,7 @@ def _parts_of(kind: type) -> tuple[tuple[str, ...], bool]:
 
 
 def _expand_libcst(node: Any, _: object) -> Expanded:
+    """Expand a node of libcst, without blanks and punctuation."""
     kind = type(node)
     names, has_value = _parts_of(kind)
     below: list[Any] = []
@@ -565,7 +575,7 @@ def _open_sympy(source: Any) -> Opened:
     return Opened(source, expand, attribute)
 
 
-KNOWN = "nltk, spaCy, tree-sitter, lxml, xml.etree, BeautifulSoup, ast, libcst, conllu, networkx or SymPy"
+LIBRARIES = "nltk, spaCy, tree-sitter, lxml, xml.etree, BeautifulSoup, ast, libcst, conllu, networkx or SymPy"
 OPENINGS: dict[str, Callable[[Any], Opened]] = {
     _name_of(TreeNode): _open_node,
     "nltk.tree.tree.Tree": _open_nltk,

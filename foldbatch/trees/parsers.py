@@ -80,10 +80,10 @@ def _parser(language: str) -> Any:
         fix = f"pip install tree-sitter tree-sitter-{language.replace('_', '-')}"
         raise BackendError("code_tree", f"{package} to be installed", str(error), fix) from error
     names = ("language", f"language_{language.replace('-', '_')}")  # packages of several grammars name each
-    found = next((getattr(grammar, name) for name in names if hasattr(grammar, name)), None)
-    if found is None:
+    pointer = next((getattr(grammar, name) for name in names if hasattr(grammar, name)), None)
+    if pointer is None:
         raise BackendError("code_tree", f"a grammar in {package}", "none", "use another version of it")
-    return Parser(Language(found()))
+    return Parser(Language(pointer()))
 
 
 def is_language(name: str) -> bool:
