@@ -3,12 +3,15 @@
 import gc
 import io
 import os
+import pickle
 import signal
 import sys
 import threading
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ import foldbatch as fb
 from foldbatch.engines import runner
 from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions import notes, readings
+from foldbatch.model import rereading
 from foldbatch.recipes.fitting import SCRIPTED
 from foldbatch.serve.service import Continuous, ServedModel, Service
 from foldbatch.system import processes
@@ -369,6 +373,21 @@ def test_examples_of_several_models_are_read_by_each_of_them_or_refused():
 
 
 # -- what is prepared stays, when the walk brings something
+
+
+def test_few_objects_of_classes_in_c_are_pickled(monkeypatch):
+    """A pickle may take milliseconds: that of a text of spaCy holds its vocabulary."""
+    elements = [ET.Element("a") for _ in range(rereading.PICKLED + 1)]
+    pickled = Mock(side_effect=pickle.dumps)
+    monkeypatch.setattr(rereading.pickle, "dumps", pickled)
+    before = rereading.Snapshot([elements])
+    assert pickled.call_count == rereading.PICKLED
+    assert rereading.iterator_in(elements) is None and pickled.call_count == rereading.PICKLED
+    assert rereading.obstacle([elements], before).actual.endswith("whose contents nothing can list")
+    first = rereading.Snapshot(elements[:1])
+    assert rereading.obstacle(elements[:1], first) is None
+    elements[0].tag = "b"
+    assert rereading.obstacle(elements[:1], first).actual.endswith("has changed since it was read")
 
 
 def growing(engine: str) -> tuple[fb.Program, list[Any]]:
