@@ -179,7 +179,7 @@ def _obstacle(part: object, contents: Contents, *, compared: bool) -> str:
 class _Budget:
     """The number of parts that may still be pickled."""
 
-    left: int
+    remaining: int
 
 
 def _parts(example: object, budget: _Budget | None = None) -> Iterator[tuple[Any, Contents]]:
@@ -211,9 +211,9 @@ def _contents(part: Any, budget: _Budget | None = None) -> Contents:
     slots = _slots(kind)
     if slots is None:  # a class that is written in C
         if budget is not None:
-            if not budget.left:
+            if not budget.remaining:
                 return _HIDDEN
-            budget.left -= 1
+            budget.remaining -= 1
         try:
             return Contents([], _digest(pickle.dumps(part)))
         except Exception:  # noqa: BLE001 - whatever such a class raises
