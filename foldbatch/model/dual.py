@@ -97,8 +97,8 @@ def dual(
         labels=((),) * len(duals),
         marks=((),) * len(duals),
         feeds=tuple(
-            (*own, *(Feed(own[i].type, "tangent", "") for i in feeds))
-            for own, feeds in zip(model.feeds, data, strict=True)
+            (*cell_feeds, *(Feed(cell_feeds[i].type, "tangent", "") for i in feeds))
+            for cell_feeds, feeds in zip(model.feeds, data, strict=True)
         ),
     )
 
@@ -185,10 +185,10 @@ def _column(
     tangents: FeedTangents, place: tuple[int, int], column: Array, first: int, order: NDArray[np.int64]
 ) -> Array:
     """Return the tangents of one feed of a part, in the order of its data."""
-    whole = tangents.columns.get(place)
-    if whole is None:
+    of_batch = tangents.columns.get(place)
+    if of_batch is None:
         return np.zeros_like(column)
-    rows: Array = whole[tangents.firsts[place[0]][first] + order]
+    rows: Array = of_batch[tangents.firsts[place[0]][first] + order]
     return rows.astype(column.dtype, copy=False)
 
 

@@ -170,8 +170,8 @@ def _gradients(
         fix = "let no saved_tensors_hooks move what compiled models save, or give examples not prepared"
         raise BackendError("fb.torch.Module", expected, actual, fix)
     call, groups = waiting
-    found = call.of_loss(grad) if groups is None else call.of_results([grad] if groups else [])
-    pairs = zip(found, parameters, strict=True)
+    tensors = call.of_loss(grad) if groups is None else call.of_results([grad] if groups else [])
+    pairs = zip(tensors, parameters, strict=True)
     return [torch.zeros_like(p) if g is None else g.contiguous() for g, p in pairs]
 
 
@@ -194,10 +194,10 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.T
 def _backward(ctx: Any, grad: torch.Tensor | None, _: object) -> tuple[Any, ...]:
     """Return the gradients of a call's parameters; other inputs have none."""
     ticket, *parameters = ctx.saved_tensors
-    found = iter([None] * len(parameters))
+    slopes = iter([None] * len(parameters))
     if grad is not None:
-        found = iter(torch.ops.foldbatch.gradients(ticket, grad, parameters))
-    of_parameters = [next(found) if wanted else None for wanted in ctx.wanted]
+        slopes = iter(torch.ops.foldbatch.gradients(ticket, grad, parameters))
+    of_parameters = [next(slopes) if wanted else None for wanted in ctx.wanted]
     return None, None, of_parameters, None, ctx.none_of_shape, None, None, None
 
 
@@ -212,7 +212,7 @@ torch.library.register_autograd("foldbatch::gradients", _refuse)
 
 
 class Form(NamedTuple):
-    """What a graph must know of a module's calls before they run."""
+    """The form of a module's calls, which a graph must know before they run."""
 
     number: int  # of the module, see `numbered`
     shape: tuple[int, ...] | None  # that of a result; None where a result is not one tensor
@@ -253,9 +253,11 @@ def _values(
     draws: bool,
     losses: bool,
 ) -> torch.Tensor:
+    """Return the values of a call by the op, with a seed drawn for it."""
     seed = torch.randint(2**62, (), device="cpu") if draws else None
     trained = torch.is_grad_enabled()
-    found: torch.Tensor = torch.ops.foldbatch.call(
+    values: torch.Tensor
+    values, _ = torch.ops.foldbatch.call(
         batch.key, seed, parameters, form.number, shape, dtype, losses, trained
-    )[0]
-    return found
+    )
+    return values

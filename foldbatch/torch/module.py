@@ -344,7 +344,7 @@ def loss_dtype(model: Model) -> torch.dtype | None:
 
 
 def form_of(module: Module, model: Model) -> library.Form:
-    """Return what a graph of `torch.compile` must know of a module's calls."""
+    """Return the form of a module's calls, which graphs of `torch.compile` must know."""
     type_ = model.result
     number, of_loss = library.numbered(module), loss_dtype(model)
     if not isinstance(type_, TensorType):
@@ -605,6 +605,7 @@ class Module(ParameterModule):
 
     @left_out
     def _forward(self, examples: Iterable[Any] | Planned) -> Any:
+        """Return the results of a batch, outside of graphs."""
         stacked, call, sources = self._results(examples)
         type_ = self.program.model.result
         if not isinstance(type_, TensorType):
@@ -663,6 +664,7 @@ class Module(ParameterModule):
 
     @left_out
     def _loss(self, examples: Iterable[object] | Planned) -> torch.Tensor:
+        """Return the summed loss of a batch, outside of graphs."""
         examples = examples if isinstance(examples, Planned) else listed(examples)
         dtype = loss_dtype(self._learnt(examples))
         if dtype is None:
@@ -681,8 +683,8 @@ class Module(ParameterModule):
         trained: bool,
     ) -> tuple[gradients.BackwardCall, list[torch.Tensor]]:
         """Run a batch forward for the op of `foldbatch.torch.library`, which alone calls this."""
-        for (name, own), given in zip(self._mounted.items(), parameters, strict=True):
-            if given.data_ptr() != self._memory[name] and not torch.equal(given, own):
+        for (name, mounted), parameter in zip(self._mounted.items(), parameters, strict=True):
+            if parameter.data_ptr() != self._memory[name] and not torch.equal(parameter, mounted):
                 fix = "change parameters outside of the function that torch.compile reads"
                 expected = "the numbers in the program's own memory"
                 raise ParameterError(name, expected, "others, changed in the graph", fix)

@@ -53,10 +53,10 @@ class SecondPass:
             grads: the gradients of the loss, or of the stacked results, from which they were computed.
             groups: the values that each of the stacked results holds; None for a loss.
         """
-        found: Sequence[torch.Tensor | None] = _Gradients.apply(
+        tensors: Sequence[torch.Tensor | None] = _Gradients.apply(
             self, call, groups, gradients, *sources, *grads
         )
-        return found
+        return tensors
 
     def products(
         self,
@@ -77,19 +77,19 @@ class SecondPass:
         }
         of_data = self._of_data(call, directions[count:]) if call.reads else None
         cotangents = None if groups is None else call.cotangents(groups, grads)
-        found = self.derivatives.second(
+        second = self.derivatives.second(
             self.traces, self.step, tangents, of_data, cotangents, training=self.training
         )
         if groups is None:
             (grad,) = grads
             assert grad is not None, "a loss has a gradient"
-            products = call.tensors(found.gradients, float(numbers_of(grad)))
-            return [*products, torch.tensor(found.loss, dtype=grad.dtype)]
+            products = call.tensors(second.gradients, float(numbers_of(grad)))
+            return [*products, torch.tensor(float(second.loss), dtype=grad.dtype)]
         moved = [
-            None if grad is None else as_tensor(np.stack([found.values[n] for n in places])).to(grad.dtype)
+            None if grad is None else as_tensor(np.stack([second.values[n] for n in places])).to(grad.dtype)
             for places, grad in zip(groups, grads, strict=True)
         ]
-        return [*call.tensors(found.gradients, 1.0), *moved]
+        return [*call.tensors(second.gradients, 1.0), *moved]
 
     def _of_data(self, call: BackwardCall, directions: Sequence[torch.Tensor | None]) -> FeedTangents:
         """Return the directions of reads as those of the data of all calls."""
@@ -148,6 +148,7 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *directions: torch.Tensor | None) -> Any:
+        """Return the derivatives along directions, one for each gradient."""
         inputs = ctx.saved_tensors
         if all(direction is None for direction in directions):
             return (None,) * (4 + len(inputs))
