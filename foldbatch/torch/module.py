@@ -237,10 +237,10 @@ class ParameterModule(torch.nn.Module):
         probe = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
         moved = fn(probe)
         # a device with a number, as Accelerate's cpu:0, copies to where the tensor is
-        same = moved is probe or (
+        stays = moved is probe or (
             moved.dtype == probe.dtype and moved.device.type == probe.device.type == "cpu"
         )
-        if (same and not shared_by_processes(moved)) or self._goes_to(moved, probe):
+        if (stays and not shared_by_processes(moved)) or self._goes_to(moved, probe):
             return
         dtype, place = str(probe.dtype).removeprefix("torch."), str(probe.device)
         actual = f"{str(moved.dtype).removeprefix('torch.')} on {moved.device}"
@@ -896,7 +896,7 @@ class Module(ParameterModule):
 
 
 def _note_wrapper(wrapper: torch.nn.Module, _: str, wrapped: torch.nn.Module | None) -> None:
-    """Tell the modules of a model that a DistributedDataParallel is being made around it."""
+    """Report to the modules of a model that a DistributedDataParallel is being made around it."""
     if isinstance(wrapper, DistributedDataParallel) and wrapped is not None:
         modules = [module for module in wrapped.modules() if isinstance(module, Module)]
         for number, module in enumerate(modules):

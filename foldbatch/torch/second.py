@@ -119,10 +119,9 @@ class FirstPass:
         groups: Sequence[NDArray[np.int64]] | None,
     ) -> Sequence[torch.Tensor | None]:
         """Return the gradients such that differentiating them is an error; see `SecondPass`."""
-        found: Sequence[torch.Tensor | None] = _Once.apply(
-            gradients, *(x for x in (*sources, *grads) if x is not None)
-        )
-        return found
+        inputs = (x for x in (*sources, *grads) if x is not None)
+        guarded: Sequence[torch.Tensor | None] = _Once.apply(gradients, *inputs)
+        return guarded
 
 
 def _numbers(tensor: torch.Tensor) -> Array:

@@ -227,7 +227,10 @@ def test_plans_keep_to_the_budget_also_in_another_process_and_phase() -> None:
     assert len(plan.parts) > 1
     for given in (plan, pickle.loads(pickle.dumps(plan))):
         assert program.value_and_grad(given, step=7)[0] == loss
-        np.testing.assert_allclose(program.run(given)[5][1], program.run(examples)[5][1])
+        # a processor may round a sum over other numbers of rows otherwise
+        np.testing.assert_allclose(
+            program.run(given)[5][1], program.run(examples)[5][1], rtol=1e-5, atol=1e-6
+        )
     program.run(plan)
     assert held(program._runner) <= 15_000
 

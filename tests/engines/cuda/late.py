@@ -138,7 +138,7 @@ class Late:
 
     def __init__(self, driver: Driver, eagerness: Sequence[float] = (0,), seed: int = 0) -> None:
         self.driver = driver
-        self.name = driver.name
+        self.name, self.identity = driver.name, driver.identity
         self._eagerness = eagerness
         self._random = random.Random(seed)
         self._queues: list[Queue] = []
