@@ -5,8 +5,9 @@ does, and a tutorial that fails fails the build.
 
 What stands between ``<!-- all of foldbatch.ops -->`` and ``<!-- end -->`` becomes the documentation of each
 public name there, so none is forgotten; ``<!-- only foldbatch.load -->`` begins that of single names.
-In the checkout it is a table of these names, each with the first sentence of its documentation.
-``python docs/hooks.py`` writes the tables anew.
+In the checkout it is a table of these names, each with the first sentence of its documentation. Between
+``<!-- program examples/guests/nltk_trees.py -->`` and ``<!-- end -->`` stands the text of a file.
+``python docs/hooks.py`` writes tables and programs anew.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 PLACE = re.compile(r"^<!-- (all of|only) ([^>]+) -->\n(?:.*?\n)??<!-- end -->$", re.MULTILINE | re.DOTALL)
+PROGRAM = re.compile(r"^<!-- program (\S+) -->\n(?:.*?\n)??<!-- end -->$", re.MULTILINE | re.DOTALL)
 REFERENCE = Path(__file__).parent / "reference"
+SHOWING = (Path(__file__).parent / "guests.md",)  # pages that show programs
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -105,6 +108,16 @@ def with_tables(page: str) -> str:
     return PLACE.sub(lambda place: table(*place.groups()), page)
 
 
+def with_programs(page: str) -> str:
+    """Return a page with the text of a file at each of its places for one."""
+
+    def shown_at(place: re.Match[str]) -> str:
+        text = Path(__file__).parents[1].joinpath(place[1]).read_text(encoding="utf-8")
+        return f"<!-- program {place[1]} -->\n```py\n{text}```\n<!-- end -->"
+
+    return PROGRAM.sub(shown_at, page)
+
+
 def table(kind: str, text: str) -> str:
     """Return the table of a place, between the comments that mark it; of a module it has all names."""
     rows = []
@@ -144,3 +157,5 @@ def found(path: str) -> Any:
 if __name__ == "__main__":
     for path in sorted(REFERENCE.glob("*.md")):
         path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in SHOWING:
+        path.write_text(with_programs(path.read_text(encoding="utf-8")), encoding="utf-8")

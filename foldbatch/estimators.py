@@ -25,6 +25,7 @@ from foldbatch.schema import infer
 from foldbatch.train.optimizers import AdamW
 from foldbatch.train.trainer import Trainer
 from foldbatch.train.weights import ClassWeight, by_class
+from foldbatch.trees.objects import tree_of
 from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import BackendName, describe_value
@@ -144,7 +145,8 @@ class StructureEstimator(BaseEstimator):
 
     def _results(self, structures: Iterable[object]) -> list[Any]:
         check_is_fitted(self)
-        pairs = [(structure, None) for structure in listed(structures)]
+        read = _read_once(self._settings["model"], listed(structures))
+        pairs = [(structure, None) for structure in read]
         parts = (pairs[i : i + CHUNK] for i in range(0, len(pairs), CHUNK))
         return [result for part in parts for result in self.program_.run(part)]
 
@@ -264,7 +266,12 @@ def _structures(estimator: StructureEstimator, structures: Sequence[object], lab
     check_consistent_length(read, labels)
     if not len(read):
         raise TrainingError("X", "1 example or more", "none", "give some to train on")
-    return list(read)
+    return _read_once(estimator.model, read)
+
+
+def _read_once(model: str, structures: Iterable[object]) -> list[Any]:
+    """Return structures as a list: for a model of trees, those that objects of other libraries hold."""
+    return list(structures) if model in ("bilstm", "json") else [*map(tree_of, structures)]
 
 
 def _weights(sample_weight: Any, count: int) -> Array:
@@ -309,8 +316,10 @@ def _places(node: TreeNode) -> slice:
 
 
 def _nodes(structures: Sequence[Any]) -> Sequence[TreeNode]:
+    """Return structures as they are; refuse those that are no trees."""
     for number, structure in enumerate(structures):
         if not isinstance(structure, TreeNode):
             where, fix = f"X[{number}]", "model='json' reads records, model='bilstm' sentences"
-            raise TrainingError(where, "a foldbatch.trees.Tree", describe_value(structure), fix)
+            expected = "a foldbatch.trees.Tree, or what fb.trees.from_ reads"
+            raise TrainingError(where, expected, describe_value(structure), fix)
     return structures

@@ -54,6 +54,16 @@ def test_pages_of_the_reference_list_what_there_is(page):
     assert page.stem == "index" or "| `" in text
 
 
+@pytest.mark.parametrize("page", HOOKS["SHOWING"], ids=lambda page: page.stem)
+def test_pages_show_programs_as_they_are(page):
+    text = page.read_text(encoding="utf-8")
+    assert HOOKS["with_programs"](text) == text, "run: python docs/hooks.py"
+    shown = set(HOOKS["PROGRAM"].findall(text))
+    assert shown == {
+        f"examples/{page.stem}/{file.name}" for file in (ROOT / "examples" / page.stem).glob("*.py")
+    }
+
+
 def test_the_site_has_all_of_a_name_where_the_checkout_has_a_table():
     text = "Ops\n\n<!-- only foldbatch.load foldbatch.save -->\n| `load` | ... |\n<!-- end -->\n\nMore"
     assert HOOKS["on_page_markdown"](text) == "Ops\n\n::: foldbatch.load\n\n::: foldbatch.save\n\nMore"

@@ -149,7 +149,7 @@ def test_before_it_is_fitted_it_predicts_nothing(kind, y):
         (lambda: StructureClassifier().fit(TREES, SAT[:3]), "inconsistent numbers of samples"),
         (
             lambda: StructureClassifier().fit(["I sat", "I ran"], [1, 2]),
-            r"X\[0\]: expected a foldbatch.trees.Tree, found str",
+            r"X\[0\]: expected a foldbatch.trees.Tree, or what fb.trees.from_ reads, found str",
         ),
         (lambda: StructureClassifier().fit(TREES, [*LENGTHS[:-1], 0.5]), "Unknown label type"),
         (

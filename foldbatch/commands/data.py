@@ -19,7 +19,7 @@ from foldbatch.recipes.data import Origin, without
 from foldbatch.schema import infer
 from foldbatch.system.files import write_whole
 from foldbatch.trees import Tree, read_jsonlines, tree_statistics, write_json
-from foldbatch.trees.formats import FORMATS, RECORDS, format_of
+from foldbatch.trees.formats import FORMATS, RECORDS, Names, format_of
 
 PARTS = ("train", "dev", "test")
 PACKED = ".gz"
@@ -28,7 +28,7 @@ FIX = "name another folder"
 SCHEMA = "print what the records of a file hold, as foldbatch train will read them"
 LABEL = "label"
 OF_TEXTS = "are read as any text is, by n-grams of characters; write numbers as numbers to have them read so"
-READERS = {name: format_.read for name, format_ in FORMATS.items() if format_.read}
+READERS = [name for name, format_ in FORMATS.items() if format_.read]
 WRITERS = {name: format_.write for name, format_ in FORMATS.items() if format_.write}
 
 
@@ -138,8 +138,13 @@ def _texts(path: Path, end: str) -> list[str]:
 
 
 def _read(path: Path, format_: str | None) -> Iterable[Any]:
+    """Return the examples of a file, by default in the format that its ending says."""
     name = format_ or format_of(path)
-    return read_jsonlines(path) if name in RECORDS else READERS[name](path)
+    if name in RECORDS:
+        return read_jsonlines(path)
+    read = FORMATS[name].read
+    assert read is not None
+    return read(path)
 
 
 def _writer(path: Path, format_: str | None) -> Callable[[Tree], str]:
@@ -162,7 +167,8 @@ def _parser(prog: str) -> ArgumentParser:
 
     def task(name: str, purpose: str, formats: Sequence[str] = ()) -> ArgumentParser:
         command: ArgumentParser = tasks.add_parser(name, help=purpose, description=purpose)
-        command.add_argument("--format", choices=[*READERS, *formats], help="by default what the ending says")
+        names = Names([*READERS, *formats])
+        command.add_argument("--format", choices=names, help="by default what the ending says")
         return command
 
     stats = task("stats", "sizes, heights, arities, labels and words of all files together")

@@ -13,6 +13,7 @@ from foldbatch.errors import ExamplePlace, ExampleTypeError, ModelError, counted
 from foldbatch.functions.noted import is_named
 from foldbatch.functions.specs import opened
 from foldbatch.model.rereading import Snapshot, obstacles
+from foldbatch.trees.objects import tree_of
 from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 
@@ -124,6 +125,8 @@ def predictions(
         fix = "save it with notes={'classes': ['neg', 'pos']}, or call run"
         raise ModelError("predict", "notes of the classes", describe_value(dict(notes)), fix)
     for place, batch in batches:
+        if reads_trees(notes):
+            batch = [*map(tree_of, batch)]  # noqa: PLW2901 - objects of other libraries may hold them
         examples = [unlabelled(structure, notes) for structure in batch]
         results = _run(programs, examples, place, metrics=nodes)
         _check_shapes(results, (len(classes),) if classes else ())

@@ -236,7 +236,9 @@ def _trace_of(example: Prepared, number: int, owner: Any) -> Trace:
     former: Any = example.owner
     where, expected = f"example {number}", "an example prepared by this program"
     if isinstance(former, str) or former.tracer is not owner.tracer:
-        raise ExampleError(where, expected, "one of another program")
+        pickled = isinstance(former, str) and owner.tracer.grows
+        since = ", or one that was pickled before its walk brought new calls" if pickled else ""
+        raise ExampleError(where, expected, f"one of another program{since}", "prepare it with this one")
     trace = _fitted(example.trace, former, owner)
     if trace is None:
         actual = "one of before its walk brought a call that reads more of what a cell yields"

@@ -28,14 +28,14 @@ from msgspec import Meta, Struct, field
 
 from foldbatch.errors import ReadError, UnknownNameError, with_nearest
 from foldbatch.system.files import refuse_endless
-from foldbatch.trees.formats import FORMATS, TRAINABLE
+from foldbatch.trees.formats import FORMATS, TRAINABLE, Names, pattern_of_names
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import BackendName, describe_value
 
 if TYPE_CHECKING:
     FormatName = str
 else:
-    FormatName = Literal[TRAINABLE]
+    FormatName = Annotated[str, Meta(pattern=pattern_of_names(), extra={"choices": Names(TRAINABLE)})]
 
 
 Share: TypeAlias = Annotated[float, Meta(ge=0, lt=1)]
@@ -57,8 +57,10 @@ class Data(Section, frozen=True):
     format: Annotated[
         FormatName, "functions are those of Python's standard library; these and expressions need no file"
     ] = "functions"
-    folder: Annotated[str, "holds train.txt, dev.txt and test.txt; .jsonl, .conllu; of python folders"] = ""
-    train: Annotated[str, "file, or for python a folder with a folder for each class"] = ""
+    folder: Annotated[
+        str, "holds train.txt, dev.txt and test.txt; .jsonl, .conllu; folders of files of one tree"
+    ] = ""
+    train: Annotated[str, "file; for files of one tree, as of python, a folder with one for each class"] = ""
     dev: Annotated[str, "the same, to choose the best epoch by"] = ""
     test: Annotated[str, "the same, to test the best epoch on"] = ""
     label: Annotated[str, "of jsonlines: the key of the label"] = "label"
@@ -240,7 +242,7 @@ MODELS_OF = {"phrases": BINARY_TREES, "trees": ANY_TREES, "records": ("json",)} 
 
 def usual_model(format_: object) -> str:
     """Return the name of the model that is trained where none is named."""
-    return MODELS_OF[FORMATS[str(format_)].kind if format_ in TRAINABLE else "phrases"][0]
+    return MODELS_OF[FORMATS[str(format_)].kind if FORMATS.knows(format_) else "phrases"][0]
 
 
 def check_model(configuration: Configuration) -> None:
@@ -517,6 +519,10 @@ def _bare(type_: object) -> Any:
 
 
 def _choices(type_: object) -> list[str]:
+    """List the values that an option can have; none where it can have any."""
+    for part in get_args(type_):
+        if isinstance(part, Meta) and part.extra:  # names of which there is no list
+            return [*part.extra["choices"]]
     bare = _bare(type_)
     if get_origin(bare) is list:
         (bare,) = get_args(bare)

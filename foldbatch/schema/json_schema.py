@@ -3,6 +3,7 @@
 from typing import Any
 
 from foldbatch.schema import kinds
+from foldbatch.schema.moments import written
 
 PlainSchema = dict[str, Any]
 
@@ -33,6 +34,8 @@ def _of_kind(kind: kinds.Kind) -> PlainSchema:
             return {"type": "integer" if kind.whole else "number"} | example
         case kinds.Category() | kinds.Text():
             return {"type": "string"} | example
+        case kinds.Moments():  # JSON Schema asks a time for its zone, which few data have
+            return {"type": "string"} | ({"format": "date"} if kind.form == "date" else {}) | example
         case kinds.ListOf():
             return {"type": "array", "items": json_schema(kind.item)}
         case kinds.Dictionary():
@@ -63,6 +66,8 @@ def _value_of(kind: kinds.Kind) -> Any:
             return kind.values[0][0]
         case kinds.Text():
             return kind.examples[0]
+        case kinds.Moments():
+            return written(kind.form, kind.mean)
         case kinds.ListOf():
             return [record_like(kind.item)] if kind.item.kinds else []
         case kinds.Dictionary():

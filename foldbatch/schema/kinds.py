@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldbatch.errors import counted
+from foldbatch.schema.moments import Form, Moment, moment_of, written
 from foldbatch.schema.values import PLAIN, kind_of, plain_value
 from foldbatch.trees.text import shorten
 
@@ -62,6 +63,17 @@ class Text(msgspec.Struct, frozen=True, tag="text", tag_field="kind"):
     examples: tuple[str, ...]
 
 
+class Moments(msgspec.Struct, frozen=True, tag="moment", tag_field="kind"):
+    """Strings that are dates, times of day or both, in seconds; the deviation is 1 where all are equal."""
+
+    count: int
+    form: Form
+    mean: float
+    deviation: float
+    minimum: float
+    maximum: float
+
+
 class ListOf(msgspec.Struct, frozen=True, tag="list", tag_field="kind"):
     """Lists of any length; `item` describes the items of all of them."""
 
@@ -88,11 +100,12 @@ class Dictionary(msgspec.Struct, frozen=True, tag="dictionary", tag_field="kind"
     value: DataPosition
 
 
-Kind = Flags | Number | Category | Text | ListOf | Fields | Dictionary
+Kind = Flags | Number | Category | Text | Moments | ListOf | Fields | Dictionary
 NESTED = ListOf, Fields, Dictionary
 VALUES = {
     "category": "text",
     "dictionary": "record",
+    "moment": "text",
 }  # how `values.kind_of` calls what stands at such a place
 
 
@@ -147,6 +160,9 @@ def _detail(kind: Kind) -> str:
         case Text():
             shown = ", ".join(map(shorten, kind.examples))
             return f"{_span(kind.shortest, kind.longest)} characters, such as {shown}"
+        case Moments():
+            first, last = written(kind.form, kind.minimum), written(kind.form, kind.maximum)
+            return first if first == last else f"{first} to {last}"
         case ListOf():
             return f"{_span(kind.shortest, kind.longest)} items"
         case Dictionary():
@@ -196,19 +212,42 @@ def _flags(values: Sequence[bool], limits: Thresholds) -> Flags:
 
 
 def _numbers(values: Sequence[float], limits: Thresholds) -> Number:
-    """Return mean, deviation and range of numbers, computed in one stable pass."""
-    numbers, mean, squares = list(map(bounded, values)), 0.0, 0.0
+    """Return mean, deviation and range of numbers, and whether all are whole."""
+    integral = all(isinstance(value, int) for value in values)
+    return Number(len(values), *_figures([*map(bounded, values)]), integral)
+
+
+def _figures(numbers: Sequence[float]) -> tuple[float, float, float, float]:
+    """Return mean, deviation, minimum and maximum, computed in one stable pass."""
+    mean, squares = 0.0, 0.0
     for count, number in enumerate(numbers, 1):
         distance = number - mean
         squares += distance * distance * ((count - 1) / count)
         mean += distance * (1 / count)
     low, high = min(numbers), max(numbers)
     deviation = sqrt(squares / len(numbers)) if low < high else 0.0
-    integral = all(isinstance(value, int) for value in values)
-    return Number(len(numbers), mean, deviation or 1.0, low, high, integral)
+    return mean, deviation or 1.0, low, high
 
 
-def _strings(values: Sequence[str], limits: Thresholds) -> Category | Text:
+def _moments(values: Sequence[str]) -> Moments | None:
+    """Return the figures of dates and times; None where a string is neither, or some have no date."""
+    moments: list[Moment] = []
+    for value in values:
+        moment = moment_of(value)
+        if moment is None:
+            return None
+        moments.append(moment)
+    forms = {moment.form for moment in moments}
+    if "time" in forms and len(forms) > 1:
+        return None
+    form: Form = "date-time" if "date-time" in forms else moments[0].form
+    return Moments(len(values), form, *_figures([moment.seconds for moment in moments]))
+
+
+def _strings(values: Sequence[str], limits: Thresholds) -> Category | Text | Moments:
+    """Return dates and times, a category or a text."""
+    if (moments := _moments(values)) is not None:
+        return moments
     counts = Counter(values)
     if len(counts) <= limits.categories and 2 * len(counts) <= len(values):
         return Category(len(values), tuple(counts.most_common()))

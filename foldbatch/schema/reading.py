@@ -11,6 +11,7 @@ from zlib import crc32
 
 from foldbatch.errors import UnlikeSamplesWarning, frames_inside, with_nearest
 from foldbatch.schema.kinds import MAX_MAGNITUDE, bounded
+from foldbatch.schema.moments import cycles, moment_of
 from foldbatch.schema.values import KINDS, differing_kind, has_content, kind_of, plain_value
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
@@ -55,6 +56,10 @@ class Place:
             expected = " or ".join(f"a {name}" for name in self.kinds)
             self._warn(kind, f"{expected}, as in the samples", describe_value(value))
 
+    def compare_moment(self, text: str) -> None:
+        """Warn of a text that is no date or time, where all texts of the samples were."""
+        self._warn("moment", "a date or time of ISO 8601, as in the samples", describe_value(text))
+
     def _warn(self, key: str, expected: str, actual: str) -> None:
         if key not in self._warned:
             fix = "it is not read; convert or rename it, or infer a schema from samples that have it"
@@ -89,8 +94,11 @@ def read_number(place: Place, mean: float, deviation: float, value: Any) -> list
         if value is None:
             return None
         value = bounded(value)
-    far = (value - mean) / deviation
-    return [far if -FARTHEST < far < FARTHEST else max(-FARTHEST, min(FARTHEST, far))]
+    return [_near((value - mean) / deviation)]
+
+
+def _near(far: float) -> float:
+    return far if -FARTHEST < far < FARTHEST else max(-FARTHEST, min(FARTHEST, far))
 
 
 def read_category(place: Place, vocabulary: Vocabulary, value: Any) -> int | None:
@@ -118,6 +126,23 @@ def read_ngrams(place: Place, size: int, buckets: int, value: Any) -> list[int] 
     text = f"{BEGIN}{value[:MAX_TEXT]}{END}"
     grams = (text[i : i + size] for i in range(max(len(text) - size, 0) + 1))
     return [crc32(gram.encode("utf-8", "surrogatepass")) % buckets for gram in grams]
+
+
+def read_moment(place: Place, mean: float, deviation: float, value: Any) -> list[float] | None:
+    """Return nine numbers of a date or time: its deviations from the mean, and where it is in its cycles.
+
+    >>> [round(x, 2) for x in read_moment(ANYWHERE, 0.0, 3600.0, "06:00")]
+    [6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+    """
+    if type(value) is not str:
+        value = _converted(value, "text", place)
+        if value is None:
+            return None
+    moment = moment_of(value)
+    if moment is None:
+        place.compare_moment(value)
+        return None
+    return [_near((moment.seconds - mean) / deviation), *cycles(moment)]
 
 
 def read_list(place: Place, value: Any) -> list[Any] | None:

@@ -20,6 +20,7 @@ from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, Mo
 from foldbatch.model.columns import BadDataError
 from foldbatch.schema import kinds, reading
 from foldbatch.schema.kinds import Thresholds, place_of
+from foldbatch.schema.moments import moment_of
 from foldbatch.schema.values import PLAIN, differing_kind, kind_of, plain_value
 from foldbatch.trees.given import rows_of
 from foldbatch.trees.vocabulary import Vocabulary
@@ -108,6 +109,10 @@ def _kind_block(
             reader_arguments = settings.ngram, settings.buckets
             gram = fb.Scalar("int32") >> fb.Embedding(settings.buckets, size, name=f"{name}.ngrams")
             block = fb.Map(gram) >> fb.Mean() >> fb.Linear(size, "tanh", name=name)
+        case kinds.Moments():
+            read = reading.read_moment
+            reader_arguments = kind.mean, kind.deviation
+            block = fb.Vector(9) >> fb.Linear(size, "tanh", name=name)
         case kinds.ListOf():
             read = reading.read_list
             block = _pooled(inner[0], settings, path)
@@ -184,7 +189,8 @@ class Schema:
         |---|---|
         | flag, category | a row of an `Embedding`; row 0 is for strings that the samples did not have |
         | number | its distance from the mean in deviations (at most 10), through a `Linear` layer |
-        | text, of dates and numbers too | the mean of its n-grams' rows, which are hashed; a `Linear` layer |
+        | moment | its distance as of a number; sine and cosine of year, month, week, day; a `Linear` layer |
+        | text, of numbers too | the mean of its n-grams' rows, which are hashed; a `Linear` layer |
         | list, dictionary | its items, or pairs of key and value, pooled, through a `Linear` layer |
         | record | its fields side by side, through a `Linear` layer |
 
@@ -255,6 +261,9 @@ class Schema:
                     inside = [name for name in plain if name in record.fields]
                     read += len(inside)
                     waiting += [(plain[name], record.fields[name], paths[name]) for name in reversed(inside)]
+                case kinds.Moments() if moment_of(plain) is None:
+                    odd[path or ROOT_NAME, str(kind)] = None
+                    continue
                 case kinds.ListOf() as items:
                     waiting += [(inner, items.item, f"{path}[]") for inner in plain]
                 case kinds.Dictionary() as pairs:
@@ -265,11 +274,11 @@ class Schema:
         return Comparison(tuple(fields), tuple(odd), read)
 
     def texts_of_values(self) -> list[str]:
-        """List the paths of texts whose examples are all dates, times or numbers.
+        """List the paths of texts whose examples are all numbers, or dates in another form than ISO 8601.
 
         A block reads them as n-grams of characters, as it reads any text.
 
-        >>> infer([{"when": "2024-05-06", "of": "ada"}, {"when": "2024-05-07 10:00"}]).texts_of_values()
+        >>> infer([{"when": "6.5.2024", "on": "2024-05-06"}, {"when": "17.5.2024"}]).texts_of_values()
         ['when']
         """
         paths = []
@@ -316,7 +325,7 @@ class Schema:
             if depth > MAX_NESTING:
                 raise ModelError("Schema.from_plain", f"{MAX_NESTING} levels or fewer", "more", fix)
             for kind in place.kinds:
-                if isinstance(kind, kinds.Number) and not kind.deviation > 0:
+                if isinstance(kind, kinds.Number | kinds.Moments) and not kind.deviation > 0:
                     actual = repr(kind.deviation)
                     raise ModelError("Schema.from_plain", "a deviation above 0", actual, fix)
                 if isinstance(kind, kinds.Category) and len(dict(kind.values)) < len(kind.values):
@@ -335,7 +344,7 @@ def infer(samples: Iterable[object], *, categories: int = 100, fields: int = 32)
     """Return the schema of JSON samples: of what a value may be at each place.
 
     Values that JSON has not are read as what they stand for: numbers of NumPy, Arrow and `decimal` are
-    numbers, durations seconds, points in time their text of ISO 8601, arrays and tuples lists; named tuples,
+    numbers, durations seconds, dates and times their text of ISO 8601, arrays and tuples lists; named tuples,
     rows of pandas and objects with fields are records, enums the values of their members. None, NaN,
     infinity, pandas' NA and NaT, and what NumPy masks are missing.
 

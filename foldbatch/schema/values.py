@@ -119,11 +119,11 @@ def _conversion(kind: type) -> Callable[[Any], Any]:
         return lambda value: str(value.isoformat())
     if hasattr(kind, "__float__"):
         return _of_number
-    return _of_object
+    return _of_message if hasattr(getattr(kind, "DESCRIPTOR", None), "fields_by_name") else _of_object
 
 
 def _is_missing(kind: type) -> bool:
-    if kind.__module__.partition(".")[0] == "pandas" and kind.__name__ in ("NAType", "NaTType"):
+    if str(kind.__module__).partition(".")[0] == "pandas" and kind.__name__ in ("NAType", "NaTType"):
         return True
     masked = getattr(sys.modules.get("numpy.ma.core"), "MaskedConstant", None)
     return kind is msgspec.UnsetType or kind is masked
@@ -264,6 +264,16 @@ def _of_object(value: object) -> dict[str, Any]:
     if not fields or callable(value):
         _refuse(value, "give numbers, texts, lists, dicts, or objects with fields")
     return fields
+
+
+def _of_message(value: Any) -> dict[str, Any]:
+    """Convert a message of protobuf to a dict; fields that are not set, and can tell so, are None."""
+    return {
+        field.name: None
+        if field.has_presence and not value.HasField(field.name)
+        else getattr(value, field.name)
+        for field in value.DESCRIPTOR.fields
+    }
 
 
 def _names_of(kind: type) -> dict[str, None] | None:

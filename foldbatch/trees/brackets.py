@@ -106,7 +106,9 @@ def read_sst(path_or_lines: Source) -> Iterator[Tree]:
     return (tree for tree, _ in _parse(pieces, ratings, needs_words=True))
 
 
-def read_tree_lines(lines: Iterable[str], where: str) -> Iterator[Tree | list[str]]:
+def read_tree_lines(
+    lines: Iterable[str], where: str, *, unescape: bool = False
+) -> Iterator[Tree | list[str]]:
     """Yield the trees in brackets, each of one line or several, and the words of any other line.
 
     >>> tree, words = read_tree_lines(["(S (NP I)", "  (VP slept))", "a gem"], "x")
@@ -122,12 +124,12 @@ def read_tree_lines(lines: Iterable[str], where: str) -> Iterator[Tree | list[st
             pieces += text_pieces(line, where, number) if "\0" in line else [TextPiece(line, where, number)]
             depth += line.count("(") - line.count(")")
             if depth <= 0:
-                yield from (tree for tree, _ in _parse(pieces, labels))
+                yield from (tree for tree, _ in _parse(pieces, labels, unescape=unescape))
                 pieces, depth = [], 0
         elif line.strip():
             (piece,) = text_pieces(line, where, number)  # refuses what is no text
             yield piece.text.split()
-    yield from (tree for tree, _ in _parse(pieces, labels, allow_empty=True))
+    yield from (tree for tree, _ in _parse(pieces, labels, unescape=unescape, allow_empty=True))
 
 
 def write_brackets(tree: Tree, *, escape: bool = False) -> str:

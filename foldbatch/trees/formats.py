@@ -5,16 +5,18 @@ or, where every node is labelled, a tree and None. For predictions it yields *st
 None.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from foldbatch.errors import ReadError
 from foldbatch.system.files import refuse_endless
 from foldbatch.trees.brackets import read_brackets, read_sst, read_tree_lines, write_brackets
 from foldbatch.trees.conllu import read_conllu, read_sentences
 from foldbatch.trees.json_text import placed_jsonlines, read_json_trees, read_jsonlines, write_json
+from foldbatch.trees.parsers import code_tree, html_tree, is_language
 from foldbatch.trees.pyast import parse_expression, python_functions, python_tree, random_expressions
 from foldbatch.trees.tree import Tree, trusted_tree
 from foldbatch.types import describe_value
@@ -54,6 +56,7 @@ class Format:
     separator: str = "\n"  # what stands between the examples of a text; none where a text is one piece
     sample: Any = None  # a small example, as the server takes it
     options: tuple[str, ...] = ()  # of data, that formats without them do not read
+    library: str = ""  # the module of another library that reading needs
 
     @property
     def needs_no_file(self) -> bool:
@@ -76,27 +79,50 @@ def _sst_binary(path: Path) -> Iterator[Tree]:
             yield trusted_tree(tree.parents, labels, tree.tokens)
 
 
-def _bracket_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
-    return ((None, structure) for structure in read_tree_lines(lines, where))
+def _bracket_lines(lines: Iterable[str], where: str, *, unescape: bool = False) -> Iterator[Named]:
+    return ((None, structure) for structure in read_tree_lines(lines, where, unescape=unescape))
 
 
-def _python_files(path: Path) -> Sequence[Path]:
-    return sorted(path.glob("*/*.py"))
+Parse = Callable[[str | bytes, str], Tree]  # a text, and what errors call it, become a tree
 
 
-def _python_samples(path: Path, key: str) -> Iterator[Sample]:
-    """Yield the tree of each Python file in the subfolders of a path, with its subfolder as label."""
-    files = _python_files(path)
-    if not files:
-        fix = "put the files of each class into a folder that is called like the class"
-        raise ReadError(str(path), "files CLASS/*.py", "none", fix)
-    for file in files:
-        yield _python_file(file), file.parent.name
+def _of_files(parse: Parse, pattern: str, **fields: Any) -> Format:
+    """Return the format of files of one tree each, such as programs; a file's label is its folder's name.
 
+    Args:
+        parse: makes the tree of a file.
+        pattern: of the files' names.
+        fields: further ones of the format.
+    """
 
-def _python_file(file: Path) -> Tree:
-    refuse_endless(file)
-    return python_tree(file.read_bytes(), str(file))
+    def files(path: Path) -> Sequence[Path]:
+        named = (file for file in path.glob(f"*/{pattern}") if not file.is_dir())
+        return sorted(file for file in named if "." not in (file.name[0], file.parent.name[0]))
+
+    def tree_of(file: Path) -> Tree:
+        refuse_endless(file)
+        return parse(file.read_bytes(), str(file))
+
+    def samples(path: Path, key: str) -> Iterator[Sample]:
+        """Yield the tree of each file in the subfolders of a path, with its subfolder as label."""
+        listed = files(path)
+        if not listed:
+            fix = "put the files of each class into a folder that is called like the class"
+            raise ReadError(str(path), f"files CLASS/{pattern}", "none", fix)
+        for file in listed:
+            yield tree_of(file), file.parent.name
+
+    return Format(
+        example=f"a file `CLASS/{pattern}`",
+        label="the name of its folder",
+        read=lambda path: [tree_of(path)],
+        samples=samples,
+        files=files,
+        structures=lambda lines, where: [(where, parse("".join(lines), where))],
+        ending="",
+        separator="",
+        **fields,
+    )
 
 
 def _no_file(path: Path, key: str) -> Iterator[Sample]:
@@ -129,95 +155,150 @@ def _record_samples(path: Any, key: str) -> Iterator[Sample]:
         yield {name: value for name, value in record.items() if name != key}, record[key]
 
 
-FORMATS: dict[str, Format] = {
-    "expressions": Format(
-        example="max and min of digits, `max(3, min(7, 2))`; nothing to download",
-        label="the digit that it comes to",
-        samples=_no_file,
-        embedded=random_expressions,
-        structures=_expression_lines,
-        classes=tuple("0123456789"),
-        sample="max(3, min(7, 2))",
-    ),
-    "functions": Format(
-        example="a function of Python's standard library; nothing to download",
-        label="the verb of its name",
-        samples=_no_file,
-        structures=lambda lines, where: python_functions("".join(lines), where),
-        separator="",
-        sample="def total(items):\n    return sum(items)\n",
-        options=("training_verbs",),
-    ),
-    "sst": Format(
-        example="a tree in brackets, `(3 (2 a) (4 gem))`",
-        label="at every node, 0 to 4",
-        kind="phrases",
-        read=read_sst,
-        structures=_bracket_lines,
-        classes=SENTIMENTS,
-        sample="(2 (2 a) (3 (3 fine) (2 film)))",
-    ),
-    "sst-binary": Format(
-        example="the same; neutral sentences are left out",
-        label="negative or positive; neutral nodes have none",
-        kind="phrases",
-        read=_sst_binary,
-        structures=_bracket_lines,
-        classes=("negative", "positive"),
-        sample="(2 (2 a) (3 (3 fine) (2 film)))",
-    ),
-    "brackets": Format(
-        example="the same, with any labels",
-        label="at every node",
-        kind="phrases",
-        read=read_brackets,
-        write=lambda tree: write_brackets(tree, escape=True),
-        structures=_bracket_lines,
-        sample="(S (NP a) (VP film))",
-    ),
-    "python": Format(
-        example="a file `CLASS/*.py`",
-        label="the name of its folder",
-        suffixes=(".py",),
-        read=lambda path: [_python_file(path)],
-        samples=_python_samples,
-        files=_python_files,
-        structures=lambda lines, where: [(where, python_tree("".join(lines), where))],
-        ending="",
-        separator="",
-        sample="def total(items):\n    return sum(items)\n",
-    ),
-    "conllu": Format(
-        example="the dependency tree of a sentence",
-        label="the comment `# label = ...` above it",
-        suffixes=(".conllu",),
-        read=lambda path: read_conllu(path, roots="join"),
-        samples=_conllu_samples,
-        structures=_conllu_lines,
-        ending=".conllu",
-        separator="\n\n",
-        sample="1\ta\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tfilm\tfilm\tNOUN\t_\t_\t0\troot\t_\t_\n",
-        options=("label",),
-    ),
-    "jsonlines": Format(
-        example="a record, one a line",
-        label="at the key `data.label`",
-        kind="records",
-        samples=_record_samples,
-        structures=lambda lines, _: ((None, record) for record in read_jsonlines(lines)),
-        ending=".jsonl",
-        sample={"name": "ada", "born": 1815},
-        options=("label", "leave_out", "weight"),
-    ),
-    "json": Format(
-        example="a tree on a line, as `fb.trees.write_json` writes it",
-        suffixes=(".jsonl", ".json"),
-        read=read_json_trees,
-        write=write_json,
-    ),
-}
+class Formats(dict[str, Format]):
+    """The formats by name; those of tree-sitter's languages are made when they are asked for."""
+
+    def __missing__(self, name: str) -> Format:
+        if not self.knows(name):
+            raise KeyError(name)
+        language = name.removeprefix(LANGUAGES)
+        return _of_files(
+            lambda text, where: code_tree(text, language, where),
+            "*",
+            sample="x",
+            library=f"tree_sitter_{language.replace('-', '_')}",
+        )
+
+    def knows(self, name: object) -> bool:
+        """Whether a format has this name."""
+        if name in self or not isinstance(name, str):
+            return name in self
+        return name.startswith(LANGUAGES) and is_language(name.removeprefix(LANGUAGES))
+
+
+LANGUAGES = "tree-sitter:"  # begins the names of formats of programs
+LANGUAGE = f"{LANGUAGES}LANGUAGE"  # how these are called in lists of formats
+FORMATS: Formats = Formats(
+    {
+        "expressions": Format(
+            example="max and min of digits, `max(3, min(7, 2))`; nothing to download",
+            label="the digit that it comes to",
+            samples=_no_file,
+            embedded=random_expressions,
+            structures=_expression_lines,
+            classes=tuple("0123456789"),
+            sample="max(3, min(7, 2))",
+        ),
+        "functions": Format(
+            example="a function of Python's standard library; nothing to download",
+            label="the verb of its name",
+            samples=_no_file,
+            structures=lambda lines, where: python_functions("".join(lines), where),
+            separator="",
+            sample="def total(items):\n    return sum(items)\n",
+            options=("training_verbs",),
+        ),
+        "sst": Format(
+            example="a tree in brackets, `(3 (2 a) (4 gem))`",
+            label="at every node, 0 to 4",
+            kind="phrases",
+            read=read_sst,
+            structures=_bracket_lines,
+            classes=SENTIMENTS,
+            sample="(2 (2 a) (3 (3 fine) (2 film)))",
+        ),
+        "sst-binary": Format(
+            example="the same; neutral sentences are left out",
+            label="negative or positive; neutral nodes have none",
+            kind="phrases",
+            read=_sst_binary,
+            structures=_bracket_lines,
+            classes=("negative", "positive"),
+            sample="(2 (2 a) (3 (3 fine) (2 film)))",
+        ),
+        "brackets": Format(
+            example="the same, with any labels",
+            label="at every node",
+            kind="phrases",
+            read=read_brackets,
+            write=lambda tree: write_brackets(tree, escape=True),
+            structures=_bracket_lines,
+            sample="(S (NP a) (VP film))",
+        ),
+        "penn": Format(
+            example="a tree in brackets of one line or several; `-LRB-` is read as `(`",
+            label="at every node",
+            kind="phrases",
+            suffixes=(".mrg",),
+            read=lambda path: read_brackets(path, unescape=True),
+            structures=lambda lines, where: _bracket_lines(lines, where, unescape=True),
+            sample="( (NP (DT a)\n     (NX (JJ fine) (NN film))))",
+            separator="\n",
+        ),
+        "python": _of_files(
+            python_tree, "*.py", suffixes=(".py",), sample="def total(items):\n    return sum(items)\n"
+        ),
+        "html": _of_files(
+            html_tree,
+            "*.html",
+            suffixes=(".html", ".htm"),
+            sample="<p>a <b>fine</b> film</p>",
+            library="lxml",
+        ),
+        "conllu": Format(
+            example="the dependency tree of a sentence",
+            label="the comment `# label = ...` above it",
+            suffixes=(".conllu",),
+            read=lambda path: read_conllu(path, roots="join"),
+            samples=_conllu_samples,
+            structures=_conllu_lines,
+            ending=".conllu",
+            separator="\n\n",
+            sample="1\ta\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tfilm\tfilm\tNOUN\t_\t_\t0\troot\t_\t_\n",
+            options=("label",),
+        ),
+        "jsonlines": Format(
+            example="a record, one a line",
+            label="at the key `data.label`",
+            kind="records",
+            samples=_record_samples,
+            structures=lambda lines, _: ((None, record) for record in read_jsonlines(lines)),
+            ending=".jsonl",
+            sample={"name": "ada", "born": 1815},
+            options=("label", "leave_out", "weight"),
+        ),
+        "json": Format(
+            example="a tree on a line, as `fb.trees.write_json` writes it",
+            suffixes=(".jsonl", ".json"),
+            read=read_json_trees,
+            write=write_json,
+        ),
+    }
+)
 TRAINABLE = tuple(name for name, format_ in FORMATS.items() if format_.structures)
 RECORDS = [name for name, format_ in FORMATS.items() if format_.kind == "records"]
+
+
+def pattern_of_names() -> str:
+    """Return a regular expression of all names that the format of a model's data can have."""
+    return f"^({'|'.join([*map(re.escape, TRAINABLE), f'{LANGUAGES}[a-z0-9_-]+'])})$"
+
+
+class Names(tuple[str, ...]):
+    """Names of formats to choose from: those of languages are among them, though one stands for all.
+
+    >>> "tree-sitter:rust" in Names(["html"]), "rust" in Names(["html"]), [*Names(["html"])]
+    (True, False, ['html', 'tree-sitter:LANGUAGE'])
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, names: Iterable[str]) -> Self:
+        """Return some names, and one for those of all languages."""
+        return super().__new__(cls, (*names, LANGUAGE))
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (name not in FORMATS and FORMATS.knows(name))
 
 
 def structures_of(name: str) -> Callable[[Iterable[str], str], Iterable[Named]]:

@@ -87,9 +87,10 @@ class ColumnRows(Rows):
 def rows_of(examples: Any) -> Any:
     """Return the rows of a table; what is none as it is.
 
-    Tables are DataFrames of pandas and polars, LazyFrames, tables, batches and arrays of Arrow, and whatever
-    speaks Arrow's protocol ``__arrow_c_stream__``, for which pyarrow must be installed. A Series of pandas is
-    the list of its values.
+    Tables are DataFrames of pandas and polars, LazyFrames, tables, batches, arrays, data sets and files of
+    Parquet of Arrow, and whatever speaks Arrow's protocol ``__arrow_c_stream__``, for which pyarrow must be
+    installed. A Series of pandas is the list of its values. Items of data sets of Hugging Face are rows
+    already; they are dicts whatever format was set.
 
     Raises:
         ExampleTypeError: when two columns have one name, when it is a single row, or a loader of batches.
@@ -100,14 +101,17 @@ def rows_of(examples: Any) -> Any:
     if hasattr(kind, "collect_schema") and hasattr(kind, "collect"):  # a LazyFrame
         examples = examples.collect()
         kind = type(examples)
-    if hasattr(kind, "iterrows") or hasattr(kind, "to_dicts"):
+    if hasattr(kind, "iterrows") or (hasattr(kind, "to_dicts") and not hasattr(kind, "fetchall")):
         _check_columns(examples, list(examples.columns))
         return FrameRows(examples)
     if hasattr(kind, "iloc"):
         return _of_series(examples)
     if hasattr(examples, "collate_fn") and hasattr(examples, "dataset"):
         return _of_loader(examples)
-    if kind.__module__.partition(".")[0] == "pyarrow":
+    library = str(kind.__module__).partition(".")[0]  # classes that are made at run time have None
+    if library == "datasets":
+        return _of_data_set(examples)
+    if library == "pyarrow":
         return _of_arrow(examples)
     if hasattr(kind, "__arrow_c_stream__"):
         return _of_stream(examples)
@@ -122,12 +126,23 @@ def _of_arrow(examples: Any) -> Any:
         array = array.to_struct_array()
     elif hasattr(array, "read_all"):
         return _of_arrow(array.read_all())
+    elif hasattr(array, "to_table"):  # a data set, or what scans one
+        return _of_arrow(array.to_table())
+    elif hasattr(array, "read_row_groups"):  # a file of Parquet
+        return _of_arrow(array.read())
     if hasattr(array, "num_chunks"):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     if hasattr(array, "to_pylist"):
         return ArrowRows(array)
     fix = "for a single example, pass array.slice(i, 1)"
     raise ExampleTypeError("examples", "a table or an array of Arrow", describe_value(examples), fix)
+
+
+def _of_data_set(examples: Any) -> Any:
+    """Return a data set of Hugging Face such that its items are dicts, not tables of one row."""
+    form = getattr(examples, "format", None) or {"type": getattr(examples, "_formatting", None)}
+    name = getattr(form["type"], "format_type", form["type"])
+    return examples.with_format(None) if name in ("arrow", "pandas", "polars") else examples
 
 
 def _of_stream(examples: object) -> Any:

@@ -48,7 +48,7 @@ def python_tree(source: str | bytes | ast.AST, name: str = "source") -> Tree:
           └─ Constant:int 2
     """
     root: object = source if isinstance(source, ast.AST) else parse_python(source, name)
-    return trusted_tree(*flatten(root, _expand))
+    return trusted_tree(*flatten(root, expand_syntax))
 
 
 def parse_python(source: str | bytes, name: str = "source") -> ast.Module:
@@ -75,7 +75,7 @@ def parse_python(source: str | bytes, name: str = "source") -> ast.Module:
         raise ReadError(f"{name}:1:1", "Python source", str(error), "save the file as UTF-8 text") from None
 
 
-def _expand(node: object, _: object) -> tuple[Label, str | None, list[object]]:
+def expand_syntax(node: object, _: object) -> tuple[Label, str | None, list[object]]:
     """Return label, token and children of a node of Python's syntax tree."""
     assert isinstance(node, ast.AST)
     label = type(node).__name__

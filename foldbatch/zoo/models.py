@@ -113,7 +113,7 @@ def bilstm(
         outputs_and_last = fb.InputTransform(read) >> fb.Map(word) >> fb.RNN(fb.LSTMCell(hidden, name=name))
         pooled = fb.GetItem(0) >> fb.Mean() if pooling == "mean" else fb.GetItem(1) >> fb.GetItem(0)
         ends.append(outputs_and_last >> pooled)
-    return of_example(fb.AllOf(*ends) >> fb.Concat(), scorer(task), task)
+    return of_example(fb.AllOf(*ends) >> fb.Concat(), scorer(task), task, trees=False)
 
 
 def json(record: AnyBlock, task: Task, *, hidden: int = 64) -> AnyBlock:
@@ -137,7 +137,8 @@ def json(record: AnyBlock, task: Task, *, hidden: int = 64) -> AnyBlock:
     if task.reads_tree:
         fix = "use Task('class') or Task('number')"
         raise BlockValueError("json", "a task whose examples are pairs", task.kind, fix)
-    return of_example(record >> fb.Linear(hidden, "relu", name="hidden"), scorer(task), task)
+    hidden_layer = fb.Linear(hidden, "relu", name="hidden")
+    return of_example(record >> hidden_layer, scorer(task), task, trees=False)
 
 
 MODELS: dict[str, Callable[..., Any]] = {

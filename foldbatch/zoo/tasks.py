@@ -30,6 +30,7 @@ from foldbatch.blocks.purity import pure
 from foldbatch.errors import BlockValueError
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
+from foldbatch.trees.objects import tree_of
 from foldbatch.types import describe_value
 
 Kind: TypeAlias = Literal["nodes", "root", "class", "number"]
@@ -163,17 +164,31 @@ def scorer(task: Task) -> AnyBlock:
     return fb.Dropout(task.dropout) >> scores if task.dropout else scores
 
 
-def of_example(structure: AnyBlock, scores: AnyBlock, task: Task, beside: AnyBlock | None = None) -> AnyBlock:
-    """Return the model of an example."""
+def of_example(
+    structure: AnyBlock, scores: AnyBlock, task: Task, beside: AnyBlock | None = None, *, trees: bool = True
+) -> AnyBlock:
+    """Return the model of an example; if it reads `trees`, objects of other libraries may hold them."""
     answered = structure >> scores
     if beside is not None:
         answered = fb.AllOf(answered, beside) >> fb.Function(ops.add)
+    tree: AnyBlock = fb.InputTransform(as_tree)
     if not task.reads_tree:
-        answered = fb.GetItem(0) >> answered
+        answered = fb.GetItem(0) >> (tree >> answered if trees else answered)
     label: AnyBlock = fb.GetItem("label") if task.reads_tree else fb.GetItem(1)
     # among nodes, the root has had its loss already
     asides = _asides(task, "root", lossless=task.kind == "nodes")
-    return fb.AllOf(answered, label) >> fb.AllOf(fb.GetItem(0), *asides) >> fb.GetItem(0) >> _answers(task)
+    model = fb.AllOf(answered, label) >> fb.AllOf(fb.GetItem(0), *asides) >> fb.GetItem(0) >> _answers(task)
+    return tree >> model if task.reads_tree else model
+
+
+@pure
+def as_tree(structure: object) -> object:
+    """Return the tree that an object of another library holds; what holds none, and trees, as they are.
+
+    >>> as_tree("a film")
+    'a film'
+    """
+    return tree_of(structure)
 
 
 def of_node(state: AnyBlock, hidden: AnyBlock, scores: AnyBlock, task: Task) -> AnyBlock:

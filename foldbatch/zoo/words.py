@@ -13,7 +13,7 @@ from foldbatch import blocks as fb
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.purity import pure
 from foldbatch.errors import BlockValueError
-from foldbatch.trees.tree import TreeNode
+from foldbatch.trees.objects import words_from
 from foldbatch.trees.vocabulary import Vocabulary
 
 SUBWORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -63,14 +63,15 @@ def subwords(token: str | None) -> tuple[str, ...]:
 
 @pure
 def words_of(text: Any) -> tuple[str, ...]:
-    """Return the words of a tree, of a list of words, or of a string between blanks.
+    """Return the words of a tree or an object that holds one, of a list, or of a string between blanks.
 
     >>> words_of("a fine film"), words_of(["a", "film"])
     (('a', 'fine', 'film'), ('a', 'film'))
     """
-    if isinstance(text, TreeNode):
-        return text.words()
-    return tuple(text.split() if isinstance(text, str) else text)
+    if isinstance(text, str):
+        return tuple(text.split())
+    words = words_from(text)
+    return tuple(text) if words is None else words
 
 
 @pure

@@ -217,7 +217,7 @@ def test_a_label_that_no_record_has_is_refused(orders, capsys):
     )
     assert main(["data", "schema", "orders.jsonl"]) == 0
     assert "note" not in capsys.readouterr().out
-    Path("dates.jsonl").write_text("".join(f'{{"day": "2024-05-{n:02}", "n": {n}}}\n' for n in range(1, 9)))
+    Path("dates.jsonl").write_text("".join(f'{{"day": "{n:02}.05.2024", "n": {n}}}\n' for n in range(1, 9)))
     assert main(["data", "schema", "dates.jsonl"]) == 0
     assert (
         "note: texts of dates or numbers, such as day, are read as any text is, by n-grams"

@@ -23,7 +23,10 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.errors import BlockValueError, ExampleTypeError, UnlikeSamplesWarning
 from foldbatch.model.columns import BadDataError
-from foldbatch.schema import Schema, infer, reading
+from foldbatch.schema import Schema, infer, kinds, reading
+from foldbatch.schema.json_schema import json_schema
+from foldbatch.schema.moments import moment_of
+from foldbatch.schema.reading import ANYWHERE
 from foldbatch.schema.values import plain_value
 
 
@@ -340,11 +343,12 @@ def test_a_comparison_names_fields_and_kinds_that_the_samples_did_not_have():
     assert infer([[1, 2]]).compare("3").read == 0
 
 
-def test_texts_of_dates_and_numbers_are_named():
+def test_texts_of_numbers_and_of_dates_in_other_forms_are_named():
     samples = [
         {
-            "when": f"2024-05-{n:02}",
-            "at": f"0{n}:30",
+            "when": f"{n:02}/05/2024",
+            "at": f"{n}:30",
+            "iso": f"2024-05-{n:02}",
             "sum": f"{n}.50",
             "code": f"A{n}",
             "in": [{"t": f"{n}%"}],
@@ -381,3 +385,58 @@ def test_scalars_of_arrow_are_what_they_stand_for():
     assert [plain_value(pa.scalar(value)) for value in values] == values
     assert plain_value(pa.array([1, None])) == [1, None]
     assert plain_value(pa.scalar(MOMENT)) == "2024-05-06T07:08:09"
+
+
+def day(number, **of_time):
+    return datetime(2024, 5, number, **of_time)  # noqa: DTZ001 - most data have no zone
+
+
+def test_dates_and_times_are_read_by_their_distance_and_their_cycles():
+    (kind,) = infer([day(1), day(3), date(2024, 5, 5)]).root.kinds
+    assert (kind.form, kind.mean, kind.deviation) == (
+        "date-time",
+        1714694400.0,
+        pytest.approx(86400 * 2 * 6**0.5 / 3),
+    )
+    read = lambda value: reading.read_moment(ANYWHERE, kind.mean, kind.deviation, value)  # noqa: E731
+    assert read(day(3)) == read("2024-05-03T00:00:00") == read(np.datetime64("2024-05-03T00:00:00"))
+    assert read("2024-05-03T02:00+02:00")[0] == read(day(3, tzinfo=UTC))[0] == 0.0
+    assert read(day(5))[0] == pytest.approx(86400 * 2 / kind.deviation)
+    assert read("9999-01-01")[0] == 10.0 and moment_of("0001-01-01T00:00:00+14:00") is None
+    assert np.allclose(read(date(2023, 5, 3))[1:3], read(date(2024, 5, 2))[1:3])  # the 123rd day of the year
+    assert read("2024-05-03")[5:7] == read("2024-05-10")[5:7] != read("2024-05-11")[5:7]  # Fridays
+    assert read("2024-05-03")[7:] == [0, 0] and np.allclose(read(day(3, hour=12))[7:], [0, -1])
+    (kind,) = infer([time(6), time(7)]).root.kinds
+    assert (kind.form, kind.mean) == ("time", 6.5 * 3600)
+
+
+def test_texts_are_moments_only_if_all_of_them_are():
+    def forms(*samples):
+        return [kinds.title(kind) for kind in infer(samples).root.kinds]
+
+    assert forms("2024-05-06", "2024-05-07T10:00Z") == ["moment"]
+    assert forms("2024-05-06", "10:00") == forms("2024-05-06", "soon") == forms("2024-02-31") == ["text"]
+    assert forms("20240506") == forms("2024-W19") == forms("2024-05") == forms("") == ["text"]
+    assert forms(3, "10:00") == ["number", "moment"]
+    schema = infer([{"on": date(2024, 5, 6)}, {"on": None}])
+    assert str(schema).endswith("on: moment (1 value, 1 missing): 2024-05-06")
+    assert Schema.from_plain(schema.to_plain()) == schema
+    assert (
+        schema.compare({"on": "soon"}).kinds == (("on", "text"),)
+        and schema.compare({"on": "2020-01-01"}).kinds == ()
+    )
+    program = fb.compile(schema.block(2), "numpy")
+    with pytest.warns(
+        UnlikeSamplesWarning,
+        match="on: expected a date or time of ISO 8601, as in the samples, found str 'soon'",
+    ):
+        assert np.array_equal(program.run([{"on": "soon"}]), program.run([{"on": None}]))
+
+
+def test_a_model_of_dates_is_served_as_it_was_trained(tmp_path):
+    schema = infer([{"on": day(n)} for n in range(1, 9)])
+    program = fb.compile(schema.block(4), "numpy")
+    program.save(tmp_path / "m.safetensors")
+    again = fb.load(tmp_path / "m.safetensors", "numpy")
+    assert np.array_equal(again.run([{"on": "2024-05-04T00:00:00"}]), program.run([{"on": day(4)}]))
+    assert json_schema(schema.root)["properties"]["on"]["examples"] == ["2024-05-04T12:00:00"]

@@ -95,6 +95,17 @@ def tables_of():
         yield "arrow", table
         yield "batches", table.to_reader()
         yield "stream", SimpleStream(table)
+        data_sets = pytest.importorskip("pyarrow.dataset")
+        yield "data set", data_sets.dataset(table)
+        yield "scanner", data_sets.dataset(table).scanner()
+        buffer = pa.BufferOutputStream()
+        pytest.importorskip("pyarrow.parquet").write_table(table, buffer)
+        yield (
+            "file of Parquet",
+            pytest.importorskip("pyarrow.parquet").ParquetFile(pa.BufferReader(buffer.getvalue())),
+        )
+        if find_spec("duckdb"):
+            yield "relation", pytest.importorskip("duckdb").connect().from_arrow(table)
 
 
 class SimpleStream:
