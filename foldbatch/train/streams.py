@@ -6,6 +6,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import accumulate, islice
 from typing import Any, Final
 
@@ -74,6 +76,20 @@ class Stream(Described):
         self.rows: int | None = self.counted
         self.last: Any = None
         self._least = 0  # rows that a reading has met, to its end or not
+
+    def map(self, function: Callable[[Any], Any]) -> Stream:
+        """Return a stream of what a function makes of each row, as rows are read: in each epoch anew.
+
+        >>> list(Stream(["a b", "c"]).map(str.split))
+        [['a', 'b'], ['c']]
+        """
+        mapped = Stream((), shuffle=self.shuffle)
+        mapped.source, mapped.rows, mapped.counted = self.source, self.rows, self.counted
+        mapped._firsts = self._firsts
+        mapped._pieces = [
+            replace(piece, read=partial(_mapped, function, piece.read)) for piece in self._pieces
+        ]
+        return mapped
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the rows in the order of the source."""
@@ -280,6 +296,13 @@ def _content(slots_of: Callable[[Index], Index], held: int, until: int) -> Index
         arrivals = np.arange(start, min(start + AT_ONCE, until))
         content[slots_of(arrivals)] = arrivals  # of several in one slot the last one stays
     return content
+
+
+def _mapped(
+    function: Callable[[Any], Any], read: Callable[[], Iterator[Sequence[Any]]]
+) -> Iterator[Sequence[Any]]:
+    for rows in read():
+        yield [function(row) for row in rows[:]]
 
 
 def _taken(rows: Sequence[Any], places: Index) -> Iterable[Any]:
