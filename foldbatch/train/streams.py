@@ -6,8 +6,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
 from itertools import accumulate, islice
 from typing import Any, Final
 
@@ -18,7 +16,7 @@ from foldbatch.errors import ExampleError, ExamplePlace, TrainingError
 from foldbatch.model.keys import call_keys
 from foldbatch.system.showing import Described
 from foldbatch.train.numbers import whole_number
-from foldbatch.trees.given import Rows
+from foldbatch.trees.held import Held, held, joined
 from foldbatch.trees.pieces import is_stream, pieces_of
 
 BUFFER = 10_000  # rows of the buffer, where no number is set
@@ -28,6 +26,7 @@ ROWS, SLOTS, PIECES = (
     2,
     3,
 )  # of keys: what they are drawn for; samplers of lists draw rows, and batches by 1
+GROUPS = 4  # as many times the rows of a buffer are copied while each is replaced once
 AT_ONCE = 1 << 20  # rows whose slots are drawn at a time
 Index = NDArray[np.int64]
 
@@ -52,7 +51,6 @@ class Stream(Described):
         shuffle: rows of the buffer.
         counted: how many rows files say that there are, or None.
         rows: how many there are; None until files, or a whole reading, tell.
-        last: the row that was read last in an epoch.
 
     Raises:
         ExampleTypeError: when the source can be iterated once only, as a generator can, or not at all.
@@ -74,7 +72,8 @@ class Stream(Described):
         self.counted = sum(count or 0 for count in counts) if None not in counts else None
         self._firsts = [0, *accumulate(count or 0 for count in counts)][: len(counts)]
         self.rows: int | None = self.counted
-        self.last: Any = None
+        self._last = held(()), 0  # rows, and the place of the one that was read last
+        self._functions: tuple[Callable[[Any], Any], ...] = ()
         self._least = 0  # rows that a reading has met, to its end or not
 
     def map(self, function: Callable[[Any], Any]) -> Stream:
@@ -83,18 +82,14 @@ class Stream(Described):
         >>> list(Stream(["a b", "c"]).map(str.split))
         [['a', 'b'], ['c']]
         """
-        mapped = Stream((), shuffle=self.shuffle)
-        mapped.source, mapped.rows, mapped.counted = self.source, self.rows, self.counted
-        mapped._firsts = self._firsts
-        mapped._pieces = [
-            replace(piece, read=partial(_mapped, function, piece.read)) for piece in self._pieces
-        ]
+        mapped = Stream(self.source, shuffle=self.shuffle)
+        mapped._functions = (*self._functions, function)
         return mapped
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the rows in the order of the source."""
         for _, _, rows in self._arrivals(range(len(self._pieces)), 0):
-            yield from rows[:]
+            yield from self._changed_rows(([], list(rows[:])))[1]
 
     def parts(self, size: int) -> Iterator[list[Any]]:
         """Yield the rows in the order of the source, `size` at a time; the last part may be smaller."""
@@ -157,60 +152,86 @@ class Stream(Described):
         Raises:
             TrainingError: when there are more rows or fewer than before.
         """
-        held, left = max(self.shuffle, 1), size * done
-        # rows that arrive before the first of these batches is complete but for what follows it
-        until = held + left if self.rows is None else min(held + left, self.rows)
-        slots_of = _slots(seed, number, held)
-        content = _content(slots_of, held, until)  # [slots]: the arrival of the row in each
-        buffer: list[Any] = [None] * held
-        numbers = [-1] * held
-        batch: tuple[list[int], list[Any]] = ([], [])
-        arrivals = self._arrivals(self._order(seed, number), int(content.min(initial=until)) if done else 0)
+        width, left = max(self.shuffle, 1), size * done
+        # how many rows have arrived when these batches are complete
+        until = width + left if self.rows is None else min(width + left, self.rows)
+        slots_of = _slots(seed, number, width)
+        content = _content(slots_of, width, until)  # [width]: the arrival of the row in each slot
+        begin = int(content.min(initial=until)) if done else 0
+        filling: list[tuple[Held, Index, Index]] = []  # rows, their numbers and slots
+        buffer, numbers = held(()), np.zeros(0, np.int64)
+        rows: list[Any] = []  # that have left, for the batch to come
+        row_numbers: list[int] = []
         total = 0
-        for arrival, first, rows in arrivals:
-            total = arrival + len(rows)
-            begin = max(min(until, total) - arrival, 0)
+        arrivals = self._arrivals(self._order(seed, number), begin)
+        for arrival, their_numbers, chunk in _grouped(arrivals, max(width // GROUPS, 1)):
+            total = arrival + len(chunk)
             slots = slots_of(np.arange(arrival, total))
-            if begin:
-                places = np.flatnonzero(content[slots[:begin]] == np.arange(arrival, arrival + begin))
-                for place, row in zip(places.tolist(), _taken(rows, places), strict=True):
-                    slot = int(slots[place])
-                    buffer[slot], numbers[slot] = row, first + place
-                    self.last = row
-                if done and arrival + begin == until:
+            before = min(max(until - arrival, 0), len(chunk))
+            if before:
+                wanted = content[slots[:before]] == np.arange(arrival, arrival + before)
+                places = np.flatnonzero(wanted)
+                filling.append((chunk.taken(places), their_numbers[places], slots[places]))
+                self._last = chunk, before - 1
+                if done and arrival + before == until:
                     look(self.last)
-            if begin == len(rows):
+            if before == len(chunk):
                 continue
-            for row_number, slot, row in zip(
-                range(first + begin, first + len(rows)), slots[begin:].tolist(), rows[begin:], strict=True
-            ):
-                batch[0].append(numbers[slot])
-                batch[1].append(buffer[slot])
-                buffer[slot], numbers[slot] = row, row_number
-                if len(batch[0]) == size:
-                    self.last = row
-                    yield batch
-                    batch = [], []
-            self.last = row
-        remaining = sorted((row, slot) for slot, row in enumerate(numbers) if row >= 0)
-        if self.shuffle > 1 and remaining:
-            keys = call_keys(seed, number, *_pair([row for row, _ in remaining], ROWS))
-            remaining = [remaining[place] for place in np.argsort(keys, kind="stable")]
-        for row_number, slot in remaining[max(left - max(total - held, 0), 0) :]:
-            batch[0].append(row_number)
-            batch[1].append(buffer[slot])
-            if len(batch[0]) == size:
-                yield batch
-                batch = [], []
-        if batch[0]:
-            yield batch
+            if filling:
+                buffer, numbers = _filled(filling)
+                filling = []
+            new = np.arange(before, len(chunk))
+            both, both_numbers = (
+                joined([buffer, chunk.taken(new) if before else chunk]),
+                np.concatenate([numbers, their_numbers[new]]),
+            )
+            leaving, staying = _replaced(slots[new], width)
+            start = 0
+            while (stop := start + size - len(rows)) <= len(leaving):
+                places = leaving[start:stop]
+                batch = row_numbers + both_numbers[places].tolist(), rows + both.rows(places)
+                rows, row_numbers, start = [], [], stop
+                self._last = both, width + stop - 1
+                yield self._changed_rows(batch)
+            rows += both.rows(leaving[start:])
+            row_numbers += both_numbers[leaving[start:]].tolist()
+            buffer, numbers = both.taken(staying), both_numbers[staying]
+            self._last = buffer, int(slots[-1])
+        if filling:
+            buffer, numbers = _filled(filling)
+        order = self._last_order(seed, number, numbers)[max(left - max(total - width, 0), 0) :]
+        while len(order):
+            places, order = np.split(order, [size - len(rows)])
+            yield self._changed_rows((row_numbers + numbers[places].tolist(), rows + buffer.rows(places)))
+            rows, row_numbers = [], []
+        if rows:
+            yield self._changed_rows((row_numbers, rows))
+
+    @property
+    def last(self) -> Any:
+        """The row that was read last in an epoch, when its latest batch was made; None before."""
+        rows, place = self._last
+        return rows.rows(np.array([place]))[0] if len(rows) else None
+
+    def _changed_rows(self, batch: tuple[list[int], list[Any]]) -> tuple[list[int], list[Any]]:
+        numbers, rows = batch
+        for function in self._functions:
+            rows = [function(row) for row in rows]
+        return numbers, rows
+
+    def _last_order(self, seed: int, number: int, rows: Index) -> Index:
+        """Return in which order the rows that are left in the end leave the buffer, by their numbers."""
+        order = np.argsort(rows, kind="stable")
+        if self.shuffle <= 1:
+            return order
+        return order[np.argsort(call_keys(seed, number, *_pair(rows[order], ROWS)), kind="stable")]
 
     def _order(self, seed: int, number: int) -> Sequence[int]:
         """Return in which order pieces are read in an epoch."""
         places = np.arange(len(self._pieces))
-        if self.shuffle <= 1:
-            return places.tolist()
-        return np.argsort(call_keys(seed, number, *_pair(places, PIECES)), kind="stable").tolist()
+        if self.shuffle > 1:
+            places = np.argsort(call_keys(seed, number, *_pair(places, PIECES)), kind="stable")
+        return [int(place) for place in places]
 
     def _arrivals(self, order: Sequence[int], start: int) -> Iterator[tuple[int, int, Sequence[Any]]]:
         """Yield consecutive rows from about the one of number `start` on, in an order of pieces.
@@ -298,18 +319,49 @@ def _content(slots_of: Callable[[Index], Index], held: int, until: int) -> Index
     return content
 
 
-def _mapped(
-    function: Callable[[Any], Any], read: Callable[[], Iterator[Sequence[Any]]]
-) -> Iterator[Sequence[Any]]:
-    for rows in read():
-        yield [function(row) for row in rows[:]]
+def _filled(filling: Sequence[tuple[Held, Index, Index]]) -> tuple[Held, Index]:
+    """Return rows in the order of their slots, and their numbers."""
+    parts, numbers, slots = zip(*filling, strict=True)
+    order = np.argsort(np.concatenate(slots))
+    return joined(parts).taken(order), np.concatenate(numbers)[order]
 
 
-def _taken(rows: Sequence[Any], places: Index) -> Iterable[Any]:
-    """Return some of the rows; those of a table are made objects for it."""
-    if len(places) == len(rows):
-        return rows[:]
-    return rows.taken(places.tolist()) if isinstance(rows, Rows) else [rows[place] for place in places]
+def _replaced(slots: Index, width: int) -> tuple[Index, Index]:
+    """Return which rows leave a buffer for each that arrives, ``[n]``, and which stay, ``[width]``.
+
+    Rows of the buffer have the numbers of their slots, those that arrive follow.
+
+    >>> _replaced(np.array([1, 1, 0]), 2)
+    (array([1, 2, 0]), array([4, 3]))
+    """
+    arriving = width + np.arange(len(slots))
+    order = np.argsort(slots, kind="stable")
+    in_order, again = slots[order], np.zeros(len(slots), bool)
+    again[1:] = in_order[1:] == in_order[:-1]
+    leaving = np.empty(len(slots), np.int64)
+    leaving[order] = np.where(again, np.concatenate([[0], arriving[order][:-1]]), in_order)
+    staying = np.arange(width)
+    staying[slots] = arriving  # of several at one slot the last one stays
+    return leaving, staying
+
+
+def _grouped(
+    arrivals: Iterable[tuple[int, int, Sequence[Any]]], least: int
+) -> Iterator[tuple[int, Index, Held]]:
+    """Yield the first arrival, numbers and rows of groups of at least so many rows; the last has the rest."""
+    parts: list[Held] = []
+    numbers: list[Index] = []
+    begin = 0
+    for arrival, first, rows in arrivals:
+        if not parts:
+            begin = arrival
+        parts.append(held(rows))
+        numbers.append(np.arange(first, first + len(rows)))
+        if arrival + len(rows) - begin >= least:
+            yield begin, np.concatenate(numbers), joined(parts)
+            parts, numbers = [], []
+    if parts:
+        yield begin, np.concatenate(numbers), joined(parts)
 
 
 __all__: Final = ["Stream"]

@@ -1,7 +1,7 @@
 """Tables of other libraries as those of pyarrow, which importing this module needs."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from glob import glob, has_magic
 from typing import Any
 
@@ -21,6 +21,15 @@ def from_stream(source: object) -> Any:
         return pa.table(source)
     except (pa.ArrowInvalid, TypeError):  # it is a column
         return pa.chunked_array(source)
+
+
+def concatenated(arrays: Sequence[Any]) -> Any:
+    """Return the rows of arrays of one type as an array.
+
+    >>> concatenated([pa.array([1]), pa.array([2])]).to_pylist()
+    [1, 2]
+    """
+    return pa.concat_arrays(arrays)
 
 
 def parquet_files(path: str | os.PathLike[str]) -> Any:
