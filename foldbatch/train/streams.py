@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from foldbatch.errors import ExampleError, ExamplePlace, TrainingError
 from foldbatch.model.keys import call_keys
 from foldbatch.system.showing import Described
+from foldbatch.train.held import Held, held, joined
 from foldbatch.train.numbers import whole_number
-from foldbatch.trees.held import Held, held, joined
-from foldbatch.trees.pieces import is_stream, pieces_of
+from foldbatch.train.pieces import is_stream, pieces_of
 
 BUFFER = 10_000  # rows of the buffer, where no number is set
 HEAD = 64  # rows that are looked at before the first epoch
@@ -270,7 +270,7 @@ class Stream(Described):
 
 
 def stream_of(examples: Any) -> Stream | None:
-    """Return examples as a stream where they are one, see `foldbatch.trees.pieces.is_stream`."""
+    """Return examples as a stream where they are one, see `foldbatch.train.pieces.is_stream`."""
     if isinstance(examples, Stream):
         return examples
     return Stream(examples) if is_stream(examples) else None

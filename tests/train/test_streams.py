@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.errors import ExampleError, ExampleTypeError, ProcessError, TrainingError
 from foldbatch.train import DataParallel, LambdaCallback, LRFinder, Sampler, Stream, Trainer, shuffled
-from foldbatch.trees.pieces import is_stream
+from foldbatch.train.pieces import is_stream
 from tests.communicators.threads import in_threads
 from tests.train.small import DEV, EXAMPLES, assert_same, figures, model, trainer
 
