@@ -286,7 +286,7 @@ def inspect(arguments: Sequence[str], prog: str) -> int:
     if options.model.suffix == ".toml":
         configuration = read_configuration(options.model, {})
         dataset = read_dataset(configuration)
-        examples = dataset.test or dataset.some(EXAMINED)
+        examples = dataset.test or dataset.members(EXAMINED)
         program = compile(build_model(configuration, dataset), options.backend)
     else:
         program, notes, configuration = _single_model(options.model, options.backend, options.trust)

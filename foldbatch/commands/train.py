@@ -100,9 +100,9 @@ def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> No
 
 
 def _gain(fitted: Fitted, dataset: Dataset, configuration: Configuration) -> str:
-    """Return what batching gains, as a line."""
+    """Return the gain of batching, as a line."""
     size = configuration.train.batch_size
-    return glance(fitted.program, dataset.some(size), size)
+    return glance(fitted.program, dataset.members(size), size)
 
 
 def _train_seeds(
@@ -163,7 +163,7 @@ def _numbers(figures: Mapping[str, object], baseline_of: Mapping[str, Baseline])
 def _show_predictions(fitted: Fitted, dataset: Dataset) -> None:
     """Print predictions of examples that were not trained on, and how many of all are right."""
     part = "test" if dataset.test else "dev" if dataset.dev else "train"
-    examples = dataset.some(SHOWN_ROWS) if part == "train" else getattr(dataset, part)
+    examples = dataset.members(SHOWN_ROWS) if part == "train" else getattr(dataset, part)
     small = [example for example in examples if 6 <= getattr(structure_of(example), "size", 0) <= 16]
     accuracy = fitted.figures.get(part, {}).get("accuracy")
     labelled = sum(label_of(example) is not None for example in examples)

@@ -61,7 +61,7 @@ class Dataset:
         """How many examples there are to train on."""
         return (self.train.rows or 0) if isinstance(self.train, Stream) else len(self.train)
 
-    def some(self, count: int) -> list[Any]:
+    def members(self, count: int) -> list[Any]:
         """Return examples to train on, at most so many; of a stream the first ones."""
         return list(islice(self.train, count)) if isinstance(self.train, Stream) else self.train
 
@@ -86,12 +86,12 @@ def read_dataset(configuration: Configuration) -> Dataset:
     parts = {"train": train, "dev": dev, "test": test}
     read: dict[str, Any] = {}
     for part, samples in parts.items():
-        known = (*classes, *aside) if part == "train" else classes
+        candidates = (*classes, *aside) if part == "train" else classes
         if isinstance(samples, Stream):
-            _check_stream(samples, kind, known, origins[part])
-            read[part] = samples.map(partial(_example_of, kind, _numbers_of(known), origins[part], 0))
+            _check_stream(samples, kind, candidates, origins[part])
+            read[part] = samples.map(partial(_example_of, kind, _numbers_of(candidates), origins[part], 0))
             continue
-        examples = read[part] = numbered(samples, kind, known, origins[part])
+        examples = read[part] = numbered(samples, kind, candidates, origins[part])
         if examples or getattr(data, part) or data.folder:  # a part may be left out
             _check(examples, f"data.{part}", configuration, origins[part])
     return Dataset(**read, kind=kind, classes=classes, aside=aside, weights=weights)

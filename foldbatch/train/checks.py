@@ -132,14 +132,14 @@ def _fitting_stream(program: Program, name: str, stream: Stream) -> Stream:
     if first is NONE:
         raise TrainingError(f"fit {name}", "one row or more", "an empty stream", "look at what reads them")
     # else each reading makes new rows, from which functions may take what they like
-    same = not {*map(id, _objects_in(first))}.isdisjoint(map(id, _objects_in(next(iter(stream), NONE))))
-    why = "fit reads a stream once to look at it and once in each epoch" if same else ""
+    shared = not {*map(id, _objects_in(first))}.isdisjoint(map(id, _objects_in(next(iter(stream), NONE))))
+    why = "fit reads a stream once to look at it and once in each epoch" if shared else ""
     with (
         naming_rows(stream, [0]),
         noting("this is the first of fit's {}; losses and metrics need labels", name),
     ):
         program._read_first([first], why)
-    if program.lowered.grows or (same and program.lowered.runs_functions):  # as of a list
+    if program.lowered.grows or (shared and program.lowered.runs_functions):  # as of a list
         count = 0
         for part in stream.parts(LEARNT):
             with naming_rows(stream, range(count, count + len(part))):

@@ -103,9 +103,9 @@ def _of_data_set(source: Any) -> list[Piece]:
     pieces = []
     for fragment in fragments:
         file, before = str(getattr(fragment, "path", "")), 0
-        whole = not hasattr(fragment, "split_by_row_group")
-        for part in [fragment] if whole else fragment.split_by_row_group():
-            rows = part.count_rows() if whole else sum(group.num_rows for group in part.row_groups)
+        is_file = not hasattr(fragment, "split_by_row_group")
+        for part in [fragment] if is_file else fragment.split_by_row_group():
+            rows = part.count_rows() if is_file else sum(group.num_rows for group in part.row_groups)
             pieces.append(Piece(partial(_scanned, part, source.schema, file), rows, file, before))
             before += rows
     return pieces
@@ -193,7 +193,7 @@ def _in_chunks(opened: Any, former: list[object]) -> Iterator[Sequence[Any]]:
 
 
 def _refuse_former(iterator: object, former: list[object]) -> None:
-    if any(iterator is one for one in former):
+    if any(iterator is item for item in former):
         fix = "open them anew each time, as a generator function does"
         actual = f"{describe_value(iterator)} that was read before"
         raise ExampleTypeError(WHERE, "an iterator from the first row on", actual, fix)

@@ -151,8 +151,8 @@ def digests(examples: Sequence[object]) -> Digests:
 def first_rows(stream: Stream) -> tuple[list[Any], bool]:
     """Return the first rows of a stream, and whether a second reading has the same; none where it has not."""
     rows = stream.head()
-    same = bool(np.array_equal(digests(rows), digests(stream.head())))
-    return (rows if same else []), same
+    repeatable = bool(np.array_equal(digests(rows), digests(stream.head())))
+    return (rows if repeatable else []), repeatable
 
 
 def digest(value: object, cached: CachedDigests | None = None) -> bytes:

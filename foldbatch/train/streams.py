@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from foldbatch.errors import ExampleError, ExamplePlace, TrainingError
 from foldbatch.model.keys import call_keys
 from foldbatch.system.showing import Described
-from foldbatch.train.held import Held, held, joined
 from foldbatch.train.numbers import whole_number
 from foldbatch.train.pieces import is_stream, pieces_of
+from foldbatch.train.retained import Retained, joined, retained
 
 BUFFER = 10_000  # rows of the buffer, where no number is set
-HEAD = 64  # rows that are looked at before the first epoch
-ROWS, SLOTS, PIECES = (
+HEAD_ROWS = 64  # rows that are looked at before the first epoch
+OF_ROWS, OF_SLOTS, OF_PIECES = (
     0,
     2,
     3,
 )  # of keys: what they are drawn for; samplers of lists draw rows, and batches by 1
-GROUPS = 4  # as many times the rows of a buffer are copied while each is replaced once
-AT_ONCE = 1 << 20  # rows whose slots are drawn at a time
+COPIES = 4  # as many times the rows of a buffer are copied while each is replaced once
+SLOTS_AT_ONCE = 1 << 20  # rows whose slots are drawn at a time
 Index = NDArray[np.int64]
 
 
@@ -59,7 +59,7 @@ class Stream(Described):
 
     >>> stream = Stream(lambda: iter("abcde"), shuffle=3)
     >>> [examples for _, examples in stream.epoch(seed=0, number=0, size=2)]
-    [['b', 'd'], ['c', 'a'], ['e']]
+    [['c', 'b'], ['a', 'd'], ['e']]
     >>> list(stream), stream.rows
     (['a', 'b', 'c', 'd', 'e'], 5)
     """
@@ -72,7 +72,7 @@ class Stream(Described):
         self.counted = sum(count or 0 for count in counts) if None not in counts else None
         self._firsts = [0, *accumulate(count or 0 for count in counts)][: len(counts)]
         self.rows: int | None = self.counted
-        self._last = held(()), 0  # rows, and the place of the one that was read last
+        self._last = retained(()), 0  # rows, and the place of the one that was read last
         self._functions: tuple[Callable[[Any], Any], ...] = ()
         self._least = 0  # rows that a reading has met, to its end or not
 
@@ -99,7 +99,7 @@ class Stream(Described):
 
     def head(self) -> list[Any]:
         """Return the first rows, at most 64."""
-        return list(islice(self, HEAD))
+        return list(islice(self, HEAD_ROWS))
 
     def expect(self, rows: int) -> None:
         """Note how many rows an earlier training has read; refuse another number than the one known.
@@ -134,7 +134,12 @@ class Stream(Described):
             error.add_note(f"example {where.example} is {self.place(numbers[where.example])}")
 
     def epoch(
-        self, seed: int, number: int, size: int, done: int = 0, look: Callable[[Any], None] = lambda row: None
+        self,
+        seed: int,
+        number: int,
+        size: int,
+        completed: int = 0,
+        look: Callable[[Any], None] = lambda row: None,
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Yield the batches of an epoch: numbers of rows in the source, and the rows; each row once.
 
@@ -146,25 +151,25 @@ class Stream(Described):
             seed: from which epochs are shuffled.
             number: that of the epoch, counted from 0.
             size: how many rows make a batch; the last one may be smaller.
-            done: how many batches are left out, as they were yielded before.
+            completed: how many batches are left out, as they were yielded before.
             look: is called with the row that had been read last when they were.
 
         Raises:
             TrainingError: when there are more rows or fewer than before.
         """
-        width, left = max(self.shuffle, 1), size * done
+        width, leaving_before = max(self.shuffle, 1), size * completed
         # how many rows have arrived when these batches are complete
-        until = width + left if self.rows is None else min(width + left, self.rows)
+        until = width + leaving_before if self.rows is None else min(width + leaving_before, self.rows)
         slots_of = _slots(seed, number, width)
         content = _content(slots_of, width, until)  # [width]: the arrival of the row in each slot
-        begin = int(content.min(initial=until)) if done else 0
-        filling: list[tuple[Held, Index, Index]] = []  # rows, their numbers and slots
-        buffer, numbers = held(()), np.zeros(0, np.int64)
+        begin = int(content.min(initial=until)) if completed else 0
+        filling: list[tuple[Retained, Index, Index]] = []  # rows, their numbers and slots
+        buffer, numbers = retained(()), np.zeros(0, np.int64)
         rows: list[Any] = []  # that have left, for the batch to come
         row_numbers: list[int] = []
         total = 0
         arrivals = self._arrivals(self._order(seed, number), begin)
-        for arrival, their_numbers, chunk in _grouped(arrivals, max(width // GROUPS, 1)):
+        for arrival, their_numbers, chunk in _grouped(arrivals, max(width // COPIES, 1)):
             total = arrival + len(chunk)
             slots = slots_of(np.arange(arrival, total))
             before = min(max(until - arrival, 0), len(chunk))
@@ -173,7 +178,7 @@ class Stream(Described):
                 places = np.flatnonzero(wanted)
                 filling.append((chunk.taken(places), their_numbers[places], slots[places]))
                 self._last = chunk, before - 1
-                if done and arrival + before == until:
+                if completed and arrival + before == until:
                     look(self.last)
             if before == len(chunk):
                 continue
@@ -181,7 +186,7 @@ class Stream(Described):
                 buffer, numbers = _filled(filling)
                 filling = []
             new = np.arange(before, len(chunk))
-            both, both_numbers = (
+            sides, side_numbers = (
                 joined([buffer, chunk.taken(new) if before else chunk]),
                 np.concatenate([numbers, their_numbers[new]]),
             )
@@ -189,17 +194,17 @@ class Stream(Described):
             start = 0
             while (stop := start + size - len(rows)) <= len(leaving):
                 places = leaving[start:stop]
-                batch = row_numbers + both_numbers[places].tolist(), rows + both.rows(places)
+                batch = row_numbers + side_numbers[places].tolist(), rows + sides.rows(places)
                 rows, row_numbers, start = [], [], stop
-                self._last = both, width + stop - 1
+                self._last = sides, width + stop - 1
                 yield self._changed_rows(batch)
-            rows += both.rows(leaving[start:])
-            row_numbers += both_numbers[leaving[start:]].tolist()
-            buffer, numbers = both.taken(staying), both_numbers[staying]
+            rows += sides.rows(leaving[start:])
+            row_numbers += side_numbers[leaving[start:]].tolist()
+            buffer, numbers = sides.taken(staying), side_numbers[staying]
             self._last = buffer, int(slots[-1])
         if filling:
             buffer, numbers = _filled(filling)
-        order = self._last_order(seed, number, numbers)[max(left - max(total - width, 0), 0) :]
+        order = self._last_order(seed, number, numbers)[max(leaving_before - max(total - width, 0), 0) :]
         while len(order):
             places, order = np.split(order, [size - len(rows)])
             yield self._changed_rows((row_numbers + numbers[places].tolist(), rows + buffer.rows(places)))
@@ -224,13 +229,13 @@ class Stream(Described):
         order = np.argsort(rows, kind="stable")
         if self.shuffle <= 1:
             return order
-        return order[np.argsort(call_keys(seed, number, *_pair(rows[order], ROWS)), kind="stable")]
+        return order[np.argsort(call_keys(seed, number, *_pair(rows[order], OF_ROWS)), kind="stable")]
 
     def _order(self, seed: int, number: int) -> Sequence[int]:
         """Return in which order pieces are read in an epoch."""
         places = np.arange(len(self._pieces))
         if self.shuffle > 1:
-            places = np.argsort(call_keys(seed, number, *_pair(places, PIECES)), kind="stable")
+            places = np.argsort(call_keys(seed, number, *_pair(places, OF_PIECES)), kind="stable")
         return [int(place) for place in places]
 
     def _arrivals(self, order: Sequence[int], start: int) -> Iterator[tuple[int, int, Sequence[Any]]]:
@@ -262,10 +267,10 @@ class Stream(Described):
     def _changed(self, actual: str, file: str) -> TrainingError:
         where = f"stream {file}".rstrip()
         fix = "give what yields the same rows each time it is opened, as a function that opens it"
-        return TrainingError(where, f"{self.rows:,} rows, as {self._told} told", actual, fix)
+        return TrainingError(where, f"{self.rows:,} rows, as {self._teller} told", actual, fix)
 
     @property
-    def _told(self) -> str:
+    def _teller(self) -> str:
         return "an earlier reading" if self.counted is None else "its files"
 
 
@@ -298,28 +303,28 @@ def _pair(numbers: Any, purpose: int) -> tuple[Index, Index]:
     return array, np.full(len(array), purpose)
 
 
-def _slots(seed: int, epoch: int, held: int) -> Callable[[Index], Index]:
+def _slots(seed: int, epoch: int, width: int) -> Callable[[Index], Index]:
     """Return the function that gives rows their slots by their arrivals."""
 
     def slots(arrivals: Index) -> Index:
-        if not len(arrivals) or arrivals[-1] < held:
+        if not len(arrivals) or arrivals[-1] < width:
             return arrivals
-        drawn = call_keys(seed, epoch, *_pair(arrivals, SLOTS)) % held
-        return np.where(arrivals < held, arrivals, drawn)
+        drawn = call_keys(seed, epoch, *_pair(arrivals, OF_SLOTS)) % width
+        return np.where(arrivals < width, arrivals, drawn)
 
     return slots
 
 
-def _content(slots_of: Callable[[Index], Index], held: int, until: int) -> Index:
+def _content(slots_of: Callable[[Index], Index], width: int, until: int) -> Index:
     """Return the arrivals of the rows that are in the slots when so many have arrived: ``[slots]``."""
-    content = np.arange(held)
-    for start in range(held, until, AT_ONCE):
-        arrivals = np.arange(start, min(start + AT_ONCE, until))
+    content = np.arange(width)
+    for start in range(width, until, SLOTS_AT_ONCE):
+        arrivals = np.arange(start, min(start + SLOTS_AT_ONCE, until))
         content[slots_of(arrivals)] = arrivals  # of several in one slot the last one stays
     return content
 
 
-def _filled(filling: Sequence[tuple[Held, Index, Index]]) -> tuple[Held, Index]:
+def _filled(filling: Sequence[tuple[Retained, Index, Index]]) -> tuple[Retained, Index]:
     """Return rows in the order of their slots, and their numbers."""
     parts, numbers, slots = zip(*filling, strict=True)
     order = np.argsort(np.concatenate(slots))
@@ -327,7 +332,7 @@ def _filled(filling: Sequence[tuple[Held, Index, Index]]) -> tuple[Held, Index]:
 
 
 def _replaced(slots: Index, width: int) -> tuple[Index, Index]:
-    """Return which rows leave a buffer for each that arrives, ``[n]``, and which stay, ``[width]``.
+    """Return the places of rows that leave a buffer, ``[n]``, and of those that stay, ``[width]``.
 
     Rows of the buffer have the numbers of their slots, those that arrive follow.
 
@@ -347,15 +352,15 @@ def _replaced(slots: Index, width: int) -> tuple[Index, Index]:
 
 def _grouped(
     arrivals: Iterable[tuple[int, int, Sequence[Any]]], least: int
-) -> Iterator[tuple[int, Index, Held]]:
+) -> Iterator[tuple[int, Index, Retained]]:
     """Yield the first arrival, numbers and rows of groups of at least so many rows; the last has the rest."""
-    parts: list[Held] = []
+    parts: list[Retained] = []
     numbers: list[Index] = []
     begin = 0
     for arrival, first, rows in arrivals:
         if not parts:
             begin = arrival
-        parts.append(held(rows))
+        parts.append(retained(rows))
         numbers.append(np.arange(first, first + len(rows)))
         if arrival + len(rows) - begin >= least:
             yield begin, np.concatenate(numbers), joined(parts)

@@ -754,10 +754,10 @@ class Trainer(Closed):
 
     def _streamed(self, stream: Stream) -> Iterator[Batch]:
         """Yield the rest of the epoch's batches of a stream; all ranks look whether they read the same."""
-        done, size = self.position.batches, self._size * self.accumulate
-        rest = stream.epoch(self._seed, self.epoch, size, done, self._check_row)
-        for place in itertools.count(done + 1):
-            indices, rows = next(rest, ([], []))
+        completed, size = self.position.batches, self._size * self.accumulate
+        remainder = stream.epoch(self._seed, self.epoch, size, completed, self._check_row)
+        for place in itertools.count(completed + 1):
+            indices, rows = next(remainder, ([], []))
             if not self.parallel.is_alone:  # a rank whose rows end early would leave the others waiting
                 name = f"batch {place} of epoch {self.epoch + 1}"
                 text = DIGEST + digest((indices, rows[:1], rows[-1:])).hex()
@@ -779,15 +779,15 @@ class Trainer(Closed):
         """Train on the rest of the epoch's batches, evaluate, and note the figures."""
         position = self.position
         if isinstance(examples, Stream):
-            rest = self._streamed(examples)
+            remainder = self._streamed(examples)
             self.batches = examples.batches(self._size * self.accumulate)
         else:
             batches = joined(self.sampler.epoch(self.epoch), self.accumulate)
-            rest, self.batches = self._chosen(examples, batches), len(batches)
+            remainder, self.batches = self._chosen(examples, batches), len(batches)
         self._began = time.perf_counter() - position.seconds
         self._call("on_epoch_start")
         with self._written_where_others_end():
-            for batch in rest:
+            for batch in remainder:
                 try:
                     self._step(batch, position, batch.indices)
                 except ExampleError as error:

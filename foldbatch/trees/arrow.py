@@ -45,15 +45,15 @@ def parquet_files(path: str | os.PathLike[str]) -> Any:
         raise ReadError(name, "files of Parquet", "none", fix)
     try:
         source = listed[0] if len(listed) == 1 else listed
-        found = dataset.dataset(source, format=dataset.ParquetFileFormat())
-        columns = found.schema.names
+        files = dataset.dataset(source, format=dataset.ParquetFileFormat())
+        columns = files.schema.names
     except (OSError, ValueError) as error:  # those of Arrow are these
         raise ReadError(name, "files of Parquet", str(error).splitlines()[0], fix) from None
-    if not found.files:
+    if not files.files:
         raise ReadError(name, "files of Parquet", "none", fix)
     if len(set(columns)) < len(columns):
         raise ReadError(name, "columns of different names", "two of one name", "rename one")
-    return found
+    return files
 
 
 def parquet_samples(path: str | os.PathLike[str], key: str) -> Iterator[tuple[Any, Any]]:
@@ -62,17 +62,17 @@ def parquet_samples(path: str | os.PathLike[str], key: str) -> Iterator[tuple[An
     Raises:
         ReadError: as `parquet_files`, and when there is no such column.
     """
-    found = parquet_files(path)
-    check_column(found, os.fspath(path), key)
-    for batch in found.to_batches(batch_size=1024, batch_readahead=4, fragment_readahead=1):
+    files = parquet_files(path)
+    check_column(files, os.fspath(path), key)
+    for batch in files.to_batches(batch_size=1024, batch_readahead=4, fragment_readahead=1):
         for record in batch.to_pylist():
             label = record.pop(key)
             yield record, label
 
 
-def check_column(found: Any, where: str, key: str) -> None:
+def check_column(files: Any, where: str, key: str) -> None:
     """Refuse a data set without a column."""
-    names = found.schema.names
+    names = files.schema.names
     if key not in names:
         fix = "set data.label to the column of the label; an unknown label is null"
         raise ReadError(where, f"a column {key!r}", f"the columns {', '.join(names)}", fix)

@@ -163,9 +163,9 @@ def _record_samples(path: Any, key: str) -> Iterator[Sample]:
 def _table(path: str, key: str) -> Any:
     """Return files of Parquet as a data set of Arrow, which has a column of labels."""
     arrow = _arrow(path)
-    found = arrow.parquet_files(path)
-    arrow.check_column(found, path, key)
-    return found
+    files = arrow.parquet_files(path)
+    arrow.check_column(files, path, key)
+    return files
 
 
 def _table_samples(path: Path, key: str) -> Iterator[Sample]:

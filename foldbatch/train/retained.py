@@ -15,7 +15,7 @@ Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class Retained:
     """Some rows: an array of Arrow, or an array of objects, ``[n]``.
 
     Rows of Arrow take a fraction of the memory of Python's objects, which are made when rows leave.
@@ -29,48 +29,48 @@ class Held:
     def rows(self, places: Index) -> list[Any]:
         """Return the rows at some places, as objects.
 
-        >>> held(["a", "b", "c"]).rows(np.array([2, 0]))
+        >>> retained(["a", "b", "c"]).rows(np.array([2, 0]))
         ['c', 'a']
         """
         if isinstance(self.values, np.ndarray):
             return list(self.values[places])
         return self.values.take(places).to_pylist()  # type: ignore[no-any-return]
 
-    def taken(self, places: Index) -> Held:
+    def taken(self, places: Index) -> Retained:
         """Return the rows at some places."""
         is_array = isinstance(self.values, np.ndarray)
-        return Held(self.values[places] if is_array else self.values.take(places))
+        return Retained(self.values[places] if is_array else self.values.take(places))
 
 
-def held(rows: Sequence[Any]) -> Held:
+def retained(rows: Sequence[Any]) -> Retained:
     """Return rows to hold; those of Arrow as objects where their type cannot be taken from or joined."""
     if isinstance(rows, ArrowRows):
         try:
-            return Held(
+            return Retained(
                 _concatenated([rows.array.take([0] * bool(len(rows))), rows.array]).slice(bool(len(rows)))
             )
         except NotImplementedError:  # of views of strings and a few more types
             rows = rows[:]
     values = np.empty(len(rows), object)
     values[:] = rows
-    return Held(values)
+    return Retained(values)
 
 
-def joined(parts: Sequence[Held]) -> Held:
+def joined(parts: Sequence[Retained]) -> Retained:
     """Return the rows of several parts, one after the other.
 
-    >>> joined([held([[1], [2]]), held([]), held([[3]])]).rows(np.arange(3))
+    >>> joined([retained([[1], [2]]), retained([]), retained([[3]])]).rows(np.arange(3))
     [[1], [2], [3]]
     """
     if len(parts) == 1:
         return parts[0]
     if any(isinstance(part.values, np.ndarray) for part in parts):
         objects = [
-            part.values if isinstance(part.values, np.ndarray) else held(part.values.to_pylist()).values
+            part.values if isinstance(part.values, np.ndarray) else retained(part.values.to_pylist()).values
             for part in parts
         ]
-        return Held(np.concatenate(objects))
-    return Held(_concatenated([part.values for part in parts]))
+        return Retained(np.concatenate(objects))
+    return Retained(_concatenated([part.values for part in parts]))
 
 
 def _concatenated(arrays: Sequence[Any]) -> Any:
