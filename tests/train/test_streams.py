@@ -65,7 +65,7 @@ def test_a_stream_that_fits_into_its_buffer_is_shuffled_as_a_list_is():
 def test_rows_are_mixed_far_and_in_each_epoch_anew():
     stream = Stream(lambda: iter(range(2000)), shuffle=100)
     orders = [[row for rows, _ in stream.epoch(0, epoch, 10) for row in rows] for epoch in range(2)]
-    assert orders[0] != orders[1]
+    assert orders[0][:1000] != orders[1][:1000]  # also before the last rows leave the buffer
     moved = np.abs(np.array(orders[0]) - np.arange(2000))
     assert 50 < moved.mean() < 200 and moved.max() > 300
     in_order = Stream(lambda: iter(range(2000)), shuffle=1)
