@@ -18,6 +18,7 @@ from foldbatch import ops
 from foldbatch.cli import COMMANDS
 from foldbatch.engines.engine import ENGINES
 from foldbatch.planning.policies import POLICIES
+from foldbatch.trees.formats import FORMATS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -165,6 +166,12 @@ NAMED: dict[str, Callable[[], Any]] = {
     "models by name": lambda: {"tree_lstm", "child_sum", "rntn", "bilstm", "json"} <= {*fb.zoo.MODELS},
     # several processes
     "MPI": lambda: says("foldbatch/communicators/mpi.py", "mpi4py") and fb.train.DataParallel,
+    # objects of other libraries
+    "trees of other libraries": lambda: callable(fb.trees.from_) and callable(fb.trees.register),
+    "formats": lambda: all(map(FORMATS.knows, ("penn", "conllu", "html", "tree-sitter:rust"))),
+    "recipes": lambda: says(
+        "docs/guests.md", "nltk", "spaCy", "tree-sitter", "RDKit", "DuckDB", "transformers"
+    ),
     # Darknet
     "few dependencies": lambda: len(tomllib.loads(PROJECT)["project"]["dependencies"]) <= 6,
     # examples, benchmarks

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.params.parameters import Array
+from foldbatch.scheduler.trace import Ints
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 
 
@@ -58,6 +59,25 @@ def map_tensors(type_: Type, terminals: Iterator[Any], tensor: Callable[[int], o
             ]
         case ObjectType():
             return next(terminals)
+
+
+def renumbered(type_: Type, terminals: Iterator[Any], numbers: Ints) -> list[Any]:
+    """Return the terminals of a value with another number for each value number, ``numbers: [n]``."""
+    match type_:
+        case TupleType(items):
+            return [part for item in items for part in renumbered(item, terminals, numbers)]
+        case BroadcastType(element):
+            return renumbered(element, terminals, numbers)
+        case TensorType():
+            return [int(numbers[next(terminals)])]
+        case SequenceType(element):
+            single = terminal_count(element) == 1
+            parts = (iter((part,) if single else part) for part in next(terminals))
+            moved = [renumbered(element, part, numbers) for part in parts]
+            return [[part[0] if single else tuple(part) for part in moved]]
+        case ObjectType():
+            return [next(terminals)]
+    return []
 
 
 def terminal_count(type_: Type) -> int:

@@ -20,6 +20,7 @@ import uuid
 from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from operator import is_
@@ -69,6 +70,7 @@ _ITEMS: Final[dict[type, Callable[[Any], list[Any]]]] = {
 }
 # the built-in classes at which the bases of a part's class end, whose contents can be listed
 _ROOTS: Final = frozenset({object, *_ITEMS, *_ATOMS})
+PICKLED: Final = 16  # parts of a snapshot: a text of spaCy holds its vocabulary, which takes 10 ms
 _WORD: Final = tuple.__itemsize__  # bytes of an attribute in an object
 
 COPY: Final = "let the function that reads it copy it first: list(x), dict(x)"
@@ -98,7 +100,9 @@ _HIDDEN: Final = Contents([], b"hidden")
 class Snapshot:
     """The contents of examples at one moment, to find out later whether the examples have changed.
 
-    It takes about a microsecond for each object inside an example.
+    It takes about a microsecond for each object inside an example. Objects of classes that are written in C
+    are pickled, which may take milliseconds each: after `PICKLED` of them, further ones count as objects
+    whose contents nothing lists.
 
     Args:
         examples: the examples, which are looked through to any depth.
@@ -112,7 +116,8 @@ class Snapshot:
     """
 
     def __init__(self, examples: Sequence[object]) -> None:
-        self.parts = [[*_parts(example)] for example in examples]
+        budget = _Budget(PICKLED)
+        self.parts = [[*_parts(example, budget)] for example in examples]
 
     def tail(self, start: int) -> Snapshot:
         """Return the snapshot of the examples from a place on."""
@@ -154,7 +159,8 @@ def obstacle(examples: Sequence[object], before: Snapshot | None = None) -> Obst
 
 def iterator_in(example: object) -> Any:
     """Return an iterator inside an example, which can be read only once; None where there is none."""
-    return next((part for part, contents in _parts(example) if contents is _READ_ONCE), None)
+    parts = _parts(example, _Budget(0))  # whether something goes through a part, its pickle does not tell
+    return next((part for part, contents in parts if contents is _READ_ONCE), None)
 
 
 def _obstacle(part: object, contents: Contents, *, compared: bool) -> str:
@@ -169,7 +175,14 @@ def _obstacle(part: object, contents: Contents, *, compared: bool) -> str:
     return "" if _is_frozen(kind) else ", which may have changed since it was read"
 
 
-def _parts(example: object) -> Iterator[tuple[Any, Contents]]:
+@dataclass(slots=True)
+class _Budget:
+    """The number of parts that may still be pickled."""
+
+    remaining: int
+
+
+def _parts(example: object, budget: _Budget | None = None) -> Iterator[tuple[Any, Contents]]:
     """Yield each object inside an example that is no number or text, with its contents."""
     waiting, seen = [example], set[int]()
     while waiting:
@@ -177,12 +190,12 @@ def _parts(example: object) -> Iterator[tuple[Any, Contents]]:
         if type(part) in _ATOMS or id(part) in seen or isinstance(part, _CONSTANT):
             continue
         seen.add(id(part))
-        contents = _contents(part)
+        contents = _contents(part, budget)
         yield part, contents
         waiting += [inner for inner in contents.items if type(inner) not in _ATOMS]
 
 
-def _contents(part: Any) -> Contents:
+def _contents(part: Any, budget: _Budget | None = None) -> Contents:
     """Return the contents of a part for comparison: its items, attributes or digest; or a mark."""
     kind: type = type(part)
     if kind is list or kind is tuple:
@@ -197,6 +210,10 @@ def _contents(part: Any) -> Contents:
         return _contents_of_array(part)
     slots = _slots(kind)
     if slots is None:  # a class that is written in C
+        if budget is not None:
+            if not budget.remaining:
+                return _HIDDEN
+            budget.remaining -= 1
         try:
             return Contents([], _digest(pickle.dumps(part)))
         except Exception:  # noqa: BLE001 - whatever such a class raises

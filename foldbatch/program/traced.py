@@ -16,10 +16,11 @@ from foldbatch.engines.batch import Planned, SubBatch, belongs, fingerprint
 from foldbatch.engines.results import Results
 from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.model.columns import items_of
+from foldbatch.model.decoding import renumbered
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import TraceAll, Tracer
 from foldbatch.planning.policies import levels
-from foldbatch.scheduler.trace import Trace, loose_of, pack
+from foldbatch.scheduler.trace import Ints, Trace, loose_of, pack
 from foldbatch.system.processes import start_in_each_process
 from foldbatch.system.showing import Bar
 from foldbatch.trees import Tree, TreeNode
@@ -241,35 +242,76 @@ def _trace_of(example: Prepared, number: int, owner: Any) -> Trace:
         raise ExampleError(where, expected, f"one of another program{since}", "prepare it with this one")
     trace = _fitted(example.trace, former, owner)
     if trace is None:
-        actual = "one of before its walk brought a call that reads more of what a cell yields"
+        actual = "one of before its walk brought new calls, whose metrics are visited elsewhere"
         raise ExampleError(where, expected, actual, "prepare it again")
     return trace
 
 
 def _fitted(trace: Trace, former: Any, present: Any) -> Trace | None:
-    """Return a trace renumbered for a model that has grown; None where the model lacks one of its cells.
+    """Return a trace renumbered for a model that has grown; None where a cell reads other data there.
 
-    Cells have other numbers there, and the new ones no calls.
+    Cells have other numbers there, and the new ones no calls. Cells of which more is read yield more values,
+    so all values after theirs have other numbers.
     """
     numbers = {cell: (k, draft) for k, (cell, draft) in enumerate(present.cells)}
     model = present.model
+    called = [(k, cell, draft) for k, (cell, draft) in enumerate(former.cells) if len(trace.calls[k])]
+    pairs: list[tuple[int, int, Any, Any]] = []
+    for k, cell, draft in called:
+        place, now = numbers.get(cell, (0, None))
+        reads = draft.arguments, draft.feeds, draft.sequences
+        if (
+            now is None
+            or reads != (now.arguments, now.feeds, now.sequences)
+            or not draft.outputs.keys() <= now.outputs.keys()
+        ):
+            return None
+        pairs.append((k, place, draft, now))
+    values, result = trace.values, trace.result
+    begins = moved = np.zeros(0, np.int32)
+    if any(draft.outputs != now.outputs for *_, draft, now in pairs):
+        if any(draft.draft.marks for *_, draft, _ in pairs):  # visits of metrics have numbers, too
+            return None
+        begins, moved = _moved(trace, pairs)
+        values = int(begins[-1])
+        result = tuple(renumbered(former.model.result, iter(trace.result), moved))
     widths = [(1 + cell.arguments + len(cell.sequences), cell.sequences) for cell in model.signatures]
     calls = [np.zeros((0, width), np.int32) for width, _ in widths]
     elements = [tuple([np.zeros((0, width), np.int32) for width in widths]) for _, widths in widths]
     feeds = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in columns]) for columns in model.feeds]
     labels: list[tuple[list[Any], ...]] = [tuple([[] for _ in columns]) for columns in model.labels]
-    for k, (cell, draft) in enumerate(former.cells):
-        if not len(trace.calls[k]):
-            continue
-        place, now = numbers.get(cell, (0, None))
-        fits = now is not None and (draft.arguments, draft.outputs) == (now.arguments, now.outputs)
-        if now is None or not fits or (draft.feeds, draft.sequences) != (now.feeds, now.sequences):
-            return None
+    for k, place, *_ in pairs:
         calls[place], elements[place] = trace.calls[k], trace.elements[k]
         feeds[place], labels[place] = trace.feeds[k], trace.labels[k]
+        if len(moved):
+            rows = calls[place].copy()
+            end = 1 + model.signatures[place].arguments  # lengths of sequences follow
+            rows[:, 0], rows[:, 1:end] = begins[rows[:, 0]], moved[rows[:, 1:end]]
+            calls[place], elements[place] = rows, tuple([moved[part] for part in elements[place]])
     find = partial(levels, present.tracer.policy, model.signatures)
     parts = tuple(calls), tuple(elements)
-    return Trace(*parts, find(*parts, trace.values), tuple(feeds), tuple(labels), trace.values, trace.result)
+    return Trace(*parts, find(*parts, values), tuple(feeds), tuple(labels), values, result)
+
+
+def _moved(trace: Trace, pairs: Sequence[tuple[int, int, Any, Any]]) -> tuple[Ints, Ints]:
+    """Return the new numbers of first values of calls, the last that of the end, and those of all values.
+
+    Both are read by the old number, ``[values + 1] int32``.
+
+    Args:
+        trace: of a model that has grown since.
+        pairs: of each cell that it calls: its number, its new number, what was left of it, and what is now.
+    """
+    widths = np.zeros(trace.values + 1, np.int64)
+    for k, _, _, now in pairs:
+        widths[trace.calls[k][:, 0]] = max(len(now.outputs), 1)
+    begins = (np.cumsum(widths) - widths).astype(np.int32)
+    moved = begins.copy()
+    for k, _, draft, now in pairs:
+        first = trace.calls[k][:, 0]
+        for output, number in draft.outputs.items():
+            moved[first + number] = begins[first] + now.outputs[output]
+    return begins, moved
 
 
 def listed(examples: Iterable[object]) -> list[Any] | tuple[Any, ...]:

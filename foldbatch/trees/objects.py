@@ -44,7 +44,7 @@ class Joint:
 
 
 @overload
-def from_(
+def from_(  # type: ignore[overload-overlap]  # of an object that is a list, too, as those of nltk
     source: list[Any] | tuple[Any, ...],
     *,
     label: Name | None = None,
@@ -99,10 +99,11 @@ def from_(
     [5, 3]
     """
     chosen = label, token, children
-    opening = opening_of(type(source))
+    opening = _opening(source)
     if opening is None:
         if isinstance(source, list | tuple):
-            return [from_(part, label=label, token=token, children=children) for part in source]
+            trees = (from_(part, label=label, token=token, children=children) for part in source)
+            return list[Any](trees)
         expected = f"an object of {LIBRARIES}, or of a registered type"
         fix = "register its type by fb.trees.register, or call fb.trees.Tree.build"
         raise ExampleTypeError("from_", expected, describe_value(source), fix)
@@ -194,8 +195,7 @@ def tree_of(structure: Any) -> Any:
     >>> tree_of(Tree([-1])), tree_of("a film")
     (Tree(None, 1 nodes, height 0), 'a film')
     """
-    kind = type(structure)
-    if kind is Tree or isinstance(structure, TreeNode) or opening_of(kind) is None:
+    if isinstance(structure, TreeNode) or _opening(structure) is None:
         return structure
     return from_(structure)
 
@@ -206,7 +206,7 @@ def words_from(structure: Any) -> tuple[str, ...] | None:
     >>> words_from(Tree([1, -1], None, ["film", None])), words_from("a film")
     (('film',), None)
     """
-    opening = opening_of(type(structure))
+    opening = _opening(structure)
     if opening is None:
         return None
     if isinstance(structure, TreeNode):
@@ -230,6 +230,10 @@ def subtree(node: TreeNode) -> Tree:
     return trusted_tree(parents, tree.labels[part], tree.tokens[part])
 
 
+def _opening(source: Any) -> Callable[[Any], Opened] | None:
+    return opening_of(type(source))  # type: ignore[arg-type]  # a class can be hashed
+
+
 @lru_cache(1000)
 def opening_of(kind: type) -> Callable[[Any], Opened] | None:
     """Return the function that opens objects of a type; None where nothing is known of it."""
@@ -245,7 +249,7 @@ def _name_of(kind: type) -> str:
 
 
 def _opened(source: object) -> Opened:
-    opening = opening_of(type(source))
+    opening = _opening(source)
     if opening is None:
         expected, fix = "a node of a registered type", "register its type, too, or give children="
         raise ExampleTypeError("from_", expected, describe_value(source), fix)
@@ -496,7 +500,7 @@ def _parts_of(kind: type) -> tuple[tuple[str, ...], bool]:
 def _expand_libcst(node: Any, _: object) -> Expanded:
     """Expand a node of libcst, without blanks and punctuation."""
     kind = type(node)
-    names, has_value = _parts_of(kind)
+    names, has_value = _parts_of(kind)  # type: ignore[arg-type]
     below: list[Any] = []
     for name in names:
         value = getattr(node, name)

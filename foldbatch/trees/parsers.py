@@ -37,7 +37,8 @@ def html_tree(source: str | bytes, name: str = "source") -> Tree:
         page = html.document_fromstring(text, parser=parser)
     except (etree.ParserError, ValueError) as error:
         raise ReadError(f"{name}:1:1", "a page of HTML", str(error), "is it another file?") from None
-    return from_(page)
+    tree: Tree = from_(page)
+    return tree
 
 
 def code_tree(source: str | bytes, language: str, name: str = "source") -> Tree:
@@ -62,7 +63,8 @@ def code_tree(source: str | bytes, language: str, name: str = "source") -> Tree:
         text = source.removeprefix(BYTE_ORDER_MARK).encode() if isinstance(source, str) else source
     except UnicodeEncodeError as error:
         raise ReadError(f"{name}:1:1", "text that UTF-8 can hold", str(error), "save it as UTF-8") from None
-    return from_(parser.parse(text))
+    tree: Tree = from_(parser.parse(text))
+    return tree
 
 
 @cache

@@ -3,12 +3,15 @@
 import gc
 import io
 import os
+import pickle
 import signal
 import sys
 import threading
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ import foldbatch as fb
 from foldbatch.engines import runner
 from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions import notes, readings
+from foldbatch.model import rereading
 from foldbatch.recipes.fitting import SCRIPTED
 from foldbatch.serve.service import Continuous, ServedModel, Service
 from foldbatch.system import processes
@@ -371,6 +375,21 @@ def test_examples_of_several_models_are_read_by_each_of_them_or_refused():
 # -- what is prepared stays, when the walk brings something
 
 
+def test_few_objects_of_classes_in_c_are_pickled(monkeypatch):
+    """A pickle may take milliseconds: that of a text of spaCy holds its vocabulary."""
+    elements = [ET.Element("a") for _ in range(rereading.PICKLED + 1)]
+    pickled = Mock(side_effect=pickle.dumps)
+    monkeypatch.setattr(rereading.pickle, "dumps", pickled)
+    before = rereading.Snapshot([elements])
+    assert pickled.call_count == rereading.PICKLED
+    assert rereading.iterator_in(elements) is None and pickled.call_count == rereading.PICKLED
+    assert rereading.obstacle([elements], before).actual.endswith("whose contents nothing can list")
+    first = rereading.Snapshot(elements[:1])
+    assert rereading.obstacle(elements[:1], first) is None
+    elements[0].tag = "b"
+    assert rereading.obstacle(elements[:1], first).actual.endswith("has changed since it was read")
+
+
 def growing(engine: str) -> tuple[fb.Program, list[Any]]:
     embed, out = fb.Embedding(9, 2, name="embed"), fb.Linear(2, name="out")
     word = fb.cell(lambda w: (embed(w), fb.ops.tanh(embed(w))))
@@ -407,10 +426,39 @@ def test_prepared_examples_fit_a_model_that_has_grown(engine):
         np.testing.assert_allclose(list(program.run(given)), rows, rtol=1e-6)
     program.run([([1, 2], 0, "beside")])  # which reads more of what a cell yields
     assert program.value_and_grad(ahead)[0] == right[0]
-    with pytest.raises(ExampleError, match="example 0: .* found one of before its walk brought a call"):
-        program.run(mixed)
+    for given in (mixed, [*program.prepare(examples[:1]), *ahead[1:]]):
+        loss, gradients = program.value_and_grad(given)
+        np.testing.assert_allclose(loss, right[0], rtol=1e-6)
+        for name, gradient in right[1].items():
+            np.testing.assert_allclose(_dense(gradients[name]), _dense(gradient), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(list(program.run(given)), rows, rtol=1e-6)
     with pytest.raises(ExampleError, match="example 0: .* found one of another program"):
         growing(engine)[0].run(ahead)
+
+
+@engines
+def test_prepared_examples_with_lists_and_nested_results_fit_a_model_that_reads_more(engine):
+    embed = fb.Embedding(9, 2, name="embed")
+    word = fb.cell(lambda w: (fb.ops.tanh(embed(w)), embed(w), embed(w) * 2))
+    total = fb.cell(lambda states, scale: fb.ops.segment_sum(states) * scale)
+
+    def walk(example: Any) -> Any:
+        words, *asked = example
+        both = [word(w) for w in words]
+        state = total([second for _, second, _ in both], fb.tensor(0.5))
+        if "first" in asked:
+            state = total([first for first, *_ in both], fb.tensor(3.0))
+        return {"state": state, "each": [(second, "b") for _, second, _ in both], "name": "a"}
+
+    program, examples = fb.compile(walk, engine), [[[1, 2, 3]], [[4]], [[5, 6]]]
+    ahead, right = program.prepare(examples), list(program.run(examples))
+    program.run([[[1, 2], "first"]])
+    given = [*ahead[:2], *program.prepare([[[7, 8], "first"]]), ahead[2]]
+    for expected, actual in zip(right, [x for n, x in enumerate(program.run(given)) if n != 2], strict=True):
+        assert np.array_equal(actual["state"], expected["state"]) and actual["name"] == "a"
+        assert [name for _, name in actual["each"]] == ["b"] * len(expected["each"])
+        for (one, _), (other, _) in zip(actual["each"], expected["each"], strict=True):
+            assert np.array_equal(one, other)
 
 
 def _dense(gradient: Any) -> Any:

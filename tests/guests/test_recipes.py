@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from benchmarks import guests
 from foldbatch.trees.given import rows_of
 from tests.backends import LLVM
 
@@ -139,6 +140,14 @@ def test_a_tree_over_an_encoder(recipe):
     walked.warm(over)
     walked.load_state_dict(module.module.state_dict())
     assert torch.allclose(walked(over), states, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "transformers_trees"])
+def test_what_a_node_takes_is_measured(name, recipe, monkeypatch):
+    recipe(name)
+    monkeypatch.setattr(guests, "WARM", 1)
+    figures = guests.measured(name, 2, 1, "numpy")
+    assert {"walk", "function", "block"} <= {*figures} and min(figures.values()) >= 0
 
 
 @pytest.mark.parametrize("form", ["arrow", "pandas", "polars", "numpy", None])

@@ -78,6 +78,8 @@ def test_fields_are_chosen_by_name_or_by_a_function():
         ExampleKeyError, match=r"from_: expected a field 'size' of a node, found .*Folder; name another field"
     ):
         from_(root, label="size")
+    with pytest.raises(ExampleKeyError, match=r"from_: expected a field 'size' of a node"):
+        from_(root, label="name", token="size")
 
 
 def test_a_type_is_registered_by_name_and_opened_by_its_root():
