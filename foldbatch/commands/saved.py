@@ -106,6 +106,7 @@ def print_figures(arguments: Sequence[str], prog: str) -> int:
     return 1 if options.least is not None and figures.get("accuracy", 0.0) < options.least else 0
 
 
+EXAMINED = 1000  # rows of a stream that are run
 STANDARD_INPUT = "-"
 
 
@@ -285,7 +286,7 @@ def inspect(arguments: Sequence[str], prog: str) -> int:
     if options.model.suffix == ".toml":
         configuration = read_configuration(options.model, {})
         dataset = read_dataset(configuration)
-        examples = dataset.test or dataset.train
+        examples = dataset.test or dataset.members(EXAMINED)
         program = compile(build_model(configuration, dataset), options.backend)
     else:
         program, notes, configuration = _single_model(options.model, options.backend, options.trust)

@@ -44,6 +44,7 @@ from foldbatch.trees.tree import trusted_tree
 RUNS = Path("runs")
 WHERE = "--folder"
 SHOWN_PREDICTIONS = 3  # predictions at the end
+SHOWN_ROWS = 100  # of a stream, among which they are chosen
 SEED = "seed-"  # begins the names of the folders of several seeds
 
 
@@ -75,7 +76,7 @@ def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> No
         if options.strict:
             warnings.simplefilter("error", FoldbatchWarning)
         dataset = read_dataset(configuration)
-    counts = f"{len(dataset.train)} examples to train on, {len(dataset.dev)} dev, {len(dataset.test)} test"
+    counts = f"{dataset.count} examples to train on, {len(dataset.dev)} dev, {len(dataset.test)} test"
     print(f"{counts}; {len(dataset.classes)} classes" if dataset.classes else counts, flush=True)
     metrics = metrics_of(dataset.kind, configuration.train.metrics)
     parts = {"dev": dataset.dev, "test": dataset.test}
@@ -94,8 +95,14 @@ def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> No
     for trained in fitted:
         print(f"model: {trained.path}")
     _show_predictions(fitted[0], dataset)
-    if options.gain and (gain := glance(fitted[0].program, dataset.train, configuration.train.batch_size)):
+    if options.gain and (gain := _gain(fitted[0], dataset, configuration)):
         print(gain)
+
+
+def _gain(fitted: Fitted, dataset: Dataset, configuration: Configuration) -> str:
+    """Return the gain of batching, as a line."""
+    size = configuration.train.batch_size
+    return glance(fitted.program, dataset.members(size), size)
 
 
 def _train_seeds(
@@ -156,7 +163,7 @@ def _numbers(figures: Mapping[str, object], baseline_of: Mapping[str, Baseline])
 def _show_predictions(fitted: Fitted, dataset: Dataset) -> None:
     """Print predictions of examples that were not trained on, and how many of all are right."""
     part = "test" if dataset.test else "dev" if dataset.dev else "train"
-    examples = getattr(dataset, part)
+    examples = dataset.members(SHOWN_ROWS) if part == "train" else getattr(dataset, part)
     small = [example for example in examples if 6 <= getattr(structure_of(example), "size", 0) <= 16]
     accuracy = fitted.figures.get(part, {}).get("accuracy")
     labelled = sum(label_of(example) is not None for example in examples)

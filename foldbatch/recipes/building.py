@@ -1,6 +1,8 @@
 """Building: the model, the optimizer, metrics and callbacks of a configuration, for the examples at hand."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from foldbatch.zoo.tasks import UNLABELLED
 from foldbatch.zoo.votes import features_of
 from foldbatch.zoo.words import name_of, subwords, words_of
 
+MOST_RECORDS = 200_000  # of a stream, that a schema is inferred from
 OPTIMIZERS: dict[str, type[training.Optimizer]] = {
     "adagrad": training.AdaGrad,
     "adam": training.Adam,
@@ -66,8 +69,9 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
 
 
 def schema_of(dataset: Dataset) -> Schema:
-    """Return the schema of the records of the training part."""
-    return infer(record for record, _ in dataset.train)
+    """Return the schema of the records of the training part; of many, of records evenly spread over them."""
+    every = math.ceil(dataset.count / MOST_RECORDS)
+    return infer(record for record, _ in islice(dataset.train, 0, None, max(every, 1)))
 
 
 def build_optimizer(options: OptimizerOptions) -> training.Optimizer:
@@ -87,7 +91,8 @@ def build_optimizer(options: OptimizerOptions) -> training.Optimizer:
 def _task(options: TaskOptions, dataset: Dataset) -> Task:
     """Return the task of a data set: its kind and classes, or the mean and deviation of its numbers."""
     if dataset.kind == "number":
-        numbers = np.array([label for _, label in dataset.train if label is not None], "float64")
+        labels = (label for _, label in dataset.train if label is not None)
+        numbers = np.fromiter(labels, "float64")
         with np.errstate(over="ignore"):  # which the task refuses
             center, scale = float(numbers.mean()), float(numbers.std()) or 1.0
         return Task("number", 0, options.dropout, center=center, scale=scale)

@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ from foldbatch.recipes.configuration import (
     read_configuration,
 )
 from foldbatch.schema import Comparison, Schema
+from foldbatch.train.streams import Stream
 from foldbatch.trees.formats import FORMATS, Sample
 from foldbatch.trees.pyast import VERBS, Corpus, standard_library_functions
 from foldbatch.trees.text import CountedLines
@@ -46,13 +48,22 @@ MOST_NUMBERS = 20  # whole numbers that are taken for classes without asking
 class Dataset:
     """Examples in three parts, in the form of a `foldbatch.zoo.Task`."""
 
-    train: list[Any]  # to train on
+    train: list[Any] | Stream  # to train on
     dev: list[Any]  # to choose the best epoch by; may be empty
     test: list[Any]  # to test on; may be empty
     kind: Kind  # the task's
     classes: tuple[Label, ...]  # the classes, as labels name them; none for numbers
     aside: tuple[Label, ...] = ()  # more classes, which only training has and no prediction can be
     weights: list[float] | None = None  # how much each example of `train` counts; None where all count alike
+
+    @property
+    def count(self) -> int:
+        """How many examples there are to train on."""
+        return (self.train.rows or 0) if isinstance(self.train, Stream) else len(self.train)
+
+    def members(self, count: int) -> list[Any]:
+        """Return examples to train on, at most so many; of a stream the first ones."""
+        return list(islice(self.train, count)) if isinstance(self.train, Stream) else self.train
 
 
 def read_dataset(configuration: Configuration) -> Dataset:
@@ -61,8 +72,9 @@ def read_dataset(configuration: Configuration) -> Dataset:
     data, kind = configuration.data, task_kind(configuration)
     origins = {part: Origin(str(_file_of(data, part) or part), data) for part in PARTS}
     weights = _weights(data, origins["train"]) if data.weight else None
-    train, dev, test = (list(read_part(data, part)) for part in PARTS)
-    if not train:
+    train = _stream(data) or list(read_part(data, "train"))
+    dev, test = (list(read_part(data, part)) for part in PARTS[1:])
+    if next(iter(train), None) is None:
         raise ReadError("data.train", "examples to train on", "none", "set data.folder, or data.train")
     class_labels = () if kind == "number" else _classes(train, kind, origins["train"])
     classes = class_labels and (_known_classes(data) or class_labels)
@@ -72,11 +84,14 @@ def read_dataset(configuration: Configuration) -> Dataset:
         raise UnknownNameError("task.kind", "number or class", numbers, "set --task.kind number, or class")
     aside = tuple(sorted(set(class_labels) - set(classes), key=str)) if kind == "class" else ()
     parts = {"train": train, "dev": dev, "test": test}
-    read = {
-        part: numbered(samples, kind, classes + aside if part == "train" else classes, origins[part])
-        for part, samples in parts.items()
-    }
-    for part, examples in read.items():
+    read: dict[str, Any] = {}
+    for part, samples in parts.items():
+        candidates = (*classes, *aside) if part == "train" else classes
+        if isinstance(samples, Stream):
+            _check_stream(samples, kind, candidates, origins[part])
+            read[part] = samples.map(partial(_example_of, kind, _numbers_of(candidates), origins[part], 0))
+            continue
+        examples = read[part] = numbered(samples, kind, candidates, origins[part])
         if examples or getattr(data, part) or data.folder:  # a part may be left out
             _check(examples, f"data.{part}", configuration, origins[part])
     return Dataset(**read, kind=kind, classes=classes, aside=aside, weights=weights)
@@ -138,6 +153,8 @@ class Origin:
         """Return the file and the line at which an example begins; its number where there is no such file."""
         file, format_ = Path(self.where), FORMATS[self.data.format] if self.data else None
         with suppress(OSError, FoldbatchError, UnicodeDecodeError, EOFError):
+            if format_ is not None and format_.table is not None:
+                return f"{self.where}, row {number - 1}"
             if format_ is not None and format_.files is not None:  # each file is an example
                 return str(format_.files(file)[number - 1] if file.is_dir() else file)
             if self.data is not None and format_ is not None and file.is_file():
@@ -149,6 +166,37 @@ class Origin:
                         if place == number:
                             return begin
         return f"{self.where}, example {number}"
+
+
+def _stream(data: Data) -> Stream | None:
+    """Return the samples of the training part as a stream, where they are rows of a table; else None."""
+    table, file = FORMATS[data.format].table, _file_of(data, "train")
+    if table is None or file is None:
+        return None
+    rows = table(str(file), data.label)
+    for key in data.leave_out:
+        if key not in rows.schema.names:
+            expected = f"a key of the records: {shortened(sorted(rows.schema.names))}"
+            raise UnknownNameError("data.leave_out", expected, with_nearest(key, rows.schema.names))
+    return Stream(rows).map(partial(_sample_of, data))
+
+
+def _sample_of(data: Data, row: dict[str, Any]) -> Sample:
+    (record,) = without([row], data.ignored)
+    return record, row[data.label]
+
+
+def _check_stream(samples: Stream, kind: Kind, classes: Sequence[Label], origin: Origin) -> None:
+    """Refuse samples of which one has a label that does not suit the task, or none has one; warn of some."""
+    number_of, bare, count = _numbers_of(classes), 0, 0
+    for count, sample in enumerate(samples, 1):
+        bare += _example_of(kind, number_of, origin, count, sample)[1] is None
+    if bare == count:
+        fix = "label them; foldbatch predict needs no labels"
+        raise ReadError("data.train", "examples with labels", f"{count:,} without", fix)
+    if bare:
+        actual, fix = f"{bare:,} of {count:,} without", "nothing is learnt or counted of them"
+        warnings.warn(FoldbatchWarning("data.train", "a label of each example", actual, fix), stacklevel=2)
 
 
 def _weights(data: Data, origin: Origin) -> list[float]:
@@ -243,19 +291,25 @@ def task_kind(configuration: Configuration) -> Kind:
 
 def numbered(samples: Iterable[Sample], kind: Kind, classes: Sequence[Label], origin: Origin) -> list[Any]:
     """Return samples as examples of a task, their classes as numbers."""
-    number_of = {str(name): number for number, name in enumerate(classes)}
-    examples: list[Any] = []
-    for place, (structure, label) in enumerate(samples, 1):
-        if kind in ("nodes", "root"):
-            examples.append(_numbered_tree(structure, number_of, origin, place))
-        elif kind == "number":
-            examples.append((structure, _number(label, origin, place)))
-        else:
-            examples.append((structure, _class(label, number_of, origin, place)))
-    return examples
+    number_of = _numbers_of(classes)
+    return [_example_of(kind, number_of, origin, place, sample) for place, sample in enumerate(samples, 1)]
 
 
-def _classes(samples: Sequence[Sample], kind: Kind, origin: Origin) -> tuple[Label, ...]:
+def _numbers_of(classes: Sequence[Label]) -> dict[str, int]:
+    return {str(name): number for number, name in enumerate(classes)}
+
+
+def _example_of(kind: Kind, number_of: dict[str, int], origin: Origin, place: int, sample: Sample) -> Any:
+    """Return a sample, which has a place among others, as an example of a task, its class as a number."""
+    structure, label = sample
+    if kind in ("nodes", "root"):
+        return _numbered_tree(structure, number_of, origin, place)
+    if kind == "number":
+        return structure, _number(label, origin, place)
+    return structure, _class(label, number_of, origin, place)
+
+
+def _classes(samples: Iterable[Sample], kind: Kind, origin: Origin) -> tuple[Label, ...]:
     """Return the labels there are, as they were given, numbers in their order and others by the alphabet.
 
     Labels of one spelling, such as 1 and "1", are one class; it is a text then. So are all classes where two

@@ -45,6 +45,7 @@ from foldbatch.system.files import locked, remove_partial, write_whole
 from foldbatch.system.showing import table
 from foldbatch.train import SGD, Accuracy, Callback, Checkpoints, DataParallel, Metric, Trainer
 from foldbatch.train.metrics import Base, Baseline
+from foldbatch.train.streams import Stream
 from foldbatch.train.weights import label_of
 from foldbatch.trees.formats import RECORDS
 from foldbatch.trees.tree import TreeNode, trusted_tree
@@ -122,8 +123,10 @@ def fit(
         options={"memory": options.memory or None},
     )
     parallel = DataParallel(program, communicator)
-    traced = replace(dataset, train=parallel.prepare(dataset.train), dev=parallel.prepare(dataset.dev))
-    steps = math.ceil(math.ceil(len(dataset.train) / options.batch_size) / options.accumulate)
+    streamed = isinstance(dataset.train, Stream)
+    train = dataset.train if streamed else parallel.prepare(dataset.train)
+    traced = replace(dataset, train=train, dev=parallel.prepare(dataset.dev))
+    steps = math.ceil(math.ceil(dataset.count / options.batch_size) / options.accumulate)
     run = Run(configuration, [*dataset.classes, *dataset.aside], folder)
     steering = building.build_callbacks(configuration, traced, steps, folder)
     trainer = Trainer(

@@ -30,6 +30,7 @@ from foldbatch.train.optimizer import Optimizer, clip_by_global_norm, scale
 from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
 from foldbatch.train.parallel import DataParallel, prefetched
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
+from foldbatch.train.streams import Stream
 from foldbatch.train.trackers import MLflow, TensorBoard, Tracker, WandB
 from foldbatch.train.trainer import Callback, Checkpoints, Trainer
 
@@ -70,6 +71,7 @@ __all__ = [
     "ReduceLROnPlateau",
     "Sampler",
     "Schedule",
+    "Stream",
     "TensorBoard",
     "TopK",
     "TorchMetric",

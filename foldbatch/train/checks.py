@@ -2,18 +2,21 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from foldbatch.errors import ExampleError, TrainingError, UnknownNameError, with_nearest
 from foldbatch.program.program import Program
-from foldbatch.program.traced import listed
+from foldbatch.program.traced import ATOMS, listed
 from foldbatch.train.libraries import OutsideMetric, TorchMetric, is_torch_metric
 from foldbatch.train.metrics import Metric, only_block
+from foldbatch.train.streams import Stream, naming_rows, stream_of
 from foldbatch.trees import Tree
 from foldbatch.trees.given import rows_of
 from foldbatch.types import describe_value
 
 T = TypeVar("T")
+NONE: Final = object()  # stands for the first row of an empty stream
+LEARNT = 512  # rows of a stream that are learnt of at a time
 NUMBERED = "the examples of this batch have the numbers {}"  # a note, see `noting`
 
 
@@ -105,8 +108,10 @@ def noting(note: str, *values: object) -> Iterator[None]:
         raise
 
 
-def fitting_examples(program: Program, name: str, examples: Iterable[object]) -> Sequence[Any]:
-    """Return the examples for `Trainer.fit` as a sequence with a length, after a first reading."""
+def fitting_examples(program: Program, name: str, examples: Any) -> Sequence[Any] | Stream:
+    """Return the examples for `Trainer.fit` as a sequence or a stream, after a first reading."""
+    if (stream := stream_of(examples)) is not None:
+        return _fitting_stream(program, name, stream)
     sequence = sequence_of(f"fit {name}", examples)
     why = "fit reads it once to look at it and once in each epoch"
     rereadable = (
@@ -119,3 +124,34 @@ def fitting_examples(program: Program, name: str, examples: Iterable[object]) ->
     if program.lowered.grows or (rereadable and program.lowered.runs_functions):
         program._learn(sequence, why if rereadable else "")
     return sequence
+
+
+def _fitting_stream(program: Program, name: str, stream: Stream) -> Stream:
+    """Return a stream whose first row fits the program, which has learnt of all rows what it has to learn."""
+    first = next(iter(stream), NONE)
+    if first is NONE:
+        raise TrainingError(f"fit {name}", "one row or more", "an empty stream", "look at what reads them")
+    # else each reading makes new rows, from which functions may take what they like
+    shared = not {*map(id, _objects_in(first))}.isdisjoint(map(id, _objects_in(next(iter(stream), NONE))))
+    why = "fit reads a stream once to look at it and once in each epoch" if shared else ""
+    with (
+        naming_rows(stream, [0]),
+        noting("this is the first of fit's {}; losses and metrics need labels", name),
+    ):
+        program._read_first([first], why)
+    if program.lowered.grows or (shared and program.lowered.runs_functions):  # as of a list
+        count = 0
+        for part in stream.parts(LEARNT):
+            with naming_rows(stream, range(count, count + len(part))):
+                program._read_first(part, why)
+            count += len(part)
+    return stream
+
+
+def _objects_in(row: object, depth: int = 3) -> Iterator[object]:
+    """Yield the objects that a row holds, but for plain values, and for lists and dicts, which are copied."""
+    if depth and isinstance(row, list | tuple | dict):
+        for part in [*row, *row.values()] if isinstance(row, dict) else row:
+            yield from _objects_in(part, depth - 1)
+    elif not isinstance(row, ATOMS):
+        yield row

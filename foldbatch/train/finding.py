@@ -20,9 +20,7 @@ from foldbatch.train.numbers import number, whole_number
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import Batch
 from foldbatch.train.resuming import assign
-from foldbatch.train.samplers import joined
 from foldbatch.train.trainer import Trainer
-from foldbatch.trees.given import chosen
 from foldbatch.views import plots
 from foldbatch.views.plots import Plot
 
@@ -94,12 +92,11 @@ class LRFinder(Closed):
         trainer = self.trainer
         with together(trainer.parallel.communicator):
             training = checks.fitting_examples(trainer.program, "examples", examples)
-            sampler = trainer._sampler_for(training)
+            batches_of = trainer._batches_of(training)
             self.rates, self.losses, self.smoothed, self.suggestion = [], [], [], None
             with _unchanged(trainer) as optimizer:
-                epochs = (joined(sampler.epoch(epoch), trainer.accumulate) for epoch in count())
-                batches = islice(chain.from_iterable(epochs), self.steps)
-                self._sweep(optimizer, (Batch(places, chosen(training, places)) for places in batches))
+                batches = islice(chain.from_iterable(map(batches_of, count())), self.steps)
+                self._sweep(optimizer, batches)
         return self._suggested()
 
     def plot(self) -> Plot:

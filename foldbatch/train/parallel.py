@@ -38,6 +38,7 @@ from foldbatch.train.checks import NUMBERED, examples_of, noting
 from foldbatch.train.metrics import Metric, Tally
 from foldbatch.train.numbers import whole_number
 from foldbatch.train.resuming import AGAIN, DIGEST, Record, differences, digest, digests, text_of, traced
+from foldbatch.train.streams import naming_rows, stream_of
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.given import Rows
 from foldbatch.types import describe_value
@@ -519,20 +520,27 @@ def evaluate(
 ) -> dict[str, Any]:
     """Return figures: the ``loss`` per example, and each metric by its name. All processes have the same."""
     tally, count = Tally(metrics), 0
-    if not parallel.is_alone:
+    rank, size = parallel.communicator.rank, parallel.communicator.size
+    stream = stream_of(examples)
+    if not parallel.is_alone and stream is None:
         every_example = list(examples_of(examples))
-        rank, size = parallel.communicator.rank, parallel.communicator.size
         count, stop = (len(every_example) * number // size for number in (rank, rank + 1))
         examples = every_example[count:stop]
-    for part in in_parts(examples):
-        with noting("example 0 is the one of number {}", count):
-            # draws, if there are any, are the same each time: figures differ by the parameters alone
-            run = parallel.program.run(part, losses=True, metrics=bool(metrics), step=count)
-            tally.add(run, len(part))
+    for number, part in enumerate(in_parts(examples if stream is None else stream)):
+        if (
+            stream is None or number % size == rank
+        ):  # each rank reads a stream, and runs its share of the parts
+            numbers = range(count, count + len(part))
+            with naming_rows(stream, numbers), noting("example 0 is the one of number {}", count):
+                # draws, if there are any, are the same each time: figures differ by the parameters alone
+                run = parallel.program.run(part, losses=True, metrics=bool(metrics), step=count)
+                tally.add(run, len(part))
         count += len(part)
         if parallel.is_alone:
             between()
     if not parallel.is_alone:
+        if stream is not None:
+            check_alike(parallel.communicator, {"number of rows that are evaluated": str(count)})
         tally.join(parallel.agree(tally.parts(), noted()))
         between()
     if not tally.count:
@@ -541,7 +549,10 @@ def evaluate(
 
 
 def in_parts(examples: Iterable[object]) -> Iterator[Sequence[Any]]:
-    """Yield the examples, as many at once as are run at once."""
+    """Yield the examples, as many at once as are run at once; a stream is read meanwhile."""
+    if (stream := stream_of(examples)) is not None:
+        yield from stream.parts(EVALUATED)
+        return
     iterable = examples_of(examples)
     if isinstance(iterable, Rows):
         yield from (iterable[first : first + EVALUATED] for first in range(0, len(iterable), EVALUATED))

@@ -47,6 +47,7 @@ from foldbatch.program.traced import Prepared
 from foldbatch.scheduler.trace import pack
 from foldbatch.system import files
 from foldbatch.train.checks import NUMBERED, noting
+from foldbatch.train.streams import Stream
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.given import Rows
 from foldbatch.types import describe_value
@@ -145,6 +146,13 @@ def digests(examples: Sequence[object]) -> Digests:
         if len(cached) > MAX_CACHED:
             cached.clear()
     return np.frombuffer(b"".join(texts), "<u8").astype(np.uint64)
+
+
+def first_rows(stream: Stream) -> tuple[list[Any], bool]:
+    """Return the first rows of a stream, and whether a second reading has the same; none where it has not."""
+    rows = stream.head()
+    repeatable = bool(np.array_equal(digests(rows), digests(stream.head())))
+    return (rows if repeatable else []), repeatable
 
 
 def digest(value: object, cached: CachedDigests | None = None) -> bytes:
@@ -325,6 +333,13 @@ class KeptPosition(msgspec.Struct):
     seconds: float
 
 
+class KeptStream(msgspec.Struct):
+    """The fields of a checkpoint for a stream: its number of rows, or None; a digest of the row read last."""
+
+    rows: Count | None
+    last: str
+
+
 class Kept(msgspec.Struct):
     """The fields of a trainer's checkpoint besides its record."""
 
@@ -337,6 +352,7 @@ class Kept(msgspec.Struct):
     history: list[dict[str, Any]]
     stopped: str | None
     callbacks: dict[str, dict[str, Any]]
+    streams: dict[str, KeptStream] = {}
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
@@ -19,7 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.communicators import Alone, from_first, together
 from foldbatch.communicators.communicator import mark_as_shared
-from foldbatch.errors import ProcessError, TrainingError, UnknownNameError, counted, with_nearest
+from foldbatch.errors import (
+    ExampleError,
+    ProcessError,
+    TrainingError,
+    UnknownNameError,
+    counted,
+    with_nearest,
+)
 from foldbatch.params.parameters import Array
 from foldbatch.params.saved import KIND
 from foldbatch.program.program import Program
@@ -36,6 +44,7 @@ from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import Batch, DataParallel, check_alike, evaluate, in_parts
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
 from foldbatch.train.samplers import Sampler, joined, shuffled
+from foldbatch.train.streams import Stream
 from foldbatch.train.weights import ClassWeight, weights_of
 from foldbatch.trees.given import chosen
 from foldbatch.types import describe_value
@@ -300,7 +309,7 @@ class Trainer(Closed):
         epoch: how many epochs are done.
         epochs: how many are wanted in the end.
         steps: how many updates are done, in all epochs.
-        batches: how many the epoch under way has.
+        batches: how many the epoch under way has; None where a stream has not been read to its end yet.
         position: how far it has come.
         batch: the batch under way.
         figures: those of the last epoch: ``loss``, a mean of the sums over examples, ``seconds``, and
@@ -359,7 +368,8 @@ class Trainer(Closed):
         callbacks = [*callbacks, *(usual for make in USUAL if (usual := make(callbacks)) is not None)]
         self.callbacks = in_order(callbacks)
         self._trackers: dict[str, Callback] = {}  # that `log_to` has named
-        self.epoch = self.epochs = self.steps = self.batches = 0
+        self.epoch = self.epochs = self.steps = 0
+        self.batches: int | None = 0
         self.position = resuming.Position()
         self.batch = Batch([], [])
         self.figures: dict[str, Any] = {}
@@ -377,6 +387,9 @@ class Trainer(Closed):
         self._settings = settings(optimizer)
         self.sampler = shuffled((), self._size, seed)  # of the present `fit`
         self._weights: NDArray[np.float32] | None = None  # of its examples
+        self._streams: dict[str, Stream] = {}  # among its examples
+        self._repeatable = False  # whether each reading of its first rows gave the same
+        self._row_before = ""  # the digest of the row read last when a checkpoint was written
         self.record: resuming.Record = {}
 
     def __repr__(self) -> str:
@@ -403,8 +416,10 @@ class Trainer(Closed):
         at once.
 
         Args:
-            examples: to train on; what has no length is made a list.
-            validation: to evaluate after each epoch.
+            examples: to train on. What can be iterated again, but has neither length nor items, and data sets
+                of Arrow on disk are read anew in each epoch, and never held: see `foldbatch.train.Stream`. A
+                generator, which can be read once, is made a list.
+            validation: to evaluate after each epoch; of the same kinds.
             epochs: how many epochs are done in the end, with those of earlier calls.
             resume: True goes on from the last checkpoint of the `Checkpoints` callback, or begins anew if
                 there is none. A path goes on from that checkpoint.
@@ -421,8 +436,9 @@ class Trainer(Closed):
         Raises:
             UnknownNameError: when `log_to` has another name.
             BackendError: when the library of a tracker is not installed.
-            TrainingError: when weights do not fit the examples; when a sampler was made for another number of
-                examples; when the checkpoint is one
+            TrainingError: when weights do not fit the examples, or come with a stream; when a sampler was
+                made for another number of examples; when a stream has another number of rows than in an
+                earlier epoch; when the checkpoint is one
                 of other examples, another model, optimizer, sampler or vocabulary; when another training
                 writes to the folder of `Checkpoints`; when parameters, settings, examples or their order are
                 not the same in all processes that train together, which is looked at before the first epoch,
@@ -441,8 +457,18 @@ class Trainer(Closed):
             if validation is not None:
                 validation = checks.fitting_examples(self.program, "validation", validation)
             self.metrics = checks.check_metrics(self.program, self.metrics)
-            sampler = self._sampler_for(training)
-            self._weights = weights_of(training, sample_weight, class_weight)
+            if isinstance(training, Stream):
+                self._check_streamed(sample_weight, class_weight)
+                sampler, self._weights = shuffled((), self._size, self._seed), None
+            else:
+                sampler = self._sampler_for(training)
+                self._weights = weights_of(training, sample_weight, class_weight)
+            self._repeatable, self._row_before = False, ""
+            self._streams = {
+                name: of
+                for name, of in (("examples", training), ("validation examples", validation))
+                if isinstance(of, Stream)
+            }
             with self._folder_kept(), self._called_as_well(trackers):
                 kept = from_first(self.parallel.communicator, self._kept(resume))
                 self.sampler = sampler
@@ -486,7 +512,7 @@ class Trainer(Closed):
         finally:
             self.callbacks = before
 
-    def _fit(self, training: Sequence[Any], held_out: Sequence[Any] | None) -> History:
+    def _fit(self, training: Sequence[Any] | Stream, held_out: Sequence[Any] | Stream | None) -> History:
         """Run the epochs that remain, with callbacks around them; return the history."""
         with Interrupts() as self._interrupts:
             self.fitting = True
@@ -568,6 +594,29 @@ class Trainer(Closed):
             raise TrainingError("Trainer sampler", f"a sampler of {len(examples)} examples", actual, fix)
         return self._given_sampler
 
+    def _check_streamed(self, sample_weight: ArrayLike | None, class_weight: ClassWeight | None) -> None:
+        """Refuse what needs all examples at once, which a stream does not have."""
+        expected, actual = "a list of examples", "a stream"
+        if self._given_sampler is not None:
+            fix = "leave the sampler out: fb.train.Stream(source, shuffle=) mixes rows"
+            raise TrainingError("Trainer sampler", expected, actual, fix)
+        for name, weights in (("sample_weight", sample_weight), ("class_weight", class_weight)):
+            if weights is not None:
+                fix = "let the model multiply its loss by a field of the row"
+                raise TrainingError(f"fit {name}", expected, actual, fix)
+
+    def _batches_of(self, examples: Sequence[Any] | Stream) -> Callable[[int], Iterable[Batch]]:
+        """Return the function that yields the batches of an epoch, for steps that leave no trace."""
+        if isinstance(examples, Stream):
+            self._check_streamed(None, None)
+            size = self._size * self.accumulate
+            return lambda epoch: itertools.starmap(Batch, examples.epoch(self._seed, epoch, size))
+        sampler = self._sampler_for(examples)
+        return lambda epoch: (
+            Batch(places, chosen(examples, places))
+            for places in joined(sampler.epoch(epoch), self.accumulate)
+        )
+
     def _kept(self, resume: bool | str | os.PathLike[str]) -> tuple[dict[str, Any], str] | None:  # noqa: FBT001
         """Return the state and path of the checkpoint to resume from, or None to start anew."""
         if resume is False:
@@ -598,7 +647,23 @@ class Trainer(Closed):
             "history": list(self.history),
             "stopped": self.stopped,
             "callbacks": {name: state for name, callback in self._named() if (state := callback.state())},
+            "streams": {
+                name: {"rows": stream.rows, "last": self._row_digest(stream) if name == "examples" else ""}
+                for name, stream in self._streams.items()
+            },
         }
+
+    def _row_digest(self, stream: Stream) -> str:
+        """Return a digest of the row that was read last, "" where rows are others in each reading."""
+        return digest(stream.last).hex() if self._repeatable else ""
+
+    def _check_row(self, row: Any) -> None:
+        """Refuse a stream that has another row where the one of the checkpoint had read its last."""
+        if self._row_before and digest(row).hex() != self._row_before:
+            expected, fix = "the rows that the checkpoint's training read", "resume with the same data"
+            raise TrainingError(
+                "fit examples", expected, f"another row before batch {self.position.batches}", fix
+            )
 
     def _take_over(self, state: Mapping[str, Any], where: str) -> None:
         """Stand where another trainer was when it returned a state, which is refused if it was unlike."""
@@ -624,20 +689,39 @@ class Trainer(Closed):
         self.position = resuming.Position(**state["position"])
         self.history, self.stopped = History(state["history"]), state["stopped"]
         self.figures = self.history[-1] if self.history else {}
+        for name, stream in self._streams.items():
+            if (kept_stream := state.get("streams", {}).get(name)) is not None:
+                if kept_stream["rows"] is not None:
+                    stream.expect(kept_stream["rows"])
+                if name == "examples":
+                    self._row_before = kept_stream["last"]
         for name, callback in self._named():
             if name in state["callbacks"]:
                 callback.load_state(state["callbacks"][name])
 
-    def _beginning(self, training: Sequence[Any], held_out: Sequence[Any]) -> resuming.Record:
-        """Return the record that all ranks, and a resumed training, must begin with as well."""
+    def _beginning(
+        self, training: Sequence[Any] | Stream, held_out: Sequence[Any] | Stream
+    ) -> resuming.Record:
+        """Return the record that all ranks, and a resumed training, must begin with as well.
+
+        Of a stream it has what its first rows are, and how many rows its files say that there are.
+        """
         record: resuming.Record = {}
+        sampler = f"of seed {self.sampler.seed} and digest {self.sampler.digest()}"
+        if isinstance(training, Stream):
+            sampler = f"a stream's of seed {self._seed}, size {self._size} and buffer {training.shuffle}"
+            training, self._repeatable = resuming.first_rows(training)
+        if isinstance(held_out, Stream):
+            held_out, _ = resuming.first_rows(held_out)
+        for name, stream in self._streams.items():
+            record[f"rows of {name}"] = text_of(stream.counted)
         traces = traced(self.program, training)  # first: a walk learns of what it is made
         for callback in self.callbacks:
             record |= callback.must_match()
         record |= {"model": self._model(), "optimizer": type(self.optimizer).__name__}
         record |= {f"optimizer's {name}": text for name, text in self._settings.items()}
         record["batches of an update"] = text_of(self.accumulate)
-        record["sampler"] = f"of seed {self.sampler.seed} and digest {self.sampler.digest()}"
+        record["sampler"] = sampler
         rows = {"examples": digests(training), "validation examples": digests(held_out)}
         if len(traces):
             rows[TRACES] = traces
@@ -668,21 +752,50 @@ class Trainer(Closed):
         fix = "give Trainer callbacks=[fb.train.Checkpoints(folder)]"
         raise TrainingError(where, "a trainer that keeps checkpoints", "none", fix)
 
-    def _run_epoch(self, examples: Sequence[Any], validation: Sequence[Any] | None) -> None:
+    def _streamed(self, stream: Stream) -> Iterator[Batch]:
+        """Yield the rest of the epoch's batches of a stream; all ranks look whether they read the same."""
+        completed, size = self.position.batches, self._size * self.accumulate
+        remainder = stream.epoch(self._seed, self.epoch, size, completed, self._check_row)
+        for place in itertools.count(completed + 1):
+            indices, rows = next(remainder, ([], []))
+            if not self.parallel.is_alone:  # a rank whose rows end early would leave the others waiting
+                name = f"batch {place} of epoch {self.epoch + 1}"
+                text = DIGEST + digest((indices, rows[:1], rows[-1:])).hex()
+                check_alike(self.parallel.communicator, {name: text})
+            if not rows:
+                return
+            yield Batch(indices, rows)
+
+    def _chosen(self, examples: Sequence[Any], batches: Sequence[list[int]]) -> Iterator[Batch]:
+        """Yield the rest of the epoch's batches of a list; all ranks look whether they have the same."""
+        if not self.parallel.is_alone:
+            name = f"order of examples in epoch {self.epoch + 1}"
+            check_alike(self.parallel.communicator, {name: DIGEST + digest(batches).hex()})
+        for indices in batches[self.position.batches :]:
+            weights = None if self._weights is None else self._weights[indices]
+            yield Batch(indices, chosen(examples, indices), weights=weights)
+
+    def _run_epoch(self, examples: Sequence[Any] | Stream, validation: Sequence[Any] | Stream | None) -> None:
         """Train on the rest of the epoch's batches, evaluate, and note the figures."""
         position = self.position
-        batches = joined(self.sampler.epoch(self.epoch), self.accumulate)
-        self.batches = len(batches)
+        if isinstance(examples, Stream):
+            remainder = self._streamed(examples)
+            self.batches = examples.batches(self._size * self.accumulate)
+        else:
+            batches = joined(self.sampler.epoch(self.epoch), self.accumulate)
+            remainder, self.batches = self._chosen(examples, batches), len(batches)
         self._began = time.perf_counter() - position.seconds
         self._call("on_epoch_start")
         with self._written_where_others_end():
-            if not self.parallel.is_alone:
-                name = f"order of examples in epoch {self.epoch + 1}"
-                check_alike(self.parallel.communicator, {name: DIGEST + digest(batches).hex()})
-            for indices in batches[position.batches :]:
-                weights = None if self._weights is None else self._weights[indices]
-                batch = Batch(indices, chosen(examples, indices), weights=weights)
-                self._step(batch, position, indices)
+            for batch in remainder:
+                try:
+                    self._step(batch, position, batch.indices)
+                except ExampleError as error:
+                    # else each part counts its examples anew
+                    if isinstance(examples, Stream) and self.accumulate == 1:
+                        places = self.parallel.places(batch.examples)
+                        examples.name_row(error, [batch.indices[place] for place in places])
+                    raise
                 position.read(late=True)  # a GPU has the next steps to do meanwhile
                 self._look()
             loss = position.read() / max(position.examples, 1)  # a GPU is waited for here

@@ -8,10 +8,12 @@ None.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from foldbatch.errors import ReadError
+from foldbatch.errors import ReadError, install
 from foldbatch.system.files import refuse_endless
 from foldbatch.trees.brackets import read_brackets, read_sst, read_tree_lines, write_brackets
 from foldbatch.trees.conllu import read_conllu, read_sentences
@@ -57,6 +59,9 @@ class Format:
     sample: Any = None  # a small example, as the server takes it
     options: tuple[str, ...] = ()  # of data, that formats without them do not read
     library: str = ""  # the module of another library that reading needs
+    # opens what a file, a folder or a pattern names, given the key of labels, as a table that training reads
+    # row by row; None where files are text
+    table: Callable[[str, str], Any] | None = None
 
     @property
     def needs_no_file(self) -> bool:
@@ -153,6 +158,26 @@ def _record_samples(path: Any, key: str) -> Iterator[Sample]:
             fix = "set data.label to the key of the label; an unknown label is null"
             raise ReadError(where, expected, describe_value(record), fix)
         yield {name: value for name, value in record.items() if name != key}, record[key]
+
+
+def _table(path: str, key: str) -> Any:
+    """Return files of Parquet as a data set of Arrow, which has a column of labels."""
+    arrow = _arrow(path)
+    files = arrow.parquet_files(path)
+    arrow.check_column(files, path, key)
+    return files
+
+
+def _table_samples(path: Path, key: str) -> Iterator[Sample]:
+    samples: Iterator[Sample] = _arrow(str(path)).parquet_samples(path, key)
+    return samples
+
+
+def _arrow(where: str) -> Any:
+    """Return the module that reads tables, which needs pyarrow."""
+    if not find_spec("pyarrow"):
+        raise ReadError(where, "pyarrow, which reads Parquet", "none", install("arrow"))
+    return import_module("foldbatch.trees.arrow")
 
 
 class Formats(dict[str, Format]):
@@ -266,6 +291,18 @@ FORMATS: Formats = Formats(
             ending=".jsonl",
             sample={"name": "ada", "born": 1815},
             options=("label", "leave_out", "weight"),
+        ),
+        "parquet": Format(
+            example="a record, one a row, of a file, a folder, or a pattern in quotes",
+            label="in the column `data.label`",
+            kind="records",
+            samples=_table_samples,
+            structures=lambda lines, _: ((None, record) for record in read_jsonlines(lines)),
+            ending=".parquet",
+            sample={"name": "ada", "born": 1815},
+            options=("label", "leave_out"),
+            library="pyarrow",
+            table=_table,
         ),
         "json": Format(
             example="a tree on a line, as `fb.trees.write_json` writes it",

@@ -36,6 +36,57 @@ def test_a_schema_is_printed_without_what_is_left_out(orders, capsys):
     assert "  age: number (40 values)" in out and "id:" not in out and "ok:" not in out
 
 
+@pytest.fixture
+def tables(orders):
+    """The records as files of Parquet, of 25 and 15 rows."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [json.loads(line) for line in (orders / "orders.jsonl").read_text().splitlines()]
+    (orders / "folder").mkdir()
+    for name, part in (("a", rows[:25]), ("b", rows[25:])):
+        parquet.write_table(pa.Table.from_pylist(part), orders / f"folder/{name}.parquet", row_group_size=10)
+    return orders
+
+
+PARQUET = ["--data.format", "parquet", "--data.label", "ok", "--data.leave_out", "id", "--train.epochs", "3"]
+
+
+@pytest.mark.parametrize("path", ["folder", "folder/*.parquet"])
+def test_a_folder_of_parquet_trains_as_its_records_do(tables, path, capsys):
+    """Its rows are a stream that fits into its buffer, so to the bit; also where they are a dev part."""
+    lines = [*TRAIN, *PARQUET[2:], "--folder", "lines", "--data.dev", "orders.jsonl"]
+    assert main(lines) == 0
+    dev = ["--data.dev", "folder/a.parquet"]
+    assert main(["train", "--no-gain", *PARQUET, "--data.train", path, *dev, "--folder", "rows"]) == 0
+    assert "40 examples to train on, 25 dev" in capsys.readouterr().out
+    losses = [
+        [epoch["loss"] for epoch in json.loads(Path(f"{run}/figures.json").read_text())["epochs"]]
+        for run in ("lines", "rows")
+    ]
+    assert losses[0] == losses[1]
+    one, other = (fb.load(f"{run}/model.safetensors") for run in ("lines", "rows"))
+    assert one.params.keys() == other.params.keys()
+    assert main(["eval", "rows", "folder/b.parquet"]) == 0
+    assert "examples 15" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data.train", "folder/*.parq"], "folder/*.parq: expected files of Parquet, found none"),
+        (["--data.train", "orders.jsonl"], "orders.jsonl: expected files of Parquet, found "),
+        (["--data.label", "yes"], "expected a column 'yes', found the columns id, age, tags, ok"),
+        (["--data.leave_out", "aeg"], "data.leave_out: expected a key of the records"),
+        (["--data.weight", "age"], "--data.weight"),
+        (["--task.kind", "number"], "row 0: expected a number as label, found 'no'"),
+    ],
+)
+def test_what_parquet_cannot_be_trained_on_is_named(tables, arguments, message, capsys):
+    options = dict(zip(PARQUET[::2], PARQUET[1::2], strict=True)) | {"--data.train": "folder"}
+    options |= dict(zip(arguments[::2], arguments[1::2], strict=True))
+    assert main(["train", *(word for pair in options.items() for word in pair)]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_a_key_that_is_not_there_cannot_be_left_out(orders, capsys):
     assert main(["data", "schema", "orders.jsonl", "--leave-out", "aeg"]) == 2
     assert "found 'aeg' (did you mean 'age'?)" in capsys.readouterr().err
