@@ -21,11 +21,8 @@ from foldbatch.train.retained import Retained, joined, retained
 
 BUFFER = 10_000  # rows of the buffer, where no number is set
 HEAD_ROWS = 64  # rows that are looked at before the first epoch
-OF_ROWS, OF_SLOTS, OF_PIECES = (
-    0,
-    2,
-    3,
-)  # of keys: what they are drawn for; samplers of lists draw rows, and batches by 1
+# of keys: what is drawn by them. Samplers of lists draw the order of rows as here, and that of batches by 1.
+OF_ROWS, OF_SLOTS, OF_PIECES = 0, 2, 3
 COPIES = 4  # as many times the rows of a buffer are copied while each is replaced once
 SLOTS_AT_ONCE = 1 << 20  # rows whose slots are drawn at a time
 Index = NDArray[np.int64]
