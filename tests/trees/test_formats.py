@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -279,6 +280,8 @@ MARK = "\ufeff"
 def test_a_byte_order_mark_at_the_beginning_is_no_part_of_a_text(tmp_path):
     assert python_tree(f"{MARK}x = 1") == python_tree("x = 1") == python_tree(f"{MARK}x = 1".encode())
     for name, format_ in FORMATS.items():
+        if name == "html" and not find_spec("lxml"):
+            continue  # it is read by that library
         if format_.structures is not None and isinstance(format_.sample, str):
             read = [
                 [structure for _, structure in format_.structures(iter(text.splitlines(True)), "x")]

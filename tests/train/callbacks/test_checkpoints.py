@@ -9,6 +9,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.errors import ReadError, TrainingError
 from foldbatch.program import read_notes
+from foldbatch.system.files import LOCK
 from foldbatch.train import Callback, Checkpoints
 from foldbatch.train.resuming import read_state
 from tests.train import small
@@ -118,6 +119,7 @@ def test_the_best_parameters_come_back(tmp_path):
     for name, array in kept[best].items():
         np.testing.assert_array_equal(made.program.params[name], array)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        LOCK,
         "best.safetensors",
         "epoch-0005.safetensors",
         "epoch-0006.safetensors",
@@ -178,7 +180,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     for name in (".last.safetensors.0a.partial", ".epoch-0003.safetensors.0b.partial", ".mine.partial"):
         (tmp_path / name).write_bytes(b"half")
     trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1, resume=True)
-    names = [".mine.partial", "best.safetensors", "last.safetensors"]
+    names = [LOCK, ".mine.partial", "best.safetensors", "last.safetensors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
