@@ -114,8 +114,8 @@ class TorchCommunicator:
                 # no name for the group: the traceback would hold its connections
                 getattr(self._nccl if on_gpu else self._group, method)(*tensors, *options).wait()
         except RuntimeError as error:
-            late = LATE in str(error)
-            raise self._lost(late=late) from error
+            late, text = LATE in str(error), str(error).partition("\n")[0]
+            raise self._lost(late=late, nccl=text if on_gpu else "") from error
 
     def abort(self, reason: str) -> NoReturn:
         """Let the other ranks' next exchange fail with the reason.
@@ -166,8 +166,13 @@ class TorchCommunicator:
             with suppress(ValueError, AssertionError):  # PyTorch does not list it, or no longer
                 dist.destroy_process_group(group)
 
-    def _lost(self, *, late: bool) -> ProcessError:
-        """Return the error of a rank that has lost another one, which others lose by it."""
+    def _lost(self, *, late: bool, nccl: str = "") -> ProcessError:
+        """Return the error of a rank that has lost another one, which others lose by it.
+
+        Args:
+            late: whether the other one lives, but does not answer.
+            nccl: the message where it is NCCL that fails, which may have other causes.
+        """
         self._close()
         here, fix = f"rank {self.rank} of {self.size}", "go on from the last checkpoint"
         reported = ""
@@ -177,6 +182,11 @@ class TorchCommunicator:
         if reported:
             rank, _, reason = reported.partition(" ")
             return ProcessError(f"rank {rank}", "a process that goes on", reason, fix)
+        if nccl:
+            fix = (
+                "see what NCCL_DEBUG=INFO prints, or give DataParallel a TorchCommunicator of a group by gloo"
+            )
+            return ProcessError(here, "NCCL to exchange gradients", nccl, fix)
         actual = "one that does not answer within the group's timeout" if late else "one that has ended"
         return ProcessError(here, f"{self.size} processes", actual, fix)
 
@@ -235,9 +245,11 @@ def _sendable(data: Bytes) -> Bytes:
 
 
 def _leave(communicator: TorchCommunicator) -> None:
+    """Report that the process ends, and end what PyTorch would warn of."""
     if dist.is_initialized():
+        failed = has_failed(communicator)
         leave(communicator)
+        if not failed:  # all ranks have met, so none waits for another one in an exchange
+            communicator.end_nccl()
         if has_failed(communicator):
             communicator.wait_for_first()
-        else:
-            communicator.end_nccl()

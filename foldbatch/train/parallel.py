@@ -121,7 +121,7 @@ def summed(
     gradients: Mapping[str, Gradient],
     counts: Sequence[Counts],
     sum_copies: SumCopies = lambda dtype: None,
-    there: RemoteUpdates | None = None,
+    remote: RemoteUpdates | None = None,
 ) -> tuple[dict[str, Gradient], int]:
     """Return the sums over all ranks, and how many bytes this rank sent.
 
@@ -130,7 +130,7 @@ def summed(
         gradients: of this rank, by name.
         counts: of each rank, see `counts_of`.
         sum_copies: see `foldbatch.engines.sums.total`.
-        there: adds dense gradients where they lie, see `meeting_place`; None adds them on the host.
+        remote: adds dense gradients where they lie, see `meeting_place`; None adds them on the host.
     """
     names = sorted(gradients)
     sparse = [i for i in range(len(names)) if all(of[i] != DENSE for of in counts)]
@@ -138,7 +138,7 @@ def summed(
         name: gradients[name] for number, name in enumerate(names) if number not in set(sparse)
     }
     arrays: dict[str, Any] = {name: dense(g) for name, g in dense_gradients.items()}
-    if there is None:
+    if remote is None:
         arrays = {name: np.asarray(array) for name, array in arrays.items()}
     sums: dict[str, Gradient] = {}
     sent = 0
@@ -148,12 +148,12 @@ def summed(
         sums |= zip([names[i] for i in sparse], merged, strict=True)
     for dtype in sorted({array.dtype for array in arrays.values()}, key=str):
         of_dtype = {name: array for name, array in arrays.items() if array.dtype == dtype}
-        if there is not None:
-            sums_there, sent_there = there.summed(
+        if remote is not None:
+            device_sums, device_sent = remote.summed(
                 list(of_dtype.values()), cast("DeviceCommunicator", communicator)
             )
-            sums |= zip(of_dtype, sums_there, strict=True)
-            sent += sent_there
+            sums |= zip(of_dtype, device_sums, strict=True)
+            sent += device_sent
             continue
         vector, slices_sent = _sum_slices(
             communicator, np.concatenate([array.reshape(-1) for array in of_dtype.values()])
@@ -209,7 +209,7 @@ def _as_bytes(array: Array) -> Bytes:
 
 
 def meeting_place(communicator: Communicator, updates: object, gpu: str) -> RemoteUpdates | None:
-    """Return what adds dense gradients where they lie; None where they must visit the host.
+    """Return the adder of dense gradients where they lie; None where they must visit the host.
 
     They must unless each rank has a device of its own, which the communicator reaches. All ranks come here,
     and find the same.
@@ -219,12 +219,12 @@ def meeting_place(communicator: Communicator, updates: object, gpu: str) -> Remo
         updates: those of this rank's engine.
         gpu: see `warn_of_shared_gpus`.
     """
-    there, place = updates if isinstance(updates, RemoteUpdates) else None, ""
+    remote, place = updates if isinstance(updates, RemoteUpdates) else None, ""
     reaching = cast("DeviceCommunicator", communicator) if hasattr(communicator, "reaches") else None
-    if there is not None and reaching is not None and there.is_reached(reaching):
-        place = gpu or f"{os.getpid()} {id(there.device)}"
+    if remote is not None and reaching is not None and remote.is_reached(reaching):
+        place = gpu or f"{os.getpid()} {id(remote.device)}"
     places = share(communicator, place)
-    return there if all(places) and len(set(places)) == communicator.size else None
+    return remote if all(places) and len(set(places)) == communicator.size else None
 
 
 def warn_of_shared_gpus(communicator: Communicator, gpu: str, process: int) -> None:
@@ -291,10 +291,10 @@ class DataParallel(Closed):
         self.communicator = find() if communicator is None else communicator
         self.sent = 0
         self.signal = 0
-        self._there: RemoteUpdates | None = None
+        self._remote: RemoteUpdates | None = None
         if self.communicator.size > 1:
             updates, gpu = program.engine.updates, program.engine.gpu
-            self._there = meeting_place(self.communicator, updates, gpu)
+            self._remote = meeting_place(self.communicator, updates, gpu)
             warn_of_shared_gpus(self.communicator, gpu, os.getpid())
 
     def __repr__(self) -> str:
@@ -379,7 +379,7 @@ class DataParallel(Closed):
             raise error
         try:
             sum_copies = program.engine.sum_copies
-            sums, sent = summed(self.communicator, gradients, counts, sum_copies, self._there)
+            sums, sent = summed(self.communicator, gradients, counts, sum_copies, self._remote)
         except ProcessError:
             raise
         except Exception as error:  # noqa: BLE001 - others wait for what this rank does not send

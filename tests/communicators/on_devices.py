@@ -19,9 +19,9 @@ def trained(
 ) -> dict[str, np.ndarray]:
     program = fb.compile(MODEL, backend, fresh=True, seed=3)
     parallel, optimizer = DataParallel(program, communicator), fb.Adam(0.1)
-    assert parallel._there is not None
+    assert parallel._remote is not None
     if on_host:
-        parallel._there = None
+        parallel._remote = None
     for step in range(6):
         _, gradients = parallel.value_and_grad(EXAMPLES[step % 3 :])
         optimizer.update(program.params, gradients)

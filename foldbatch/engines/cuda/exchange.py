@@ -60,14 +60,14 @@ def _add_slices(vector: DeviceArray, received: DeviceArray, communicator: Device
     """Put the sum of the ranks' vectors in place of this rank's: ``[size, n]``, one slice of n a rank."""
     device, (size, count) = vector.device, vector.shape
     stream: int | None = getattr(device.stream, "ptr", None)
-    parts, whole = (array.native.reshape(-1) for array in (received, vector))
+    parts, numbers = (array.native.reshape(-1) for array in (received, vector))
     if stream is None:  # what stands for a device has no stream that others could wait for
         device.wait()
-    communicator.all_to_all_there(parts, whole, stream)
+    communicator.all_to_all_there(parts, numbers, stream)
     start, nbytes = received.pointer, received.nbytes // size
     for rank in range(1, size):
         arguments = [start, start, start + rank * nbytes, count]
         elementwise(device, f"add_{received.kind}", count, arguments)
     if stream is None:
         device.wait()
-    communicator.all_gather_there(whole, parts[:count], stream)
+    communicator.all_gather_there(numbers, parts[:count], stream)

@@ -13,7 +13,7 @@ from foldbatch.communicators import distributed
 from foldbatch.communicators.distributed import TorchCommunicator
 from foldbatch.engines.cuda.device import Device, DeviceArray
 from foldbatch.engines.cuda.updates import DeviceUpdates
-from foldbatch.errors import ProcessError
+from foldbatch.errors import ParameterError, ProcessError
 from foldbatch.train import DataParallel
 from foldbatch.train.parallel import meeting_place, summed
 from tests.backends import lacking
@@ -66,7 +66,7 @@ def test_sums_have_the_bits_of_those_on_the_host(dtype, order):
         there = {name: device.put(array) for name, array in own.items()}
         there["last"] = own["last"]  # of a rank without an example it lies on the host
         begin = len(driver.calls)
-        sums, sent = summed(communicator, there, counts(own), there=DeviceUpdates(device))
+        sums, sent = summed(communicator, there, counts(own), remote=DeviceUpdates(device))
         assert "copy_out" not in driver.enqueued(begin)
         assert all(isinstance(array, DeviceArray) for array in sums.values()) and list(sums) == list(own)
         return {name: np.asarray(array) for name, array in sums.items()}, sent
@@ -120,6 +120,7 @@ def test_gradients_of_a_step_stay_on_the_device(launch, monkeypatch):
         np.testing.assert_array_equal(array, second[name])
 
 
+@pytest.mark.slow
 def test_training_on_devices_has_the_bits_of_training_by_way_of_the_host():
     """In two processes, which train as on two GPUs."""
     done = launched("torchrun", "tests.communicators.on_devices", "cuda-on-cpu")
@@ -173,15 +174,16 @@ def test_a_rank_that_vanishes_in_the_exchange_is_noticed():
                     communicator,
                     gradients_of(0),
                     counts(gradients_of(0)),
-                    there=DeviceUpdates(Device(Emulator())),
+                    remote=DeviceUpdates(Device(Emulator())),
                 )
         return None
 
     in_threads(work, SIZE)
 
 
-def test_arrays_of_a_gpu_go_by_one_group_of_nccl_on_the_stream_that_computes_them(monkeypatch):
-    """The calls alone, as there is neither here; see `test_nccl_gives_the_bits_of_the_host`."""
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """Let arrays be those of a GPU, as there is neither one nor NCCL; yield what is called."""
     calls = []
     monkeypatch.setattr(distributed, "_group_of_all", lambda: Mock(rank=lambda: 0, size=lambda: 1))
     monkeypatch.setattr(distributed, "_store_of_all", lambda: None)
@@ -212,6 +214,12 @@ def test_arrays_of_a_gpu_go_by_one_group_of_nccl_on_the_stream_that_computes_the
             calls.append("abort")
 
     monkeypatch.setattr(distributed.dist, "new_group", lambda **given: calls.append(given) or Group())
+    return calls
+
+
+def test_arrays_of_a_gpu_go_by_one_group_of_nccl_on_the_stream_that_computes_them(on_a_gpu):
+    """The calls alone; see `test_nccl_gives_the_bits_of_the_host`."""
+    calls = on_a_gpu
     communicator = TorchCommunicator()
     communicator.all_to_all_there("target", "source", 77)
     communicator.all_gather_there("target", "source", 77)
@@ -223,5 +231,56 @@ def test_arrays_of_a_gpu_go_by_one_group_of_nccl_on_the_stream_that_computes_the
     ]
     communicator._close()
     assert calls[-1] == "abort"
-    with pytest.raises(ProcessError):
+
+
+def test_who_cannot_connect_by_nccl_is_told_why_and_how_to_do_without(on_a_gpu, monkeypatch):
+    def fail(**given):
+        raise RuntimeError("NCCL error: duplicate GPU\nat")
+
+    monkeypatch.setattr(distributed.dist, "new_group", fail)
+    communicator = TorchCommunicator()
+    found = "rank 0 of 1: expected NCCL to exchange gradients, found NCCL error: duplicate GPU; see what NCCL_DEBUG"
+    with pytest.raises(ProcessError, match=found):
         communicator.all_gather_there("target", "source", 77)
+    assert communicator._group is None
+
+
+def test_a_group_that_was_given_reaches_no_gpu(monkeypatch):
+    """It is gloo's, which copies to the host by itself."""
+    monkeypatch.setattr(distributed.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(distributed.dist, "is_nccl_available", lambda: True)
+    of_a_gpu = object()
+    assert in_threads(lambda communicator: communicator.reaches(of_a_gpu), 2) == [False] * 2
+    monkeypatch.setattr(distributed, "_group_of_all", lambda: Mock(rank=lambda: 0, size=lambda: 1))
+    assert TorchCommunicator().reaches(of_a_gpu)
+
+
+def test_the_group_of_nccl_is_ended_where_all_ranks_end(on_a_gpu, monkeypatch):
+    ended = []
+    monkeypatch.setattr(distributed.dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(distributed.dist, "destroy_process_group", ended.append)
+    communicator = TorchCommunicator()
+    communicator.all_gather_there("target", "source", 77)
+    group = communicator._nccl
+    distributed._leave(communicator)
+    distributed._leave(communicator)
+    assert ended == [group]
+
+
+@pytest.mark.filterwarnings("ignore::foldbatch.errors.NotFiniteWarning")
+def test_a_gradient_of_one_rank_that_is_not_finite_lets_no_rank_change_anything():
+    """All ranks are told alike when they next read something, as one process is."""
+    w = fb.Parameter([], init=2.0, name="w")
+    block = fb.Scalar() >> fb.Function(lambda x: fb.ops.sqrt(w * x)) >> fb.Loss()
+    programs = [compiled(Device(Emulator()), block) for _ in range(2)]
+
+    def work(communicator):
+        program = programs[communicator.rank]
+        parallel, optimizer = DataParallel(program, communicator), fb.SGD(0.1)
+        _, gradients = parallel.value_and_grad([1.0, 0.0])  # the root of 0 has no slope
+        optimizer.update(program.params, gradients)
+        with pytest.raises(ParameterError, match="w gradient: expected finite numbers"):
+            parallel.program.params["w"]
+        return float(program.params["w"])
+
+    assert in_threads(work, 2) == [2.0, 2.0]
