@@ -159,7 +159,7 @@ class TorchCommunicator:
         """End the connections, so that ranks that wait for this one learn of it at once."""
         nccl, self._nccl = self._nccl, None
         if nccl is not None:  # to destroy it would wait for what others will never send
-            with suppress(RuntimeError):
+            with suppress(RuntimeError, AttributeError):  # an older PyTorch cannot
                 nccl.abort()
         group, self._group = self._group, None
         if group is not None:  # as no group stands for all of the program's

@@ -14,8 +14,9 @@ from foldbatch.communicators.distributed import TorchCommunicator
 from foldbatch.engines.cuda.device import Device, DeviceArray
 from foldbatch.engines.cuda.updates import DeviceUpdates
 from foldbatch.errors import ParameterError, ProcessError
+from foldbatch.params.parameters import SparseRows
 from foldbatch.train import DataParallel
-from foldbatch.train.parallel import meeting_place, summed
+from foldbatch.train.parallel import DENSE, meeting_place, summed
 from tests.backends import lacking
 from tests.communicators.launchers import launched
 from tests.communicators.on_devices import MODEL
@@ -51,7 +52,7 @@ def gradients_of(rank, dtype="float32"):
 
 
 def counts(gradients):
-    return [tuple([-1] * len(gradients))] * SIZE
+    return [(DENSE,) * len(gradients)] * SIZE
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -84,6 +85,24 @@ def test_sums_have_the_bits_of_those_on_the_host(dtype, order):
             np.testing.assert_array_equal(array, numbers[0] + numbers[1] + numbers[2])
     backwards = [gradients_of(rank, dtype)["first"] for rank in reversed(range(SIZE))]
     assert (expected["first"] != backwards[0] + backwards[1] + backwards[2]).any()
+
+
+def test_rows_that_are_dense_at_one_rank_are_spread_on_the_device():
+    """As of a table that a function reads whole in some examples; rows of the others visit no host."""
+    rows, table = np.array([1, 4]), np.random.default_rng(2).normal(size=(6, 3)).astype(np.float32)
+
+    def work(communicator):
+        driver = Asked(Emulator())
+        device, whole = Device(driver), communicator.rank == 1
+        own = device.put(table) if whole else SparseRows(rows, device.put(table[rows]), table.shape)
+        both = [(2,), (DENSE,), (2,)]
+        sums, _ = summed(communicator, {"words": own}, both, remote=DeviceUpdates(device))
+        assert "copy_out" not in driver.enqueued()
+        return np.asarray(sums["words"])
+
+    sparse = SparseRows(rows, table[rows], table.shape).dense()
+    for result in in_threads(work, SIZE):
+        np.testing.assert_array_equal(result, sparse + table + sparse)
 
 
 def compiled(device, block=MODEL):
@@ -231,6 +250,29 @@ def test_arrays_of_a_gpu_go_by_one_group_of_nccl_on_the_stream_that_computes_the
     ]
     communicator._close()
     assert calls[-1] == "abort"
+
+
+class Addressed(int):
+    """A stream that has an address, as those of CuPy."""
+
+    ptr = property(int)
+
+
+def test_the_exchange_is_told_the_stream_that_computes_and_the_host_does_not_wait(monkeypatch):
+    monkeypatch.setattr(Emulator, "stream", lambda self, made=Emulator.stream: Addressed(made(self)))
+
+    def work(communicator):
+        driver, streams = Asked(Emulator()), []
+        device, exchange = Device(driver), communicator._exchange_there
+        monkeypatch.setattr(
+            communicator, "_exchange_there", lambda *given: streams.append(given[3]) or exchange(*given)
+        )
+        own = gradients_of(communicator.rank)
+        summed(communicator, own, counts(own), remote=DeviceUpdates(device))
+        assert streams == [device.stream.ptr] * 2
+        return {name for name, _ in driver.calls}
+
+    assert not any("synchronize" in called for called in in_threads(work, SIZE))
 
 
 def test_who_cannot_connect_by_nccl_is_told_why_and_how_to_do_without(on_a_gpu, monkeypatch):
