@@ -59,6 +59,37 @@ class Communicator(Protocol):
         """
 
 
+class DeviceCommunicator(Communicator, Protocol):
+    """A communicator that exchanges arrays in the memory of devices, too, without a copy on the host.
+
+    A communicator need not be one: else `foldbatch.train.DataParallel` copies gradients to the host. Arrays
+    are those of the device's library; `stream` is the address of the stream that computes them, None where
+    they are ready. What is enqueued on this stream later finds the result. Both methods must be called, and
+    fail, as those of a `Communicator`.
+    """
+
+    def reaches(self, array: Any) -> bool:
+        """Return whether arrays that lie where this one does can be exchanged."""
+
+    def all_to_all_there(self, target: Any, source: Any, stream: int | None) -> None:
+        """Send each rank its part of an array; fill another one with the parts sent to this rank.
+
+        Args:
+            target: ``[size * n]``, for the parts in the order of their senders.
+            source: ``[size * n]``: `size` parts of n numbers, in the order of ranks.
+            stream: see above.
+        """
+
+    def all_gather_there(self, target: Any, source: Any, stream: int | None) -> None:
+        """Fill an array with those of all ranks, in the order of ranks.
+
+        Args:
+            target: ``[size * n]``.
+            source: ``[n]``, of this rank.
+            stream: see above.
+        """
+
+
 class Alone:
     """The communicator of a process that trains alone.
 

@@ -2,13 +2,13 @@
 
 Bytes go by gloo, between arrays of NumPy, from each rank to each other one. The group is one of our own, so
 exchanges of the program, DDP's for example, may be under way meanwhile, and the program's group may be one of
-NCCL alone.
+NCCL alone. Arrays in the memory of GPUs go by NCCL, in another group of our own, made for the first of them.
 """
 
 import atexit
 import os
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from typing import Any, Final, NoReturn
 from uuid import uuid4
@@ -43,6 +43,8 @@ class TorchCommunicator:
     def __init__(self, group: Any = None, store: Any = None) -> None:
         self._group = _group_of_all() if group is None else group
         self._store = _store_of_all() if group is None else store
+        self._of_all = group is None
+        self._nccl: Any = None  # the group that exchanges arrays of GPUs, once there were some
         self.rank: int = self._group.rank()
         self.size: int = self._group.size()
         self._peers = [(self.rank + step) % self.size for step in range(1, self.size)]
@@ -75,6 +77,45 @@ class TorchCommunicator:
         """Send each rank its part of the data; return the parts that the ranks sent to this one."""
         parts = np.split(_sendable(data), np.cumsum(sizes)[:-1])
         return self._exchanged(parts, [sizes[self.rank]] * self.size)
+
+    def reaches(self, array: Any) -> bool:
+        """Return whether arrays like this one can be exchanged where they lie.
+
+        Those of NumPy can, and those on a GPU where PyTorch has NCCL. A group that was given is gloo's alone.
+        """
+        return isinstance(array, np.ndarray) or (
+            self._of_all and torch.cuda.is_available() and dist.is_nccl_available()
+        )
+
+    def all_to_all_there(self, target: Any, source: Any, stream: int | None) -> None:
+        """Send each rank its part of an array; see `DeviceCommunicator.all_to_all_there`."""
+        self._exchange_there("alltoall_base", target, source, stream, [], [])
+
+    def all_gather_there(self, target: Any, source: Any, stream: int | None) -> None:
+        """Gather the arrays of all ranks; see `DeviceCommunicator.all_gather_there`."""
+        self._exchange_there("_allgather_base", target, source, stream)
+
+    def _exchange_there(
+        self, method: str, target: Any, source: Any, stream: int | None, *options: Sequence[int]
+    ) -> None:
+        """Call a method of the group that reaches two arrays' memory, between two points of a stream.
+
+        NCCL waits for what PyTorch's current stream has to do, and `wait` lets that stream wait for NCCL. The
+        host does not wait, unless the arrays are its own.
+        """
+        tensors = torch.as_tensor(target), torch.as_tensor(source)  # over the same memory
+        on_gpu, device = tensors[0].is_cuda, tensors[0].device
+        try:
+            if self._group is None:
+                raise RuntimeError("the connections are closed")  # noqa: TRY301 - as gloo would
+            if on_gpu and self._nccl is None:
+                self._nccl = dist.new_group(backend="nccl", timeout=_timeout())
+            with torch.cuda.stream(torch.cuda.ExternalStream(stream, device)) if on_gpu else nullcontext():
+                # no name for the group: the traceback would hold its connections
+                getattr(self._nccl if on_gpu else self._group, method)(*tensors, *options).wait()
+        except RuntimeError as error:
+            late, text = LATE in str(error), str(error).partition("\n")[0]
+            raise self._lost(late=late, nccl=text if on_gpu else "") from error
 
     def abort(self, reason: str) -> NoReturn:
         """Let the other ranks' next exchange fail with the reason.
@@ -116,13 +157,22 @@ class TorchCommunicator:
 
     def _close(self) -> None:
         """End the connections, so that ranks that wait for this one learn of it at once."""
+        nccl, self._nccl = self._nccl, None
+        if nccl is not None:  # to destroy it would wait for what others will never send
+            with suppress(RuntimeError, AttributeError):  # an older PyTorch cannot
+                nccl.abort()
         group, self._group = self._group, None
         if group is not None:  # as no group stands for all of the program's
             with suppress(ValueError, AssertionError):  # PyTorch does not list it, or no longer
                 dist.destroy_process_group(group)
 
-    def _lost(self, *, late: bool) -> ProcessError:
-        """Return the error of a rank that has lost another one, which others lose by it."""
+    def _lost(self, *, late: bool, nccl: str = "") -> ProcessError:
+        """Return the error of a rank that has lost another one, which others lose by it.
+
+        Args:
+            late: whether the other one lives, but does not answer.
+            nccl: the message where it is NCCL that fails, which may have other causes.
+        """
         self._close()
         here, fix = f"rank {self.rank} of {self.size}", "go on from the last checkpoint"
         reported = ""
@@ -132,8 +182,20 @@ class TorchCommunicator:
         if reported:
             rank, _, reason = reported.partition(" ")
             return ProcessError(f"rank {rank}", "a process that goes on", reason, fix)
+        if nccl:
+            fix = (
+                "see what NCCL_DEBUG=INFO prints, or give DataParallel a TorchCommunicator of a group by gloo"
+            )
+            return ProcessError(here, "NCCL to exchange gradients", nccl, fix)
         actual = "one that does not answer within the group's timeout" if late else "one that has ended"
         return ProcessError(here, f"{self.size} processes", actual, fix)
+
+    def end_nccl(self) -> None:
+        """End the group of NCCL, if there is one, as PyTorch asks of who ends; all ranks have come here."""
+        nccl, self._nccl = self._nccl, None
+        if nccl is not None:
+            with suppress(RuntimeError, ValueError, AssertionError):  # as in `_close`
+                dist.destroy_process_group(nccl)
 
     def wait_for_first(self, seconds: float = PATIENCE) -> None:
         """Wait until rank 0 has ended, which says what went wrong.
@@ -183,7 +245,11 @@ def _sendable(data: Bytes) -> Bytes:
 
 
 def _leave(communicator: TorchCommunicator) -> None:
+    """Report that the process ends, and end what PyTorch would warn of."""
     if dist.is_initialized():
+        failed = has_failed(communicator)
         leave(communicator)
+        if not failed:  # all ranks have met, so none waits for another one in an exchange
+            communicator.end_nccl()
         if has_failed(communicator):
             communicator.wait_for_first()

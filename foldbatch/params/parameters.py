@@ -17,6 +17,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, NDArray
 
 from foldbatch import errors
+from foldbatch.communicators.communicator import DeviceCommunicator
 from foldbatch.errors import BlockTypeError, GraphError, ParameterError, UnknownNameError
 from foldbatch.operators import Stored, is_symbolic, unknown
 from foldbatch.system.closed import Closed
@@ -528,7 +529,9 @@ class Updates:
 
 
 class RemoteUpdates:
-    """Optimizers' steps on parameters in the memory of a device."""
+    """Optimizers' steps on parameters in the memory of a device, and sums of gradients over ranks."""
+
+    device: Any  # the device
 
     def full(self, parameter: Parameter, number: float) -> Any:
         """Return an array on the device, shaped like a parameter, filled with one number."""
@@ -549,6 +552,21 @@ class RemoteUpdates:
 
     def look(self) -> None:
         """Wait, and raise the error of the first bad update since the last look, if any."""
+        raise NotImplementedError
+
+    def is_reached(self, communicator: DeviceCommunicator) -> bool:
+        """Return whether a communicator exchanges arrays of the device, as `summed` needs it."""
+        raise NotImplementedError
+
+    def summed(
+        self, gradients: Sequence[object], communicator: DeviceCommunicator
+    ) -> tuple[Sequence[Any], int]:
+        """Return the sums of gradients over all ranks, and how many bytes this rank sends; do not wait.
+
+        Args:
+            gradients: arrays of one dtype, of the device or the host; on all ranks of the same shapes.
+            communicator: of the ranks.
+        """
         raise NotImplementedError
 
 

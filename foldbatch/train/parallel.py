@@ -3,7 +3,7 @@
 Gradients of all ranks are added in the order of ranks, so that all ranks have the same bits. Rows of sparse
 gradients are sent to every rank, and each rank adds them. Dense gradients are one vector: each rank adds one
 slice of it, and sends the sum to the others, so a rank sends less than twice the size of the vector, however
-many ranks there are.
+many ranks there are. Where each rank has a device that the communicator reaches, this vector stays there.
 """
 
 import heapq
@@ -17,20 +17,20 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice, pairwise
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.communicators import Communicator, find, share, together
-from foldbatch.communicators.communicator import Bytes, mark_as_shared
+from foldbatch.communicators.communicator import Bytes, DeviceCommunicator, mark_as_shared
 from foldbatch.engines.batch import Planned
 from foldbatch.engines.sums import total
 from foldbatch.errors import DecidingError, ExampleTypeError, ProcessError, SharedDeviceWarning, TrainingError
 from foldbatch.model.columns import items_of
 from foldbatch.model.rereading import Snapshot, obstacle
 from foldbatch.params.gradients import BatchGradients
-from foldbatch.params.parameters import Array, Gradient, SparseRows, dense, numbers_of
+from foldbatch.params.parameters import Array, Gradient, RemoteUpdates, SparseRows, dense, numbers_of
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, listed
 from foldbatch.system.closed import Closed
@@ -121,14 +121,25 @@ def summed(
     gradients: Mapping[str, Gradient],
     counts: Sequence[Counts],
     sum_copies: SumCopies = lambda dtype: None,
+    remote: RemoteUpdates | None = None,
 ) -> tuple[dict[str, Gradient], int]:
-    """Return the sums over all ranks, and how many bytes this rank sent."""
+    """Return the sums over all ranks, and how many bytes this rank sent.
+
+    Args:
+        communicator: of the ranks.
+        gradients: of this rank, by name.
+        counts: of each rank, see `counts_of`.
+        sum_copies: see `foldbatch.engines.sums.total`.
+        remote: adds dense gradients where they lie, see `meeting_place`; None adds them on the host.
+    """
     names = sorted(gradients)
     sparse = [i for i in range(len(names)) if all(of[i] != DENSE for of in counts)]
     dense_gradients = {
         name: gradients[name] for number, name in enumerate(names) if number not in set(sparse)
     }
-    arrays = {name: np.asarray(dense(g)) for name, g in dense_gradients.items()}
+    arrays: dict[str, Any] = {name: dense(g) for name, g in dense_gradients.items()}
+    if remote is None:
+        arrays = {name: np.asarray(array) for name, array in arrays.items()}
     sums: dict[str, Gradient] = {}
     sent = 0
     rows = [gradients[names[i]] for i in sparse]
@@ -137,6 +148,13 @@ def summed(
         sums |= zip([names[i] for i in sparse], merged, strict=True)
     for dtype in sorted({array.dtype for array in arrays.values()}, key=str):
         of_dtype = {name: array for name, array in arrays.items() if array.dtype == dtype}
+        if remote is not None:
+            device_sums, device_sent = remote.summed(
+                list(of_dtype.values()), cast("DeviceCommunicator", communicator)
+            )
+            sums |= zip(of_dtype, device_sums, strict=True)
+            sent += device_sent
+            continue
         vector, slices_sent = _sum_slices(
             communicator, np.concatenate([array.reshape(-1) for array in of_dtype.values()])
         )
@@ -188,6 +206,25 @@ def _sum_rows(
 
 def _as_bytes(array: Array) -> Bytes:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def meeting_place(communicator: Communicator, updates: object, gpu: str) -> RemoteUpdates | None:
+    """Return the adder of dense gradients where they lie; None where they must visit the host.
+
+    They must unless each rank has a device of its own, which the communicator reaches. All ranks come here,
+    and find the same.
+
+    Args:
+        communicator: of the ranks.
+        updates: those of this rank's engine.
+        gpu: see `warn_of_shared_gpus`.
+    """
+    remote, place = updates if isinstance(updates, RemoteUpdates) else None, ""
+    reaching = cast("DeviceCommunicator", communicator) if hasattr(communicator, "reaches") else None
+    if remote is not None and reaching is not None and remote.is_reached(reaching):
+        place = gpu or f"{os.getpid()} {id(remote.device)}"
+    places = share(communicator, place)
+    return remote if all(places) and len(set(places)) == communicator.size else None
 
 
 def warn_of_shared_gpus(communicator: Communicator, gpu: str, process: int) -> None:
@@ -254,8 +291,11 @@ class DataParallel(Closed):
         self.communicator = find() if communicator is None else communicator
         self.sent = 0
         self.signal = 0
+        self._remote: RemoteUpdates | None = None
         if self.communicator.size > 1:
-            warn_of_shared_gpus(self.communicator, program.engine.gpu, os.getpid())
+            updates, gpu = program.engine.updates, program.engine.gpu
+            self._remote = meeting_place(self.communicator, updates, gpu)
+            warn_of_shared_gpus(self.communicator, gpu, os.getpid())
 
     def __repr__(self) -> str:
         return f"DataParallel({self.program!r}, rank {self.communicator.rank} of {self.communicator.size})"
@@ -338,7 +378,8 @@ class DataParallel(Closed):
             mark_as_shared(error)
             raise error
         try:
-            sums, sent = summed(self.communicator, gradients, counts, program.engine.sum_copies)
+            sum_copies = program.engine.sum_copies
+            sums, sent = summed(self.communicator, gradients, counts, sum_copies, self._remote)
         except ProcessError:
             raise
         except Exception as error:  # noqa: BLE001 - others wait for what this rank does not send

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from foldbatch.communicators.communicator import DeviceCommunicator
 from foldbatch.engines.cuda.device import (
     THREADS,
     Device,
@@ -23,6 +24,7 @@ from foldbatch.engines.cuda.device import (
     places_of,
 )
 from foldbatch.engines.cuda.driver import Function
+from foldbatch.engines.cuda.exchange import summed
 from foldbatch.engines.cuda.fixed_kernels import KINDS, bits
 from foldbatch.engines.launch import Ints
 from foldbatch.params.parameters import (
@@ -181,6 +183,8 @@ def _together(kernels: Sequence[_KernelCall]) -> UpdateLaunch:
 class DeviceUpdates(RemoteUpdates):
     """Optimizers' steps on a device; see `foldbatch.params.parameters.RemoteUpdates`."""
 
+    device: Device
+
     def __init__(self, device: Device) -> None:
         self.device = device
         self._kernels: dict[tuple[Rule, np.dtype[Any]], Function] = {}
@@ -232,6 +236,14 @@ class DeviceUpdates(RemoteUpdates):
     def look(self) -> None:
         """Wait, and raise the error of the first bad update."""
         self.device.faults.look()
+
+    def is_reached(self, communicator: DeviceCommunicator) -> bool:
+        return communicator.reaches(self.device.empty((1,), "float32").native)
+
+    def summed(
+        self, gradients: Sequence[object], communicator: DeviceCommunicator
+    ) -> tuple[Sequence[DeviceArray], int]:
+        return summed(self.device, gradients, communicator)
 
     def _steps(self, change: Change, alive: list[DeviceArray]) -> Iterator[_KernelCall]:
         """Yield the launches that change a parameter, with their arguments ready."""
