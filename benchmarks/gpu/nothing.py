@@ -71,7 +71,8 @@ def _cupy(loaded: list[str]) -> Any:
     runtime = SimpleNamespace(
         getDevice=_at_once,
         setDevice=_at_once,
-        getDeviceProperties=lambda _: {"name": b"nothing", "major": 8},
+        getDeviceProperties=lambda _: {"name": b"nothing", "major": 8, "uuid": b""},
+        deviceGetPCIBusId=lambda _: "nowhere",
         runtimeGetVersion=lambda: 13000,
         memcpyAsync=_at_once,
         memsetAsync=_at_once,

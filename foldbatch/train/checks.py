@@ -9,6 +9,7 @@ from foldbatch.program.program import Program
 from foldbatch.program.traced import ATOMS, listed
 from foldbatch.train.libraries import OutsideMetric, TorchMetric, is_torch_metric
 from foldbatch.train.metrics import Metric, only_block
+from foldbatch.train.pieces import Examples
 from foldbatch.train.streams import Stream, naming_rows, stream_of
 from foldbatch.trees import Tree
 from foldbatch.trees.given import rows_of
@@ -66,7 +67,7 @@ def check_metrics(
     return checked
 
 
-def sequence_of(where: str, examples: Iterable[object]) -> Sequence[Any]:
+def sequence_of(where: str, examples: Examples) -> Sequence[Any]:
     """Return examples as something with a length and items, which is not empty.
 
     Raises:
@@ -81,13 +82,13 @@ def sequence_of(where: str, examples: Iterable[object]) -> Sequence[Any]:
     return sequence
 
 
-def examples_of(examples: Iterable[object]) -> Iterable[Any]:
+def examples_of(examples: Examples) -> Iterable[Any]:
     """Return examples, refusing a single one."""
-    examples = rows_of(examples)
-    is_iterable = isinstance(examples, Iterator) or hasattr(examples, "__getitem__")
-    if is_iterable and not isinstance(examples, Tree | Mapping | str | bytes):
-        return examples
-    return listed(examples)
+    rows: Any = rows_of(examples)
+    is_iterable = isinstance(rows, Iterator) or hasattr(rows, "__getitem__")
+    if is_iterable and not isinstance(rows, Tree | Mapping | str | bytes):
+        return rows  # type: ignore[no-any-return] # it has items
+    return listed(rows)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, count, islice
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from foldbatch.train.callbacks import ClipGradients
 from foldbatch.train.numbers import number, whole_number
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import Batch
+from foldbatch.train.pieces import Examples
 from foldbatch.train.resuming import assign
 from foldbatch.train.trainer import Trainer
 from foldbatch.views import plots
@@ -87,7 +87,7 @@ class LRFinder(Closed):
         self.smoothed: list[float] = []
         self.suggestion: float | None = None
 
-    def find(self, examples: Iterable[Any]) -> float:
+    def find(self, examples: Examples) -> float:
         """Try the rates on examples, as `Trainer.fit` takes them; return the suggested one."""
         trainer = self.trainer
         with together(trainer.parallel.communicator):

@@ -37,6 +37,7 @@ from foldbatch.system.closed import Closed
 from foldbatch.train.checks import NUMBERED, examples_of, noting
 from foldbatch.train.metrics import Metric, Tally
 from foldbatch.train.numbers import whole_number
+from foldbatch.train.pieces import Examples
 from foldbatch.train.resuming import AGAIN, DIGEST, Record, differences, digest, digests, text_of, traced
 from foldbatch.train.streams import naming_rows, stream_of
 from foldbatch.trees import Tree, TreeNode
@@ -555,7 +556,7 @@ EVALUATED = 256  # examples of a batch that is not trained on
 def evaluate(
     parallel: DataParallel,
     metrics: Sequence[Metric],
-    examples: Iterable[object],
+    examples: Examples,
     noted: Callable[[], int],
     between: Callable[[], None],
 ) -> dict[str, Any]:
@@ -589,7 +590,7 @@ def evaluate(
     return tally.figures()
 
 
-def in_parts(examples: Iterable[object]) -> Iterator[Sequence[Any]]:
+def in_parts(examples: Examples) -> Iterator[Sequence[Any]]:
     """Yield the examples, as many at once as are run at once; a stream is read meanwhile."""
     if (stream := stream_of(examples)) is not None:
         yield from stream.parts(EVALUATED)

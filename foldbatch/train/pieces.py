@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import isroutine
-from typing import Any
+from typing import Any, TypeAlias
 
 from foldbatch.errors import ExampleTypeError
 from foldbatch.model.columns import kept
@@ -14,6 +14,7 @@ from foldbatch.trees.given import AT_ONCE, Rows, rows_of
 from foldbatch.trees.tree import Tree, TreeNode
 from foldbatch.types import describe_value
 
+Examples: TypeAlias = Iterable[Any] | Callable[[], Any]  # what can be read, or a function that opens it
 ITEMS_AT_ONCE = 256  # rows of a source of the user's that are read at a time
 WHERE = "stream"
 

@@ -42,6 +42,7 @@ from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import number, whole_number
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import Batch, DataParallel, check_alike, evaluate, in_parts
+from foldbatch.train.pieces import Examples
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
 from foldbatch.train.samplers import Sampler, joined, shuffled
 from foldbatch.train.streams import Stream
@@ -397,8 +398,8 @@ class Trainer(Closed):
 
     def fit(
         self,
-        examples: Iterable[Any],
-        validation: Iterable[Any] | None = None,
+        examples: Examples,
+        validation: Examples | None = None,
         *,
         epochs: int,
         resume: bool | str | os.PathLike[str] = False,
@@ -548,12 +549,12 @@ class Trainer(Closed):
             self._step(batch, resuming.Position(), None)
         return batch.loss
 
-    def evaluate(self, examples: Iterable[Any]) -> dict[str, Any]:
+    def evaluate(self, examples: Examples) -> dict[str, Any]:
         """Return the ``loss`` per example and each metric by its name."""
         with together(self.parallel.communicator):
             return self._evaluate(examples, lambda: None)
 
-    def predict(self, examples: Iterable[Any]) -> list[Any]:
+    def predict(self, examples: Examples) -> list[Any]:
         """Return the program's result for each example; labels are not needed."""
         return [result for part in in_parts(examples) for result in self.program.run(part)]
 
@@ -809,7 +810,7 @@ class Trainer(Closed):
         self.history.append(figures)
         self._call("on_epoch_end")
 
-    def _evaluate(self, examples: Iterable[Any], between: Callable[[], None]) -> dict[str, Any]:
+    def _evaluate(self, examples: Examples, between: Callable[[], None]) -> dict[str, Any]:
         metrics = checks.check_metrics(self.program, self.metrics, learnt=False)
         return evaluate(self.parallel, metrics, examples, lambda: self._interrupts.noted, between)
 

@@ -60,7 +60,7 @@ def test_the_command_trains_in_all_processes_and_one_speaks(launcher):
     folder, said = trained(launcher)
     assert said.count("6 examples to train on") == 1 and said.count("model: ") == 1
     assert sorted(path.name for path in (folder / "run").iterdir()) == [
-        "checkpoints", "configuration.toml", "epochs.csv", "figures.json", "model.safetensors",
+        files.LOCK, "checkpoints", "configuration.toml", "epochs.csv", "figures.json", "model.safetensors",
     ]  # fmt: skip
     assert len((folder / "run" / "epochs.csv").read_text().splitlines()) == 2
     again = launched(launcher, "foldbatch", "train", *TINY, *given(folder))  # refused, once
