@@ -28,9 +28,19 @@ for name in LACKING & sys.modules.keys():
     del sys.modules[name]
 for name in (
     "fchmod", "fork", "forkpty", "getegid", "geteuid", "getgid", "getuid", "register_at_fork",
-    "sched_getaffinity", "sched_setaffinity", "uname",
+    "sched_getaffinity", "sched_setaffinity",
 ):
     delattr(os, name)
+uname = os.uname
+
+
+def of_others():
+    if sys._getframe(1).f_globals["__name__"].startswith("foldbatch"):
+        raise AttributeError("uname")
+    return uname()  # what the standard library asks on Linux
+
+
+os.uname = of_others
 
 import json, warnings
 from pathlib import Path
