@@ -11,7 +11,7 @@ Source: Pearlmutter 1994 (Fast exact multiplication by the Hessian), section 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,9 +119,9 @@ class FirstPass:
         groups: Sequence[NDArray[np.int64]] | None,
     ) -> Sequence[torch.Tensor | None]:
         """Return the gradients such that differentiating them is an error; see `SecondPass`."""
-        inputs = (x for x in (*sources, *grads) if x is not None)
-        guarded: Sequence[torch.Tensor | None] = _Once.apply(gradients, *inputs)
-        return guarded
+        fix = "compute the penalty on the CPU, where gradients can be differentiated: model.cpu()"
+        expected = "gradients, taken once on a GPU"
+        return _guarded(gradients, (*sources, *grads), expected, "gradients of gradients", fix)
 
 
 def _numbers(tensor: torch.Tensor) -> Array:
@@ -154,40 +154,42 @@ class _Gradients(torch.autograd.Function):
         grads = inputs[len(directions) :]
         products: Sequence[torch.Tensor | None] = ctx.second.products(ctx.call, ctx.groups, grads, directions)
         if torch.is_grad_enabled():
-            products = _Last.apply(products, *(x for x in (*inputs, *directions) if x is not None))
+            fix = "differentiate twice at most; torch.autograd.functional.vhp does so, and hvp three times"
+            expected, actual = "first and second derivatives", "a third derivative of a call"
+            products = _guarded(products, (*inputs, *directions), expected, actual, fix)
         return None, None, None, None, *products
 
 
-class _Once(torch.autograd.Function):
-    """The function to the gradients of a call on a device, which cannot be differentiated."""
-
-    @staticmethod
-    def forward(_: Any, gradients: Sequence[torch.Tensor | None], *__: torch.Tensor) -> Any:
-        return tuple(gradients)
-
-    @staticmethod
-    def backward(*_: object) -> Any:
-        fix = "compute the penalty on the CPU, where gradients can be differentiated: model.cpu()"
-        raise BackendError("fb.torch.Module", "gradients, taken once on a GPU", "gradients of gradients", fix)
-
-    jvp = backward
-
-
 class _Last(torch.autograd.Function):
-    """The function to the second derivatives of a batch, which cannot be differentiated.
+    """The function to derivatives of a batch that cannot be differentiated again.
 
-    PyTorch would take them for constants otherwise, and what is made of third derivatives would be zero.
+    PyTorch would take them for constants otherwise, and what is made of their derivatives would be zero.
     """
 
     @staticmethod
-    def forward(_: Any, products: Sequence[torch.Tensor | None], *__: torch.Tensor) -> Any:
-        return tuple(products)
+    def forward(
+        ctx: Any, refusal: BackendError, tensors: Sequence[torch.Tensor | None], *_: torch.Tensor
+    ) -> Any:
+        ctx.refusal = refusal
+        return tuple(tensors)
 
     @staticmethod
-    def backward(*_: object) -> Any:
-        fix = "differentiate twice at most; torch.autograd.functional.vhp does so, and hvp three times"
-        raise BackendError(
-            "fb.torch.Module", "first and second derivatives", "a third derivative of a call", fix
-        )
+    def backward(ctx: Any, *_: object) -> Any:
+        raise ctx.refusal
 
     jvp = backward
+
+
+def _guarded(
+    tensors: Sequence[torch.Tensor | None],
+    inputs: Iterable[torch.Tensor | None],
+    expected: str,
+    actual: str,
+    fix: str,
+) -> Sequence[torch.Tensor | None]:
+    """Return derivatives such that differentiating them by their inputs raises an error of these parts."""
+    refusal = BackendError("fb.torch.Module", expected, actual, fix)
+    guarded: Sequence[torch.Tensor | None] = _Last.apply(
+        refusal, tensors, *(x for x in inputs if x is not None)
+    )
+    return guarded

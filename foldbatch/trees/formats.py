@@ -150,6 +150,11 @@ def _conllu_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
     return ((sentence.notes().get("sent_id"), sentence.tree(roots="join")) for sentence in sentences)
 
 
+def _record_lines(lines: Iterable[str], _: str) -> Iterator[tuple[None, Any]]:
+    """Yield the record of each line of JSON, which has no name."""
+    return ((None, record) for record in read_jsonlines(lines))
+
+
 def _record_samples(path: Any, key: str) -> Iterator[Sample]:
     """Yield the records of a file of JSON lines without their label, and the label at a key."""
     for where, record in placed_jsonlines(path):
@@ -287,7 +292,7 @@ FORMATS: Formats = Formats(
             label="at the key `data.label`",
             kind="records",
             samples=_record_samples,
-            structures=lambda lines, _: ((None, record) for record in read_jsonlines(lines)),
+            structures=_record_lines,
             ending=".jsonl",
             sample={"name": "ada", "born": 1815},
             options=("label", "leave_out", "weight"),
@@ -297,7 +302,7 @@ FORMATS: Formats = Formats(
             label="in the column `data.label`",
             kind="records",
             samples=_table_samples,
-            structures=lambda lines, _: ((None, record) for record in read_jsonlines(lines)),
+            structures=_record_lines,
             ending=".parquet",
             sample={"name": "ada", "born": 1815},
             options=("label", "leave_out"),

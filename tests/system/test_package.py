@@ -39,7 +39,9 @@ def test_the_citation_is_of_this_version():
 
 
 def test_the_forms_for_issues_are_well_formed():
-    for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"):
+    paths = [*(ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml")]
+    assert len(paths) == 2
+    for path in paths:
         form = yaml.safe_load(path.read_text())
         assert {"name", "description", "body"} <= form.keys()
         assert all(field["attributes"]["label"] for field in form["body"])
