@@ -93,6 +93,7 @@ class TreeLSTMModel(Section, frozen=True, tag_field="name", tag="tree_lstm"):
 
     purpose: ClassVar[str] = "a Tree-LSTM over binary trees with words at their leaves"
     hidden: Annotated[Count, "extent of a node's state"] = 150
+    dropout: Annotated[Share, "of what a node adds to its children's memory"] = 0.0
 
 
 class ChildSumModel(Section, frozen=True, tag_field="name", tag="child_sum"):

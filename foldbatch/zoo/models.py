@@ -11,7 +11,7 @@ from foldbatch.zoo.tasks import AnyBlock, Task, of_example, of_node, scorer
 from foldbatch.zoo.words import Words, leaf_vector, reversed_words_of, word_vector, words_of
 
 
-def tree_lstm(words: Words, task: Task, *, hidden: int = 150) -> AnyBlock:
+def tree_lstm(words: Words, task: Task, *, hidden: int = 150, dropout: float = 0.0) -> AnyBlock:
     """Return a binary Tree-LSTM: its leaves have a word, its inner nodes two children.
 
     The scores of a node are ``W h + b`` of its state ``(h, c)``; c is not seen.
@@ -20,6 +20,7 @@ def tree_lstm(words: Words, task: Task, *, hidden: int = 150) -> AnyBlock:
         words: how the leaves' words become vectors.
         task: what is to be told.
         hidden: extent of h and c.
+        dropout: the share of each node's candidate that training drops; see `foldbatch.TreeLSTM`.
 
     Raises:
         ExampleError: when it is run on a node with one child, or with three or more.
@@ -34,7 +35,7 @@ def tree_lstm(words: Words, task: Task, *, hidden: int = 150) -> AnyBlock:
     (5,)
     """
     tree = fb.ForwardDeclaration(output_type=(hidden, hidden), name="tree")
-    cell, scores = fb.TreeLSTM(hidden), scorer(task)
+    cell, scores = fb.TreeLSTM(hidden, dropout=dropout), scorer(task)
     leaf = fb.AllOf(leaf_vector(words), fb.Record(())) >> cell
     node = fb.AllOf(fb.Void(), fb.Record((tree(), tree()))) >> cell
     state = fb.OneOf(attrgetter("is_leaf"), {True: leaf, False: node})

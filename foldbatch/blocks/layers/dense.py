@@ -6,12 +6,12 @@ from collections.abc import Callable
 from math import sqrt
 from typing import Any, Literal, TypeAlias, get_args
 
-import numpy as np
-
 from foldbatch.blocks.layers.layer import (
     Activation,
     Layer,
     describe,
+    dropout_rate,
+    dropped,
     find_activation,
     find_initializer,
     finite,
@@ -25,7 +25,7 @@ from foldbatch.errors import BlockValueError, GraphError, UnknownNameError
 from foldbatch.params.parameters import Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, parameter_node
-from foldbatch.types import DEFAULT_DTYPE, TensorType, TupleType, describe_value, truth
+from foldbatch.types import DEFAULT_DTYPE, TensorType, TupleType, truth
 
 
 class Linear(Layer[TensorType, TensorType]):
@@ -247,11 +247,7 @@ class Dropout(Layer[TensorType, TensorType]):
 
     def __init__(self, rate: float) -> None:
         super().__init__()
-        number: Any = rate
-        if not isinstance(number, int | float | np.number) or isinstance(number, bool) or not 0 <= number < 1:
-            actual, fix = describe_value(rate), "0.5 drops half of the elements"
-            raise BlockValueError("Dropout", "a rate from 0 up to 1", actual, fix)
-        self.rate = float(rate)
+        self.rate = dropout_rate(rate, "Dropout")
 
     def apply(self, *xs: object) -> Node:
         """Return the tensor with elements dropped at random while training, else unchanged."""
@@ -261,10 +257,7 @@ class Dropout(Layer[TensorType, TensorType]):
         if x.axis.rank > 1:
             fix = "drop in the elements instead, as in Map(Dropout(0.5))"
             raise GraphError(repr(self), "one tensor", f"a {x.type} for every element of a sequence", fix)
-        if self.rate == 0:
-            return x
-        kept = ops.cast(ops.less_equal(self.rate, ops.random(x.shape, x.dtype)), x.dtype)
-        return ops.when_training(x * kept * (1 / (1 - self.rate)), ops.batched(x))
+        return dropped(x, self.rate)
 
 
 class LayerNorm(Layer[TensorType, TensorType]):

@@ -128,6 +128,26 @@ def finite(value: Any, where: str, above: float = -np.inf) -> float:
     return float(value)
 
 
+def dropout_rate(value: Any, where: str) -> float:
+    """Return a share of elements to drop, from 0 up to but not including 1, refusing anything else."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 <= value < 1:
+        fix = "0.5 drops half of the elements"
+        raise BlockValueError(where, "a rate from 0 up to 1", describe_value(value), fix)
+    return float(value)
+
+
+def dropped(x: Node, rate: float) -> Node:
+    """Return a tensor whose elements are dropped at random while training, and scaled up where they stay.
+
+    In inference, and for a rate of 0, the tensor stays as it is.
+    """
+    if rate == 0:
+        return x
+    kept = ops.cast(ops.less_equal(rate, ops.random(x.shape, x.dtype)), x.dtype)
+    return ops.when_training(x * kept * (1 / (1 - rate)), ops.batched(x))
+
+
 AnyLayer: TypeAlias = Layer[Any, Any]
 
 

@@ -18,6 +18,8 @@ from foldbatch.blocks.layers.layer import (
     AnyLayer,
     Layer,
     describe,
+    dropout_rate,
+    dropped,
     find_activation,
     find_initializer,
     finite,
@@ -264,6 +266,12 @@ def over_children(parts: list[Node], *, sequence: bool) -> Node:
 
 
 class _NodeLSTM(_Sized[TupleType, TupleType]):
+    dropout: float  # of the candidate u
+
+    def _candidate(self, gates: Node) -> Node:
+        """Return u, of which training drops elements."""
+        return dropped(ops.tanh(gates[: self.size]), self.dropout)
+
     def _projected(self, x: object, dtype: str, gates: int) -> Node:
         """Return W x + b for the leading `gates` gates; b alone where a node has no input."""
         n = self.size
@@ -276,7 +284,7 @@ class _NodeLSTM(_Sized[TupleType, TupleType]):
         n = self.size
         gates = self._projected(x, leaf_input(self, x).dtype, 3)
         i, o = ops.split(ops.sigmoid(gates[n:]), 2)
-        return lstm_output(ops.tanh(gates[:n]), i, o, None)
+        return lstm_output(self._candidate(gates), i, o, None)
 
 
 class TreeLSTM(_NodeLSTM):
@@ -293,14 +301,17 @@ class TreeLSTM(_NodeLSTM):
     Args:
         size: extent of h and c.
         arity: the most children a node can have.
+        dropout: the share of the candidate u that training drops, so that no node forgets what its children
+            remember (recurrent dropout).
         init: the weights' initialiser.
         name: the stem of the parameters' names.
 
     Raises:
-        BlockValueError: when `size` or `arity` is not positive.
+        BlockValueError: when `size` or `arity` is not positive, or `dropout` not from 0 up to 1.
         BlockTypeError: when the input is not as above.
 
-    Source: Tai et al. 2015, equations 9 to 14.
+    Source: Tai et al. 2015, equations 9 to 14; dropout: Semeniuta et al. 2016, Recurrent Dropout without
+    Memory Loss, section 3.
 
     >>> leaf = fb.Record((fb.Vector(3), fb.Record(()))) >> fb.TreeLSTM(2)
     >>> [part.shape for part in leaf.eval([[1, 2, 3], []])]
@@ -310,10 +321,17 @@ class TreeLSTM(_NodeLSTM):
     kind = "tree_lstm"
 
     def __init__(
-        self, size: int, arity: int = 2, *, init: Initializer = "glorot_uniform", name: str | None = None
+        self,
+        size: int,
+        arity: int = 2,
+        *,
+        dropout: float = 0.0,
+        init: Initializer = "glorot_uniform",
+        name: str | None = None,
     ) -> None:
         super().__init__(size, init=init, name=name)
         self.arity = positive(arity, "TreeLSTM")
+        self.dropout = dropout_rate(dropout, "TreeLSTM dropout")
 
     def apply(self, *xs: object) -> State:
         """Return the state ``(h, c)`` of a node, from its input and the states of up to `arity` children."""
@@ -335,7 +353,7 @@ class TreeLSTM(_NodeLSTM):
         gates = ops.matmul(ops.reshape(h, -1), weight) + x_gates
         sigmoids = ops.sigmoid(gates[n:])
         f = ops.reshape(sigmoids[2 * n :], (self.arity, n))
-        return lstm_output(ops.tanh(gates[:n]), sigmoids[:n], sigmoids[n : 2 * n], ops.sum(f * c, axis=0))
+        return lstm_output(self._candidate(gates), sigmoids[:n], sigmoids[n : 2 * n], ops.sum(f * c, axis=0))
 
 
 class ChildSumTreeLSTM(_NodeLSTM):
@@ -351,11 +369,12 @@ class ChildSumTreeLSTM(_NodeLSTM):
 
     Args:
         size: extent of h and c.
+        dropout: the share of the candidate u that training drops, as in `TreeLSTM`.
         init: the weights' initialiser.
         name: the stem of the parameters' names.
 
     Raises:
-        BlockValueError: when `size` is not positive.
+        BlockValueError: when `size` is not positive, or `dropout` not from 0 up to 1.
         BlockTypeError: when the input is not as above.
 
     Source: Tai et al. 2015, equations 2 to 8.
@@ -366,6 +385,17 @@ class ChildSumTreeLSTM(_NodeLSTM):
     """
 
     kind = "child_sum_tree_lstm"
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        dropout: float = 0.0,
+        init: Initializer = "glorot_uniform",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(size, init=init, name=name)
+        self.dropout = dropout_rate(dropout, "ChildSumTreeLSTM dropout")
 
     def apply(self, *xs: object) -> State:
         """Return the state ``(h, c)`` of a node, from its input and the states of any number of children."""
@@ -382,7 +412,7 @@ class ChildSumTreeLSTM(_NodeLSTM):
         gates = ops.matmul(total, u_weight) + x_gates[: 3 * n]
         i, o = ops.split(ops.sigmoid(gates[n:]), 2)
         remembered = [ops.sigmoid(ops.matmul(h, f_weight) + x_gates[3 * n :]) * c for h, c in states]
-        return lstm_output(ops.tanh(gates[:n]), i, o, over_children(remembered, sequence=sequence))
+        return lstm_output(self._candidate(gates), i, o, over_children(remembered, sequence=sequence))
 
     def _states(self, x: object, children: object) -> tuple[list[State], bool]:
         """Return the children's states, and whether the only one is that of a sequence's elements."""

@@ -133,3 +133,40 @@ def test_a_missing_child_counts_as_a_state_of_zeros() -> None:
     x = [1.0, -1.0, 0.5, 2.0]
     expected = n_ary((None, [None, (x, [])]), parameters, 2)
     np.testing.assert_allclose(program.run([[(x, [])]])[0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [fb.TreeLSTM, fb.ChildSumTreeLSTM])
+@pytest.mark.parametrize("leaves", [1, 2])
+def test_recurrent_dropout_drops_candidates_and_keeps_memory(kind: Any, leaves: int) -> None:
+    """A leaf's x opens the input gate, which is shut in a node above: what that remembers is of its leaves."""
+    n, rate, wide = 401, 0.25, 40.0  # 0.75 n is no whole number: nothing dropped is seen
+    cell = kind(n, dropout=rate)
+    state = fb.AllOf(fb.Vector(WIDTH), fb.Record(())) >> cell
+    if leaves == 2:
+        state = fb.AllOf(fb.Void(), fb.Record((state, state))) >> cell
+    memory = state >> fb.GetItem(1) >> fb.Function(fb.ops.sum)
+    program = fb.compile(memory >> fb.AllOf(fb.Identity(), fb.Loss()), "numpy")
+    x = np.ones(WIDTH)
+    example = [x] if leaves == 1 else [(x, x)]
+    program.run(example)  # the shapes of parameters are known
+    for name, value in program.params.items():
+        kept = np.zeros_like(value)
+        if name.endswith("bias"):
+            kept[:] = np.repeat([1.0, -wide, wide, wide], n)  # u, i, o, f
+        if name.endswith("weight"):
+            kept[:, n : 2 * n] = 2 * wide / WIDTH
+        program.params[name] = kept
+    u = np.tanh(1.0)
+    assert program.run(example)[0][0] == pytest.approx(leaves * n * u, rel=1e-5)  # inference drops nothing
+    count = program.value_and_grad(example)[0] * (1 - rate) / u  # of elements that stayed
+    assert count == pytest.approx(round(count), abs=1e-2)
+    assert 0.65 < count / (leaves * n) < 0.85
+
+
+@pytest.mark.parametrize("kind", [fb.TreeLSTM, fb.ChildSumTreeLSTM])
+@pytest.mark.parametrize("rate", [1, -0.1, "half", True])
+def test_a_share_to_drop_is_from_0_up_to_1(kind: Any, rate: Any) -> None:
+    with pytest.raises(
+        fb.errors.BlockValueError, match=f"{kind.__name__} dropout: expected a rate from 0 up to 1"
+    ):
+        kind(3, dropout=rate)
