@@ -87,6 +87,11 @@ def _with_weights(a: Node, w: Parameter) -> Node:
     return ops.sum(w * ops.mean(a) + ops.mean(w))
 
 
+def _untied(a: Node) -> Node:
+    """Return elements of which no two are equal because they were read twice: an order of ties has kinks."""
+    return a + 0.31 * np.arange(a.shape[-1] if a.shape else 1, dtype=FLOAT)
+
+
 def _attended(a: Node, b: Node, e: Expression, heads: int = 1) -> Node:
     """Return a mixture of a sequence's elements, by their products with what a call has, or they have."""
     size = 2 if heads == 1 else 8 * heads
@@ -130,6 +135,8 @@ STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
     lambda a, b, e: ops.sqrt(1 + ops.square(a)),
     lambda a, b, e: _attended(a, b, e),
     lambda a, b, e: _attended(a, b, e, 2),
+    lambda a, b, e: ops.sort(_untied(a)) * b,
+    lambda a, b, e: ops.topk(_untied(a), 1)[0] - ops.sort(_untied(b)),
 )
 
 

@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
@@ -274,22 +275,43 @@ def _overlapping() -> Any:
 
 
 def _here(method: Callable[P, R]) -> Callable[P, R]:
-    """Let a method of a driver run with its GPU as the thread's current one, and leave that as it was."""
+    """Let a method of a driver run with its GPU as the thread's current one, and leave that as it was.
+
+    An error of CUDA becomes a `BackendError` that says what to do.
+    """
 
     @wraps(method)
     def run(*arguments: P.args, **options: P.kwargs) -> R:
         """Run the method with the driver's GPU as the current one."""
         driver: Any = arguments[0]
-        before = driver.current()
-        if before == driver.number:
-            return method(*arguments, **options)
-        driver.make_current(driver.number)
+        before = None
         try:
+            before = driver.current()
+            if before == driver.number:
+                return method(*arguments, **options)
+            driver.make_current(driver.number)
             return method(*arguments, **options)
+        except driver.failures as error:
+            raise _failure(driver.name, error) from error
         finally:
-            driver.make_current(before)
+            if before not in (None, driver.number):
+                with suppress(*driver.failures):  # a GPU that has failed refuses this, too
+                    driver.make_current(before)
 
     return run
+
+
+def _failure(name: str, error: Exception) -> BackendError:
+    """Return an error about work of a GPU that failed, which CUDA tells at some later call of any kind."""
+    if "MemoryAllocation" in str(error) or "OUT_OF_MEMORY" in str(error):
+        expected = f"memory on {name} for a stream, an event or a graph"
+        fix = "take smaller batches, or end what else uses the GPU"
+        return DeviceMemoryError("backend cuda", expected, str(error), fix)
+    fix = (
+        "start the process anew, as a GPU serves it no longer after most errors; with CUDA_LAUNCH_BLOCKING=1"
+        " and FOLDBATCH_LAUNCH=straight in the environment the traceback shows the call that failed"
+    )
+    return BackendError("backend cuda", f"work on {name} to succeed", str(error), fix)
 
 
 class CupyDriver:
@@ -299,6 +321,7 @@ class CupyDriver:
         self._cupy = cupy
         self._runtime = runtime = cupy.cuda.runtime
         self._start_kernel = cupy.cuda.driver.launchKernel
+        self.failures = runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError
         self._precision = precision
         self.current, self.make_current = runtime.getDevice, runtime.setDevice
         self.number: int = self.current() if number is None else number
@@ -351,9 +374,24 @@ class CupyDriver:
 
     @_here
     def pinned(self, nbytes: int) -> Array:
+        """Return memory of the host that copies need not pass through another place.
+
+        Raises:
+            DeviceMemoryError: when the system pins no more, even after the pool has given back what is free.
+        """
         if not nbytes:
             return np.empty(0, np.uint8)
-        memory = self._cupy.cuda.alloc_pinned_memory(nbytes)
+        cupy = self._cupy
+        try:
+            memory = cupy.cuda.alloc_pinned_memory(nbytes)
+        except self.failures:
+            cupy.get_default_pinned_memory_pool().free_all_blocks()  # of sizes that nobody asks for now
+            try:
+                memory = cupy.cuda.alloc_pinned_memory(nbytes)
+            except self.failures as error:
+                expected = f"{_size(nbytes)} of the host's memory pinned for copies to {self.name}"
+                fix = "take smaller batches, or raise the bound of locked memory (ulimit -l)"
+                raise DeviceMemoryError("backend cuda", expected, str(error), fix) from None
         return np.frombuffer(memory, np.uint8, nbytes)
 
     @_here

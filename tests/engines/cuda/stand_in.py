@@ -26,6 +26,10 @@ class CUDARuntimeError(RuntimeError):
     """CuPy's."""
 
 
+class CUDADriverError(RuntimeError):
+    """CuPy's."""
+
+
 class Memory:
     """What `cupy.cuda.alloc` returns."""
 
@@ -41,11 +45,15 @@ class StandIn:
     Attributes:
         asked: what was asked for, in order: a name, and what with.
         free: bytes of memory left.
+        pinnable: bytes that may be pinned at each of the next calls, the last one first; all after these.
+        freed: times that the pool of pinned memory was emptied.
     """
 
     def __init__(self, version: int = 13000, driver: int = 13000, devices: int = 1) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self.free = 1 << 30
+        self.pinnable: list[int] = []
+        self.freed = 0
         self.current: Any = None
         self.streams = 0
         self.gpu = 0  # CuPy's current device
@@ -175,10 +183,10 @@ class StandIn:
         )
         self.cuda = SimpleNamespace(
             runtime=runtime,
-            driver=SimpleNamespace(launchKernel=launch),
+            driver=SimpleNamespace(launchKernel=launch, CUDADriverError=CUDADriverError),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
             alloc=alloc,
-            alloc_pinned_memory=bytearray,
+            alloc_pinned_memory=self._pinned,
             get_current_stream=lambda: owner.current or Stream(non_blocking=True),
             Stream=Stream,
             Event=Event,
@@ -187,7 +195,16 @@ class StandIn:
             MemoryPointer=lambda memory, offset: (memory, offset),
         )
         self.RawModule = RawModule
+        self.get_default_pinned_memory_pool = lambda: SimpleNamespace(free_all_blocks=self._emptied)
         self.ndarray = lambda shape, dtype, memory: (shape, dtype, *memory)
+
+    def _pinned(self, nbytes: int) -> bytearray:
+        if self.pinnable and nbytes > self.pinnable.pop():
+            raise CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+        return bytearray(nbytes)
+
+    def _emptied(self) -> None:
+        self.freed += 1
 
     def do(self, stream: int, what: Callable[[], Any]) -> None:
         """Do something now, or when the graph is replayed where the stream is captured."""

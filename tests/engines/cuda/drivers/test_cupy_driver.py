@@ -21,7 +21,7 @@ from foldbatch.engines.cuda import cupy_driver
 from foldbatch.engines.cuda.cupy_driver import CupyDriver, load_driver
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import MatrixProduct
-from foldbatch.errors import BackendError
+from foldbatch.errors import BackendError, DeviceMemoryError
 from tests.backends import on_gpu_kernels
 from tests.engines.cuda import replayed, stand_in
 from tests.engines.cuda.emulated import gpu_answers
@@ -239,6 +239,52 @@ def test_too_little_memory_says_how_much_there_is() -> None:
         driver.allocate(1_500_000_000)
     assert cupy.current is None
     assert driver.allocate(100).nbytes == 100
+
+
+def test_pinned_memory_that_is_short_is_asked_for_again_and_then_refused() -> None:
+    driver, cupy, _ = stand_in.driver()
+    cupy.pinnable = [1000, 0]
+    assert driver.pinned(100).nbytes == 100
+    assert cupy.freed == 1
+    cupy.pinnable = [0, 0]
+    said = "expected 1.00 MB of the host's memory pinned for copies to Stand-in, found cudaErrorMemoryAllocation: out"
+    with pytest.raises(DeviceMemoryError, match=said):
+        driver.pinned(1_000_000)
+    assert cupy.freed == 2
+
+
+@pytest.mark.parametrize("kind", [stand_in.CUDARuntimeError, stand_in.CUDADriverError])
+def test_work_that_failed_is_told_in_our_words_at_whatever_call(kind: type[Exception]) -> None:
+    """CUDA tells it late; the current GPU is left as it was where that can be."""
+    driver, cupy, _ = stand_in.driver()
+    event = SimpleNamespace(
+        synchronize=mock.Mock(side_effect=kind("cudaErrorIllegalAddress: an illegal access"))
+    )
+    cupy.gpu = 1
+    said = "backend cuda: expected work on Stand-in to succeed, found cudaErrorIllegalAddress: an illegal access; start"
+    with pytest.raises(BackendError, match=said) as told:
+        driver.synchronize(event)
+    assert isinstance(told.value.__cause__, kind)
+    assert cupy.gpu == 1
+    driver.make_current = mock.Mock(side_effect=kind("cudaErrorIllegalAddress: an illegal access"))
+    with pytest.raises(BackendError, match=said):
+        driver.synchronize(event)
+    driver.current = mock.Mock(side_effect=kind("cudaErrorDevicesUnavailable: busy"))
+    with pytest.raises(BackendError, match="cudaErrorDevicesUnavailable: busy"):
+        driver.event()
+
+
+def test_a_graph_without_memory_is_a_shortage_of_memory() -> None:
+    driver, _, _ = stand_in.driver()
+    stream = SimpleNamespace(
+        end_capture=mock.Mock(
+            side_effect=stand_in.CUDARuntimeError("cudaErrorMemoryAllocation: out of memory")
+        )
+    )
+    with pytest.raises(
+        DeviceMemoryError, match="expected memory on Stand-in for a stream, an event or a graph"
+    ):
+        driver.end_capture(stream)
 
 
 def test_a_text_is_compiled_by_cupy_and_a_kernel_holds_its_module() -> None:

@@ -57,7 +57,7 @@ KERNEL large(i8 n, i8 x) {
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("where", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("where", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"])
 def test_all_that_a_text_may_call_compiles_without_a_warning(where, tmp_path, monkeypatch):
     """And is told what it takes; a second time it comes from the disk, by what it holds."""
     monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
@@ -100,7 +100,7 @@ def test_what_nvrtc_cannot_do_is_an_error_of_the_machine(monkeypatch: pytest.Mon
 @needs_nvrtc
 def test_it_knows_todays_gpus() -> None:
     assert nvrtc().version[0] in module.MAJORS
-    assert {80, 90, 100} <= set(nvrtc().architectures)
+    assert {75, 80, 86, 89, 90, 100, 120} <= set(nvrtc().architectures)
     assert nvrtc(nvrtc().version[0]).version == nvrtc().version
 
 
@@ -183,7 +183,7 @@ class Listener(Emulator):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "model"),
-    [("sm_80", "tree over BiLSTM"), ("sm_90", "shift-reduce"), ("sm_100", "BiLSTM tagger")],
+    [("sm_75", "tree over BiLSTM"), ("sm_90", "shift-reduce"), ("sm_120", "BiLSTM tagger")],
 )
 def test_all_kernels_of_a_training_step_fit_a_gpu(where: str, model: str) -> None:
     """They compile without warnings, keep all in registers, and a block's registers and shared memory suffice."""
