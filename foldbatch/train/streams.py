@@ -44,13 +44,13 @@ class Stream(Described):
             an object that can be iterated again and again; or a function that returns one of these or an
             iterator, which is called in each epoch. It yields the same rows each time.
         shuffle: how many rows the buffer holds. With 0 or 1, rows keep their order.
-        whole: whether each of several ranks reads all rows, so that batches are those of one process; else a
-            stream that can be cut is, see `shard`.
+        sharded: whether several ranks read parts of a stream that can be cut, see `shard`; else each of them
+            reads all rows, and batches are those of one process.
 
     Attributes:
         source: what is read.
         shuffle: rows of the buffer.
-        whole: whether each rank reads all rows.
+        sharded: whether several ranks read parts of it, if it can be cut.
         counted: how many rows files say that there are, or None.
         rows: how many there are; None until files, or a whole reading, tell.
 
@@ -66,9 +66,9 @@ class Stream(Described):
     (['a', 'b', 'c', 'd', 'e'], 5)
     """
 
-    def __init__(self, source: Any, *, shuffle: int = BUFFER, whole: bool = False) -> None:
+    def __init__(self, source: Any, *, shuffle: int = BUFFER, sharded: bool = True) -> None:
         self.shuffle = whole_number("Stream shuffle", shuffle, 0, "0 keeps the order")
-        self.whole = whole
+        self.sharded = sharded
         self.source = source
         self.rank, self.ranks = 0, 1  # which part of how many this stream is
         self.of = self  # the stream of all rows that can be read here
@@ -91,7 +91,7 @@ class Stream(Described):
         >>> list(Stream(["a b", "c"]).map(str.split))
         [['a', 'b'], ['c']]
         """
-        mapped = Stream(self.source, shuffle=self.shuffle, whole=self.whole)
+        mapped = Stream(self.source, shuffle=self.shuffle, sharded=self.sharded)
         mapped._functions = (*self._functions, function)
         return mapped
 
@@ -115,14 +115,14 @@ class Stream(Described):
         >>> list(stream.shard(1, 4, 8)), len(list(stream))
         ([1, 5, 9], 10)
         """
-        if ranks == 1 or self.ranks > 1 or self.whole:
+        if ranks == 1 or self.ranks > 1 or not self.sharded:
             return self
-        own = takes_rank(self.source)
-        if own and size < ranks:
+        by_function = takes_rank(self.source)
+        if by_function and size < ranks:
             fix = "a batch needs a row of each rank: set batch_size, or start fewer processes"
             raise TrainingError("stream", f"batches of {ranks} rows or more", str(size), fix)
         part: tuple[list[Piece], list[int] | None]
-        if own:
+        if by_function:
             part = pieces_of(opener(self.source, rank, ranks)), None
         elif size < ranks:
             return self
@@ -136,7 +136,7 @@ class Stream(Described):
             return self
         stream = copy(self)
         stream.rank, stream.ranks, stream._least = rank, ranks, 0
-        stream.of = stream if own else self
+        stream.of = stream if by_function else self
         stream._read_pieces(*part)
         return stream
 

@@ -45,7 +45,8 @@ from foldbatch.train.parallel import Batch, DataParallel, check_alike, evaluate,
 from foldbatch.train.pieces import Examples
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
 from foldbatch.train.samplers import Sampler, joined, shuffled
-from foldbatch.train.streams import Stream, stream_of, takes_rank
+from foldbatch.train.shards import takes_rank
+from foldbatch.train.streams import Stream, stream_of
 from foldbatch.train.weights import ClassWeight, weights_of
 from foldbatch.trees.given import chosen
 from foldbatch.types import describe_value
@@ -493,7 +494,7 @@ class Trainer(Closed):
             return history
 
     def _shard(self, examples: Examples, size: int | None = None) -> Examples:
-        """Return what this rank reads of examples, where they are a stream that ranks read in parts.
+        """Return the rows that this rank reads, where examples are a stream that ranks read in parts.
 
         `size` is how many rows of all ranks make a batch, by default that of training.
         """
@@ -719,7 +720,7 @@ class Trainer(Closed):
                 callback.load_state(state["callbacks"][name])
 
     def _unlike(self, state: Mapping[str, Any], where: str) -> set[str]:
-        """Return what of a checkpoint's record tells of other parts of streams than ranks read now.
+        """Return the names of entries of a record that tell of other parts of streams than ranks read now.
 
         Raises:
             TrainingError: when they read others than those that ranks read in the epoch under way.
@@ -830,8 +831,8 @@ class Trainer(Closed):
         communicator = self.parallel.communicator
         while True:
             indices, rows = next(remainder, ([], []))
-            own = len(rows), (stream.rows, self._row_digest(stream))
-            counts, shares = zip(*share(communicator, own), strict=True)
+            read = len(rows), (stream.rows, self._row_digest(stream))
+            counts, shares = zip(*share(communicator, read), strict=True)
             self._shares = list(shares)
             if not sum(counts):
                 return

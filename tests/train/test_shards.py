@@ -89,8 +89,8 @@ def test_what_is_small_or_lies_in_few_pieces_or_should_be_whole_is_read_by_each_
     assert in_pieces([10, 10]).shard(1, 3, 4).ranks == 1
     assert in_pieces([10, 10]).shard(1, 2, 1).ranks == 1
     assert Stream(lambda: iter(ROWS), shuffle=1).shard(1, 2, 4).ranks == 1
-    whole = Stream(uneven, whole=True)
-    assert whole.shard(1, 2, 4) is whole and whole.map(len).whole and len(list(whole)) == 100
+    whole = Stream(uneven, sharded=False)
+    assert whole.shard(1, 2, 4) is whole and not whole.map(len).sharded and len(list(whole)) == 100
     cut = in_pieces([10, 10]).shard(1, 2, 4)
     assert cut.shard(0, 2, 4) is cut and cut.ranks == 2
 
