@@ -1,5 +1,7 @@
-"""libcst: every node knows its children, blanks and commas among them."""
+"""libcst: nodes stand in fields; `node.children` has them as in the text, at three times the cost."""
 
+from dataclasses import fields
+from functools import cache
 from typing import Any
 
 import libcst
@@ -17,9 +19,22 @@ def label(node: Any) -> int:
     return LABELS[type(node).__name__]
 
 
+@cache
+def names(kind: type) -> list[str]:
+    """Return the names of the fields of a class."""
+    return [part.name for part in fields(kind)]  # type: ignore[arg-type]
+
+
 def children(node: Any) -> list[Any]:
-    """Return all that is below a node."""
-    return list(node.children)
+    """Return all that is below a node, blanks and commas as well."""
+    below: list[Any] = []
+    for name in names(type(node)):
+        part = getattr(node, name)
+        if isinstance(part, libcst.CSTNode):
+            below.append(part)
+        elif isinstance(part, list | tuple):
+            below += [one for one in part if isinstance(one, libcst.CSTNode)]
+    return below
 
 
 doors = over_nodes(label, children, len(LABELS))
