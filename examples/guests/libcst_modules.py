@@ -1,7 +1,5 @@
 """libcst: nodes stand in fields; `node.children` has them as in the text, at three times the cost."""
 
-from dataclasses import fields
-from functools import cache
 from typing import Any
 
 import libcst
@@ -19,16 +17,10 @@ def label(node: Any) -> int:
     return LABELS[type(node).__name__]
 
 
-@cache
-def names(kind: type) -> list[str]:
-    """Return the names of the fields of a class."""
-    return [part.name for part in fields(kind)]  # type: ignore[arg-type]
-
-
 def children(node: Any) -> list[Any]:
     """Return all that is below a node, blanks and commas as well."""
     below: list[Any] = []
-    for name in names(type(node)):
+    for name in node.__dataclass_fields__:
         part = getattr(node, name)
         if isinstance(part, libcst.CSTNode):
             below.append(part)
