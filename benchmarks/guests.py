@@ -2,8 +2,9 @@
 
 In: examples of about thirty nodes for the models of ``examples/guests``. *function* and *block* are
 ``value_and_grad`` of a batch that is traced anew, *walk* Python's own visit of the same nodes, and *from_*
-makes a `Tree` of them. CPU time of one
-process on one thread; the best of several turns.
+makes a `Tree` of them. *fields* is what the library itself takes: of a table, to make its rows; of a tree,
+a visit by plain Python of the fields that *from_* reads. CPU time of one process on one thread; the best of
+several turns.
 """
 
 from __future__ import annotations
@@ -141,6 +142,56 @@ def tables_of(name: str, recipe: Any, rows: list[Any]) -> Any:
     return rows
 
 
+def fields_of(name: str, given: Any) -> Any:
+    """Visit by plain Python what a library holds, as it offers it: rows of a table, or fields of a tree."""
+    match name:
+        case "pandas_orders":
+            return given.to_dict("records")
+        case "polars_orders":
+            return given.to_dicts()
+        case "arrow_orders":
+            return given.to_pylist()
+        case "duckdb_orders":
+            return given.to_arrow_table().to_pylist()
+        case "hugging_face_orders":
+            return list(given)
+    reader = READERS.get(name.partition("_")[0])
+    if reader is None:
+        return None
+    waiting = list(given)
+    while waiting:
+        waiting.extend(reader(waiting.pop()))
+    return ()
+
+
+def of_markup(node: Any) -> list[Any]:
+    """Read an element of lxml; return what is below it."""
+    below = list(node)
+    _ = node.tag, node.text, [child.tail for child in below]
+    return below
+
+
+def of_libcst(node: Any) -> list[Any]:
+    """Read the fields of a node of libcst; return the nodes in them."""
+    below: list[Any] = []
+    for name in type(node).__dataclass_fields__:
+        part = getattr(node, name)
+        below += part if isinstance(part, list | tuple) else [part]
+    return [part for part in below if hasattr(part, "_codegen_impl")]
+
+
+def of_ast(node: Any) -> list[Any]:
+    """Read the fields of a node of `ast`; return the nodes in them."""
+    below: list[Any] = []
+    for name in node._fields:
+        part = getattr(node, name, None)
+        below += part if isinstance(part, list) else [part]
+    return [part for part in below if hasattr(part, "_fields")]
+
+
+READERS: dict[str, Callable[[Any], list[Any]]] = {"lxml": of_markup, "libcst": of_libcst, "ast": of_ast}
+
+
 def measured(name: str, batch: int, repeats: int, backend: Any) -> dict[str, float]:
     """Return the microseconds of a node of a library's examples, by what is done."""
     recipe = import_module(name)
@@ -157,6 +208,8 @@ def measured(name: str, batch: int, repeats: int, backend: Any) -> dict[str, flo
     ):
         program = fb.compile(model, backend, threads=1)
         figures[door] = best(lambda program=program: program.value_and_grad(given), repeats)  # type: ignore[misc]
+    if fields_of(name, given) is not None:
+        figures["fields"] = best(lambda: fields_of(name, given), repeats)
     figures = {what: seconds / nodes * 1e6 for what, seconds in figures.items()}
     if hasattr(recipe, "label"):
         size = sum(tree.size for tree in fb.trees.from_(examples))
@@ -174,7 +227,7 @@ def main() -> int:
     options = parser.parse_args()
     sys.path.insert(0, str(RECIPES))
     names = options.names or sorted(path.stem for path in RECIPES.glob("*_*.py"))
-    print(f"us a node    {'':20} {'walk':>8} {'function':>8} {'block':>8} {'from_':>8}")
+    print(f"us a node    {'':20} {'fields':>8} {'walk':>8} {'function':>8} {'block':>8} {'from_':>8}")
     slow = []
     for name in names:
         try:
@@ -186,7 +239,7 @@ def main() -> int:
             continue
         shown = (
             f"{figures[what]:8.2f}" if what in figures else " " * 8
-            for what in ("walk", "function", "block", "from_")
+            for what in ("fields", "walk", "function", "block", "from_")
         )
         print(f"{name:33} {' '.join(shown)}", flush=True)
         slow += [name] * (min(figures["function"], figures["block"]) > MOST)

@@ -10,11 +10,13 @@ it had before `fit`.
 from __future__ import annotations
 
 import json
+import math
 import resource
 import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, run
 from tempfile import TemporaryDirectory
@@ -48,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m benchmarks.stream", description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=10.0, metavar="G", help="of Parquet (default 10)")
+    help_text = "read for so many minutes at most, and say how many rows these were"
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="M", help=help_text)
     parser.add_argument("--batch", type=positive, default=256, metavar="N", help="rows a batch (default 256)")
     parser.add_argument("--backend", default="auto", help="numpy, llvm or cuda")
     parser.add_argument("--folder", metavar="DIR", help="where files lie meanwhile (default: the system's)")
@@ -94,12 +98,17 @@ def work(options: Namespace) -> dict[str, Any]:
     def look(trainer: fb.train.Trainer) -> None:
         times.append((time.perf_counter(), time.process_time()))
 
-    callbacks = [fb.train.LambdaCallback(on_step_end=look)]
+    def end(trainer: fb.train.Trainer) -> None:
+        if times and time.perf_counter() - times[0][0] > options.minutes * 60:
+            raise _EndError
+
+    callbacks = [fb.train.LambdaCallback(on_step_end=look, on_step_start=end)]
     trainer = fb.train.Trainer(
         program, fb.train.LazyAdam(0.01), batch_size=options.batch, callbacks=callbacks
     )
     before = peak_bytes()
-    trainer.fit(rows, epochs=1)
+    with suppress(_EndError):
+        trainer.fit(rows, epochs=1)
     (wall, processor), (last_wall, last_processor) = times[WARM], times[-1]
     count = (len(times) - 1 - WARM) * options.batch
     return {
@@ -108,6 +117,10 @@ def work(options: Namespace) -> dict[str, Any]:
         "processor": count / (last_processor - processor),
         "memory": peak_bytes() - before,
     }
+
+
+class _EndError(Exception):
+    """The minutes are over."""
 
 
 def peak_bytes() -> int:
@@ -120,6 +133,7 @@ def _launched(options: Namespace, how: str, folder: str) -> dict[str, Any]:
     """Return what a process of its own has measured."""
     command = [sys.executable, "-m", "benchmarks.stream", "--worker", how, "--folder", folder]
     command += ["--batch", str(options.batch), "--backend", options.backend]
+    command += ["--minutes", str(options.minutes)]
     done = run(command, stdout=PIPE, check=True, text=True)  # noqa: S603 - it is this module
     measured: dict[str, Any] = json.loads(done.stdout)
     return measured

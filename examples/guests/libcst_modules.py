@@ -1,4 +1,4 @@
-"""libcst: every node knows its children, blanks and commas among them."""
+"""libcst: nodes stand in fields; `node.children` has them as in the text, at three times the cost."""
 
 from typing import Any
 
@@ -18,8 +18,15 @@ def label(node: Any) -> int:
 
 
 def children(node: Any) -> list[Any]:
-    """Return all that is below a node."""
-    return list(node.children)
+    """Return all that is below a node, blanks and commas as well."""
+    below: list[Any] = []
+    for name in node.__dataclass_fields__:
+        part = getattr(node, name)
+        if isinstance(part, libcst.CSTNode):
+            below.append(part)
+        elif isinstance(part, list | tuple):
+            below += [one for one in part if isinstance(one, libcst.CSTNode)]
+    return below
 
 
 doors = over_nodes(label, children, len(LABELS))

@@ -470,7 +470,7 @@ def _form_of(draft: Draft) -> list[Any]:
     """Return the computation of a cell as plain data, equal for two buildings of one block."""
     members = [node for _, sequence in draft.sequences for node, _ in sequence]
     inputs = [*(node for node, _ in draft.operands), *(node for node, _ in draft.feeds), *members]
-    graph = Graph(tuple(inputs), tuple(numbered_sites(draft.results)))
+    graph = Graph(tuple(inputs), tuple(numbered_sites(draft.results, inputs)))
     asides = [name for name, _ in draft.losses], [name for name, _ in draft.metrics], draft.labels
     nodes = in_order_of_reading(graph)
     constants = [node.attrs["value"] for node in nodes if node.op is CONSTANT]

@@ -47,7 +47,7 @@ from foldbatch.recipes.fitting import (
 from foldbatch.recipes.plotting import check_plots, write_plots
 from foldbatch.schema import Schema
 from foldbatch.system.files import output_file, refuse_endless, write_whole
-from foldbatch.trees.formats import FORMATS, structures_of
+from foldbatch.trees.formats import FORMATS, names_tables, structures_of, table_records
 from foldbatch.trees.text import CountedLines
 from foldbatch.types import BackendName
 from foldbatch.views import draw_attribution
@@ -117,7 +117,10 @@ def predict(arguments: Sequence[str], prog: str) -> int:
     )
     parser = ArgumentParser(prog=prog, description=help_text)
     add(parser, "model")
-    help_text = "in the format that it was trained on, labels or not; by default -, the standard input"
+    help_text = (
+        "in the format that it was trained on, labels or not; records also in files of Parquet, a folder of "
+        "these, or a pattern in quotes; by default -, the standard input"
+    )
     parser.add_argument("files", nargs="*", default=[STANDARD_INPUT], metavar="FILE", help=help_text)
     parser.add_argument("--nodes", action="store_true", help="add the label of every node")
     parser.add_argument("--draw", action="store_true", help="draw trees instead of JSON")
@@ -237,8 +240,16 @@ def _with_places(predicted: Iterable[dict[str, Any]], waiting: deque[Placed]) ->
 
 
 def _structures(name: str, configuration: Configuration) -> Iterator[Placed]:
-    """Yield the examples of a file or of standard input, each with its name and its place for errors."""
+    """Yield the examples of a file or of standard input, each with its name and its place for errors.
+
+    Of a model of records, a file of Parquet, a folder of such files or a pattern will do as well.
+    """
     format_ = configuration.data.format
+    if FORMATS[format_].kind == "records" and name != STANDARD_INPUT and names_tables(name):
+        for record, place in table_records(name):
+            check_arity(configuration, record, place)
+            yield None, record, place
+        return
     read = structures_of(format_)
     where = "standard input" if name == STANDARD_INPUT else name
     try:

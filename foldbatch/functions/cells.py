@@ -180,11 +180,11 @@ class Outcome:
         names = [name for name, _ in self.losses], [name for name, _ in self.metrics]
         return self.result, self.leaves, len(self.outputs), names, self.labels
 
-    def equals(self, peer: Outcome) -> bool:
-        """Whether another run of a function on the same symbols computes the same, place by place."""
+    def equals(self, peer: Outcome, inputs: Sequence[Node]) -> bool:
+        """Whether another run of a function on the same symbols, which are `inputs`, computes the same."""
         if self.frame != peer.frame:
             return False
-        pairs = zip(numbered_sites(self.ends), numbered_sites(peer.ends), strict=True)
+        pairs = zip(numbered_sites(self.ends, inputs), numbered_sites(peer.ends, inputs), strict=True)
         return all(x is y for x, y in pairs)
 
 
@@ -298,7 +298,7 @@ class Signature:
     @cached_property
     def computed(self) -> str:
         """A digest of its computation, for files."""
-        form = graph_form(Graph(tuple(self.inputs), tuple(numbered_sites(self.ends))))
+        form = graph_form(Graph(tuple(self.inputs), tuple(numbered_sites(self.ends, self.inputs))))
         names = [name for name, _ in (*self.draft.losses, *self.draft.metrics)]
         text = repr((form, self.leaves, names, self.draft.labels))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -611,9 +611,9 @@ class CellFunction:
         assert before is not None
         try:
             now = _outcome(self, signature.specs, symbols)
-            if now.equals(before):
+            if now.equals(before, symbols.inputs):
                 return True
-            if now.equals(_outcome(self, signature.specs, symbols)):
+            if now.equals(_outcome(self, signature.specs, symbols), symbols.inputs):
                 return False
         except Exception:  # noqa: BLE001 - raised again by the call that makes a new signature
             return False

@@ -153,7 +153,7 @@ def _graph_of(
         singles = tuple(copies[: len(singles)])
         members = tuple(copies[len(singles) : len(singles) + len(members)])
         feeds = tuple(copies[len(singles) + len(members) :])
-    groups, new = pack(singles, numbered_sites(results), recursive)
+    groups, new = pack(singles, numbered_sites(results, (*singles, *members, *feeds)), recursive)
     packed = iter(new)
     parts = [tuple([next(packed) for _ in nodes]) for nodes in ends]
     graph = CellGraph(name, (*(node for node, _ in groups), *members), feeds, *parts)
@@ -169,17 +169,19 @@ def _staged(graph: CellGraph, ends: Ends) -> Cell:
     return stage_cell(CellGraph(graph.name, operands, tuple(copies[len(operands) :]), *parts), ends)
 
 
-def numbered_sites(results: Sequence[Node]) -> list[Node]:
-    """Return the results with the sites that draw random numbers counted from 0.
+def numbered_sites(results: Sequence[Node], inputs: Iterable[Node]) -> list[Node]:
+    """Return the results of a cell with the sites that draw random numbers counted from 0.
 
-    So the numbers drawn depend on a site's place in the cell, not on blocks built before.
+    So the numbers drawn depend on a site's place in the cell, not on blocks built before. What lies behind
+    the inputs is of other cells, and stays: an operand may be a node that one of these has computed.
     """
-    drawing = [node for node in reachable(results) if node.op.name == "random"]
+    stays = {node: node for node in inputs}
+    drawing = [node for node in reachable(results, stays) if node.op.name == "random" and node not in stays]
     new = {
         node: apply("random", *node.inputs, **{**node.attrs, "site": site})
         for site, node in enumerate(sorted(drawing, key=lambda node: node.attrs["site"]))
     }
-    return substitute(results, new)
+    return substitute(results, stays | new)
 
 
 def _all_wires(drafts: Sequence[Draft], results: Sequence[Flow]) -> list[Flow]:

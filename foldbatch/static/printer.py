@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.params.parameters import Array, Parameter
-from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node
+from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node
 from foldbatch.static.op import Axis
 from foldbatch.static.places import Place
 from foldbatch.static.statements import Element, FusedLoop, Routine, Slot, Statement, Sweep
@@ -59,10 +59,12 @@ def in_order_of_reading(graph: Graph) -> list[Node]:
 def graph_form(graph: Graph, *, values: bool = True, names: bool = True) -> list[Any]:
     """Return a graph as plain data, which are equal for equal graphs of every process.
 
-    Parameters are told apart by their places and types. Without `values`, the numbers that constants hold do
+    Parameters are told apart by their places and types, and inputs are inputs, whatever has computed them.
+    Without `values`, the numbers that constants hold do
     not count, nor the sites where random numbers are drawn; without `names`, the names of parameters do not.
     """
     places = {node: i for i, node in enumerate(dict.fromkeys((*graph.inputs, *in_order_of_reading(graph))))}
+    inputs = set(graph.inputs)
 
     def attribute(value: object) -> object:
         if isinstance(value, np.ndarray):
@@ -73,15 +75,11 @@ def graph_form(graph: Graph, *, values: bool = True, names: bool = True) -> list
 
     def described(node: Node) -> list[object]:
         """Return a node as plain data: its op, type, axis and attributes, and the numbers of its inputs."""
+        if node in inputs:
+            return [INPUT.name, str(node.type), node.axis.name, [], []]
         attributes = [(n, attribute(x)) for n, x in sorted(node.attrs.items()) if values or n != "site"]
         read = [places[x] for x in node.inputs]
-        return [
-            node.op.name,
-            str(node.type),
-            node.axis.name,
-            [] if node in graph.inputs else attributes,
-            read,
-        ]
+        return [node.op.name, str(node.type), node.axis.name, attributes, read]
 
     return [[described(node) for node in places], [places[node] for node in graph.outputs]]
 

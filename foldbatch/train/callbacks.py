@@ -344,7 +344,7 @@ class ClipGradients(Callback):
 
     def on_gradients(self, trainer: Trainer) -> None:
         batch = trainer.batch
-        count = max(len(batch.examples), 1)
+        count = max(batch.size, 1)
         batch.gradients, _ = clip_by_global_norm(batch.gradients, self.max_norm * count)
 
 

@@ -136,14 +136,14 @@ def _fitting_stream(program: Program, name: str, stream: Stream) -> Stream:
     shared = not {*map(id, _objects_in(first))}.isdisjoint(map(id, _objects_in(next(iter(stream), NONE))))
     why = "fit reads a stream once to look at it and once in each epoch" if shared else ""
     with (
-        naming_rows(stream, [0]),
+        naming_rows(stream, [stream.first]),
         noting("this is the first of fit's {}; losses and metrics need labels", name),
     ):
         program._read_first([first], why)
     if program.lowered.grows or (shared and program.lowered.runs_functions):  # as of a list
         count = 0
-        for part in stream.parts(LEARNT):
-            with naming_rows(stream, range(count, count + len(part))):
+        for part in stream.of.parts(LEARNT):
+            with naming_rows(stream.of, range(count, count + len(part))):
                 program._read_first(part, why)
             count += len(part)
     return stream

@@ -122,7 +122,7 @@ class LRFinder(Closed):
                 batch.examples, batch.indices, parts=trainer.accumulate
             )
             batch.loss = float(total)
-            size = max(len(batch.examples), 1)
+            size = max(batch.size, 1)
             if not math.isfinite(batch.loss):
                 return
             self.rates.append(min(self.lowest * factor**place, self.highest))

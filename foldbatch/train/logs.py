@@ -155,11 +155,7 @@ class Progress(Callback):
         """Advance the epoch's bar by a step; show the mean loss of the batch where it is computed already."""
         if self._bars is not None:
             loss: Any = trainer.batch.loss
-            loss_text = (
-                ""
-                if isinstance(loss, Pending)
-                else f"  loss {loss / max(len(trainer.batch.examples), 1):.4g}"
-            )
+            loss_text = "" if isinstance(loss, Pending) else f"  loss {loss / max(trainer.batch.size, 1):.4g}"
             name = f"epoch {trainer.epoch + 1}/{trainer.epochs}"
             self._bars.update(self._task, advance=1, description=name + loss_text)
 

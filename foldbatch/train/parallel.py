@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice, pairwise
 from typing import Any, Final, TypeVar, cast
 
@@ -336,6 +336,7 @@ class DataParallel(Closed):
         signal: int = 0,
         parts: int = 1,
         weights: Array | None = None,
+        first: int | None = None,
     ) -> tuple[float, BatchGradients[str]]:
         """Return loss and gradients of a batch, of which this rank runs its share.
 
@@ -346,6 +347,8 @@ class DataParallel(Closed):
             parts: how many parts the share is run in, one after the other, to need less memory. Random draws
                 are those of the batch run whole; gradients are, too, but for the order of sums.
             weights: what the losses of each example are multiplied by, ``[N]``.
+            first: where each rank has read its own share, and `examples` are these, the place of the first
+                one in the batch of all ranks.
 
         Raises:
             ExampleError: when an example of the share does not fit the block; other ranks must be told, see
@@ -356,13 +359,15 @@ class DataParallel(Closed):
             weighing: dict[str, Any] = {} if weights is None else {"weights": weights}
             with nullcontext() if indices is None else noting(NUMBERED, indices):
                 return program.value_and_grad(examples, **weighing)
-        places = list(range(len(examples))) if self.is_alone else self.places(examples)
+        is_share = self.is_alone or first is not None
+        places = list(range(len(examples))) if is_share else self.places(examples)
         step = program.steps_drawn
         parts = max(1, min(parts, len(places)))
         cuts = [len(places) * part // parts for part in range(parts + 1)]
-        loss, gradients = self._part_of(examples, places[: cuts[1]], indices, step, weights)
+        run = partial(self._part_of, examples, indices=indices, step=step, weights=weights, first=first or 0)
+        loss, gradients = run(places[: cuts[1]])
         for start, stop in pairwise(cuts[1:]):
-            part_loss, part_gradients = self._part_of(examples, places[start:stop], indices, step, weights)
+            part_loss, part_gradients = run(places[start:stop])
             loss = loss + part_loss
             gradients = _added(gradients, part_gradients, program.engine.sum_copies)
         if self.is_alone:
@@ -395,13 +400,16 @@ class DataParallel(Closed):
         self,
         examples: Sequence[object],
         places: Sequence[int],
+        *,
         indices: Sequence[int] | None,
         step: int,
         weights: Array | None,
+        first: int,
     ) -> tuple[float, BatchGradients[str]]:
-        """Return loss and gradients of the examples at some places of a batch, as `sum_of` takes it.
+        """Return loss and gradients of the examples at some places, of a batch that `sum_of` takes.
 
-        Examples draw random numbers, and are named in errors, as in the whole batch.
+        Examples draw random numbers, and are named in errors, as in the whole batch, where `first` is the
+        place of the one at place 0.
         """
         naming: AbstractContextManager[None]
         if indices is not None:
@@ -413,7 +421,8 @@ class DataParallel(Closed):
         with naming:
             chosen = [examples[place] for place in places]
             factors = None if weights is None else weights[places]
-            return self.program.value_and_grad(chosen, step=step, numbers=places, weights=factors)
+            numbers = [first + place for place in places]
+            return self.program.value_and_grad(chosen, step=step, numbers=numbers, weights=factors)
 
     def _names(self, gradients: Mapping[str, Gradient]) -> str:
         """Return a digest of the gradients' names where ranks may have different parameters, else ''."""
@@ -544,10 +553,21 @@ class Batch:
     """The batch under way: its examples, their places in the training set, then loss and gradients."""
 
     indices: list[int]  # of the examples in the training set
-    examples: Sequence[Any]  # of the batch
+    examples: Sequence[
+        Any
+    ]  # of the batch; of a stream that ranks read in parts, those that this rank has read
     loss: float = 0.0  # the sum over the batch, once it was run
     gradients: dict[str, Gradient] = field(default_factory=dict)  # of the sum, by parameter name
     weights: Array | None = None  # what the losses of each example are multiplied by, ``[N]``
+    # of a stream that ranks read in parts: the place of this rank's first example in the batch, and how many
+    # all ranks have
+    first: int | None = None
+    of_ranks: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many examples the batch has, with those of other ranks."""
+        return len(self.examples) if self.first is None else self.of_ranks
 
 
 EVALUATED = 256  # examples of a batch that is not trained on
@@ -564,24 +584,26 @@ def evaluate(
     tally, count = Tally(metrics), 0
     rank, size = parallel.communicator.rank, parallel.communicator.size
     stream = stream_of(examples)
+    if stream is not None:
+        stream = stream.shard(rank, size, size)
+    cut, first = stream is not None and stream.ranks > 1, 0 if stream is None else stream.first
     if not parallel.is_alone and stream is None:
         every_example = list(examples_of(examples))
         count, stop = (len(every_example) * number // size for number in (rank, rank + 1))
         examples = every_example[count:stop]
     for number, part in enumerate(in_parts(examples if stream is None else stream)):
-        if (
-            stream is None or number % size == rank
-        ):  # each rank reads a stream, and runs its share of the parts
-            numbers = range(count, count + len(part))
-            with naming_rows(stream, numbers), noting("example 0 is the one of number {}", count):
+        # each rank reads a stream that is not cut, and runs its share of the parts
+        if stream is None or cut or number % size == rank:
+            numbers = range(first + count, first + count + len(part))
+            with naming_rows(stream, numbers), noting("example 0 is the one of number {}", first + count):
                 # draws, if there are any, are the same each time: figures differ by the parameters alone
-                run = parallel.program.run(part, losses=True, metrics=bool(metrics), step=count)
+                run = parallel.program.run(part, losses=True, metrics=bool(metrics), step=first + count)
                 tally.add(run, len(part))
         count += len(part)
         if parallel.is_alone:
             between()
     if not parallel.is_alone:
-        if stream is not None:
+        if stream is not None and not cut:
             check_alike(parallel.communicator, {"number of rows that are evaluated": str(count)})
         tally.join(parallel.agree(tally.parts(), noted()))
         between()

@@ -39,15 +39,15 @@ def is_stream(source: object) -> bool:
     kind: Any = type(source)
     if kind is list or kind is tuple or isinstance(source, type | Tree | TreeNode | str | bytes):
         return False
-    if _opens(source):
+    if opens(source):
         return True
-    if _library(kind) == "pyarrow":
+    if library(kind) == "pyarrow":
         return any(hasattr(source, name) for name in ("get_fragments", "scan_batches", "read_row_groups"))
     if not hasattr(kind, "__iter__") or hasattr(kind, "__next__") or hasattr(kind, "__arrow_c_stream__"):
         return False
     if hasattr(source, "collate_fn") and hasattr(source, "dataset"):  # a loader: of batches, or of rows
         return getattr(source, "batch_size", 1) is None and getattr(source, "batch_sampler", None) is None
-    if any(_library(base) == "torch" and base.__name__ == "IterableDataset" for base in kind.__mro__):
+    if any(library(base) == "torch" and base.__name__ == "IterableDataset" for base in kind.__mro__):
         return True  # its base class has `__getitem__`, which raises
     return not hasattr(kind, "__len__") and not hasattr(kind, "__getitem__")
 
@@ -63,14 +63,14 @@ def pieces_of(source: Any) -> list[Piece]:
         ExampleTypeError: when it can be iterated once only, or not at all.
     """
     former: list[object] = []
-    if _library(type(source)) == "pyarrow":
+    if library(type(source)) == "pyarrow":
         if hasattr(source, "get_fragments"):
             return _of_data_set(source)
         if hasattr(source, "read_row_groups"):
             return _of_parquet(source)
         if hasattr(source, "scan_batches"):
             return [Piece(lambda: _in_chunks(source, former))]
-    if _opens(source):
+    if opens(source):
         return [Piece(lambda: _in_chunks(source(), former))]
     table = rows_of(source)  # also refuses loaders of batches
     if hasattr(type(table), "__next__"):
@@ -87,11 +87,13 @@ def pieces_of(source: Any) -> list[Piece]:
     ]
 
 
-def _library(kind: type) -> str:
+def library(kind: type) -> str:
+    """Return the name of the package that a class is of."""
     return str(kind.__module__).partition(".")[0]  # classes that are made at run time may have None
 
 
-def _opens(source: object) -> bool:
+def opens(source: object) -> bool:
+    """Whether a source is a function, which opens what is read."""
     return isroutine(source) or isinstance(source, partial)
 
 
@@ -156,7 +158,7 @@ def _in_chunks(opened: Any, former: list[object]) -> Iterator[Sequence[Any]]:
     Raises:
         ExampleTypeError: when both are the same one.
     """
-    if _library(type(opened)) == "pyarrow":
+    if library(type(opened)) == "pyarrow":
         if hasattr(opened, "scan_batches"):
             yield from _of_batches(opened.to_batches())
             return

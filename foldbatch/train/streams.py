@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from itertools import accumulate, islice
 from typing import Any, Final
 
@@ -16,8 +17,9 @@ from foldbatch.errors import ExampleError, ExamplePlace, TrainingError
 from foldbatch.model.keys import call_keys
 from foldbatch.system.showing import Described
 from foldbatch.train.numbers import whole_number
-from foldbatch.train.pieces import is_stream, pieces_of
+from foldbatch.train.pieces import Piece, is_stream, pieces_of
 from foldbatch.train.retained import Retained, joined, retained
+from foldbatch.train.shards import bounds, cut, opener, shard_of_library, share, takes_rank
 
 BUFFER = 10_000  # rows of the buffer, where no number is set
 HEAD_ROWS = 64  # rows that are looked at before the first epoch
@@ -42,10 +44,13 @@ class Stream(Described):
             an object that can be iterated again and again; or a function that returns one of these or an
             iterator, which is called in each epoch. It yields the same rows each time.
         shuffle: how many rows the buffer holds. With 0 or 1, rows keep their order.
+        sharded: whether several ranks read parts of a stream that can be cut, see `shard`; else each of them
+            reads all rows, and batches are those of one process.
 
     Attributes:
         source: what is read.
         shuffle: rows of the buffer.
+        sharded: whether several ranks read parts of it, if it can be cut.
         counted: how many rows files say that there are, or None.
         rows: how many there are; None until files, or a whole reading, tell.
 
@@ -61,17 +66,24 @@ class Stream(Described):
     (['a', 'b', 'c', 'd', 'e'], 5)
     """
 
-    def __init__(self, source: Any, *, shuffle: int = BUFFER) -> None:
+    def __init__(self, source: Any, *, shuffle: int = BUFFER, sharded: bool = True) -> None:
         self.shuffle = whole_number("Stream shuffle", shuffle, 0, "0 keeps the order")
+        self.sharded = sharded
         self.source = source
-        self._pieces = pieces_of(source)
-        counts = [piece.rows for piece in self._pieces]
-        self.counted = sum(count or 0 for count in counts) if None not in counts else None
-        self._firsts = [0, *accumulate(count or 0 for count in counts)][: len(counts)]
-        self.rows: int | None = self.counted
+        self.rank, self.ranks = 0, 1  # which part of how many this stream is
+        self.of = self  # the stream of all rows that can be read here
+        self._read_pieces(pieces_of(opener(source, 0, 1) if takes_rank(source) else source))
         self._last = retained(()), 0  # rows, and the place of the one that was read last
         self._functions: tuple[Callable[[Any], Any], ...] = ()
         self._least = 0  # rows that a reading has met, to its end or not
+
+    def _read_pieces(self, pieces: list[Piece], firsts: Sequence[int] | None = None) -> None:
+        """Read these pieces from now on; `firsts` are the numbers of their first rows in the source."""
+        counts = [piece.rows for piece in pieces]
+        self._pieces = pieces
+        self.counted = sum(count or 0 for count in counts) if None not in counts else None
+        self._firsts = firsts or [0, *accumulate(count or 0 for count in counts)][: len(counts)]
+        self.rows: int | None = self.counted
 
     def map(self, function: Callable[[Any], Any]) -> Stream:
         """Return a stream of what a function makes of each row, as rows are read: in each epoch anew.
@@ -79,9 +91,64 @@ class Stream(Described):
         >>> list(Stream(["a b", "c"]).map(str.split))
         [['a', 'b'], ['c']]
         """
-        mapped = Stream(self.source, shuffle=self.shuffle)
+        mapped = Stream(self.source, shuffle=self.shuffle, sharded=self.sharded)
         mapped._functions = (*self._functions, function)
         return mapped
+
+    def shard(self, rank: int, ranks: int, size: int) -> Stream:
+        """Return the stream of the rows that one of several ranks reads; itself where each reads all rows.
+
+        A stream that is cut has more rows than its buffer, and at least as many row groups or files as there
+        are ranks; each rank reads those of its part, and of one that lies in two parts some rows. A data set
+        of Hugging Face is cut by its own files. A function that has arguments `rank` and `ranks` opens the
+        part of its rank. All else is read by each rank as a whole, and so is what was asked to be.
+
+        Args:
+            rank: the number of this process.
+            ranks: how many there are.
+            size: how many rows of all ranks make a batch.
+
+        Raises:
+            TrainingError: when a function opens parts, and a batch has fewer rows than there are ranks.
+
+        >>> stream = Stream(lambda rank, ranks: iter(range(rank, 10, ranks)))
+        >>> list(stream.shard(1, 4, 8)), len(list(stream))
+        ([1, 5, 9], 10)
+        """
+        if ranks == 1 or self.ranks > 1 or not self.sharded:
+            return self
+        by_function = takes_rank(self.source)
+        if by_function and size < ranks:
+            fix = "a batch needs a row of each rank: set batch_size, or start fewer processes"
+            raise TrainingError("stream", f"batches of {ranks} rows or more", str(size), fix)
+        part: tuple[list[Piece], list[int] | None]
+        if by_function:
+            part = pieces_of(opener(self.source, rank, ranks)), None
+        elif size < ranks:
+            return self
+        elif self.counted is not None:
+            if self.counted <= self.shuffle or len(self._pieces) < ranks:
+                return self
+            part = cut(self._pieces, *bounds(self.counted, rank, ranks, size))
+        elif (source := shard_of_library(self.source, rank, ranks)) is not None:
+            part = pieces_of(source), None
+        else:
+            return self
+        stream = copy(self)
+        stream.rank, stream.ranks, stream._least = rank, ranks, 0
+        stream.of = stream if by_function else self
+        stream._read_pieces(*part)
+        return stream
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this is the part of a rank that no other rank can read."""
+        return self.ranks > 1 and self.of is self
+
+    @property
+    def first(self) -> int:
+        """The number of the first row in the source, as far as files tell."""
+        return self._firsts[0] if self._firsts else 0
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the rows in the order of the source."""
@@ -110,8 +177,13 @@ class Stream(Described):
         self.rows = rows
 
     def batches(self, size: int) -> int | None:
-        """Return how many batches of a size an epoch has; None where that is not known yet."""
-        return None if self.rows is None else math.ceil(self.rows / size)
+        """Return how many batches of a size an epoch has; None where that is not known yet.
+
+        Of a part that no other rank can read it is how many have rows of this rank.
+        """
+        if self.of.rows is not None and not self.is_own:
+            return math.ceil(self.of.rows / size)
+        return None if self.rows is None else math.ceil(self.rows / share(size, self.rank, self.ranks))
 
     def place(self, number: int) -> str:
         """Return where a row is: in its file, if there is one.
@@ -122,7 +194,7 @@ class Stream(Described):
         place = max(bisect_right(self._firsts, number) - 1, 0)
         if self._pieces and (file := self._pieces[place].file):
             return f"row {number - self._firsts[place] + self._pieces[place].before} of {file}"
-        return f"row {number} of the stream"
+        return f"row {number} of the stream" + (f" of rank {self.rank}" if self.ranks > 1 else "")
 
     def name_row(self, error: ExampleError, numbers: Sequence[int]) -> None:
         """Add a note to an error that says which row its example is; `numbers` are of the batch."""
@@ -147,24 +219,24 @@ class Stream(Described):
         Args:
             seed: from which epochs are shuffled.
             number: that of the epoch, counted from 0.
-            size: how many rows make a batch; the last one may be smaller.
+            size: how many rows make a batch, of all ranks; the last one may be smaller.
             completed: how many batches are left out, as they were yielded before.
             look: is called with the row that had been read last when they were.
 
         Raises:
             TrainingError: when there are more rows or fewer than before.
         """
-        width, leaving_before = max(self.shuffle, 1), size * completed
+        size, width = share(size, self.rank, self.ranks), max(self.shuffle, 1)
+        leaving_before = size * completed
         # how many rows have arrived when these batches are complete
         until = width + leaving_before if self.rows is None else min(width + leaving_before, self.rows)
         slots_of = _slots(seed, number, width)
         content = _content(slots_of, width, until)  # [width]: the arrival of the row in each slot
         begin = int(content.min(initial=until)) if completed else 0
         filling: list[tuple[Retained, Index, Index]] = []  # rows, their numbers and slots
-        buffer, numbers = retained(()), np.zeros(0, np.int64)
+        buffer, numbers, total = retained(()), np.zeros(0, np.int64), 0
         rows: list[Any] = []  # that have left, for the batch to come
         row_numbers: list[int] = []
-        total = 0
         arrivals = self._arrivals(self._order(seed, number), begin)
         for arrival, their_numbers, chunk in _grouped(arrivals, max(width // COPIES, 1)):
             total = arrival + len(chunk)

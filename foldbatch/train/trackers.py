@@ -166,7 +166,7 @@ class Tracker(Callback):
         self._tick("gradients")
         if self._is_due(trainer.steps + 1):
             batch = trainer.batch
-            size = max(len(batch.examples), 1)
+            size = max(batch.size, 1)
             gradients = {name: numbers_of(gradient) / size for name, gradient in batch.gradients.items()}
             self._write_arrays("gradients", gradients, trainer.steps + 1)
 
@@ -175,7 +175,7 @@ class Tracker(Callback):
         if not self._is_open:  # a step outside of `fit`
             return
         self._tick("update")
-        examples = len(trainer.batch.examples)
+        examples = trainer.batch.size
         self._losses.append((trainer.steps, trainer.batch.loss, examples))
         self._counts = [self._counts[0] + 1, self._counts[1] + examples]
         if trainer.steps % self.every == 0:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.communicators import Alone, from_first, together
-from foldbatch.communicators.communicator import mark_as_shared
+from foldbatch.communicators.communicator import mark_as_shared, share
 from foldbatch.errors import (
     ExampleError,
     ProcessError,
@@ -45,7 +45,8 @@ from foldbatch.train.parallel import Batch, DataParallel, check_alike, evaluate,
 from foldbatch.train.pieces import Examples
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
 from foldbatch.train.samplers import Sampler, joined, shuffled
-from foldbatch.train.streams import Stream
+from foldbatch.train.shards import takes_rank
+from foldbatch.train.streams import Stream, stream_of
 from foldbatch.train.weights import ClassWeight, weights_of
 from foldbatch.trees.given import chosen
 from foldbatch.types import describe_value
@@ -57,6 +58,7 @@ MODEL = "model"  # the note that says which model a file has
 ENDING = ".safetensors"
 # by the name that `log_to` has, the class of `foldbatch.train.trackers`, which needs a library
 TRACKERS = {"tensorboard": "TensorBoard", "wandb": "WandB", "mlflow": "MLflow"}
+Share: TypeAlias = "tuple[int | None, str]"  # rows of a rank, and a digest of the row that it read last
 LogTo: TypeAlias = "str | Callback | Sequence[str | Callback]"
 # what makes a callback for a trainer that is given others, or None
 USUAL: list[Callable[[Sequence[Callback]], Callback | None]] = []
@@ -391,6 +393,8 @@ class Trainer(Closed):
         self._streams: dict[str, Stream] = {}  # among its examples
         self._repeatable = False  # whether each reading of its first rows gave the same
         self._row_before = ""  # the digest of the row read last when a checkpoint was written
+        # of a stream that ranks read in parts: of each rank, how many rows it has, and the digest of its last
+        self._shares: list[Share] = []
         self.record: resuming.Record = {}
 
     def __repr__(self) -> str:
@@ -454,9 +458,10 @@ class Trainer(Closed):
             epochs = whole_number("Trainer fit epochs", epochs, 0)
             trackers = [self._tracker(entry) for entry in _listed(log_to)]
             self.epochs = epochs
-            training = checks.fitting_examples(self.program, "examples", examples)
+            training = checks.fitting_examples(self.program, "examples", self._shard(examples))
             if validation is not None:
-                validation = checks.fitting_examples(self.program, "validation", validation)
+                of_rank = self._shard(validation, self.parallel.communicator.size)
+                validation = checks.fitting_examples(self.program, "validation", of_rank)
             self.metrics = checks.check_metrics(self.program, self.metrics)
             if isinstance(training, Stream):
                 self._check_streamed(sample_weight, class_weight)
@@ -465,6 +470,7 @@ class Trainer(Closed):
                 sampler = self._sampler_for(training)
                 self._weights = weights_of(training, sample_weight, class_weight)
             self._repeatable, self._row_before = False, ""
+            self._shares = [(None, "")] * self.parallel.communicator.size
             self._streams = {
                 name: of
                 for name, of in (("examples", training), ("validation examples", validation))
@@ -486,6 +492,16 @@ class Trainer(Closed):
                 history = self._fit(training, validation)
                 self._compare()  # of one process, errors of the last callbacks reach the others, and changes
             return history
+
+    def _shard(self, examples: Examples, size: int | None = None) -> Examples:
+        """Return the rows that this rank reads, where examples are a stream that ranks read in parts.
+
+        `size` is how many rows of all ranks make a batch, by default that of training.
+        """
+        stream, communicator = stream_of(examples), self.parallel.communicator
+        if stream is None:
+            return examples
+        return stream.shard(communicator.rank, communicator.size, size or self._size * self.accumulate)
 
     def _tracker(self, entry: str | Callback) -> Callback:
         """Return the tracker of a name, the same at each call, or the callback that is one."""
@@ -649,7 +665,12 @@ class Trainer(Closed):
             "stopped": self.stopped,
             "callbacks": {name: state for name, callback in self._named() if (state := callback.state())},
             "streams": {
-                name: {"rows": stream.rows, "last": self._row_digest(stream) if name == "examples" else ""}
+                name: {
+                    "rows": stream.of.rows if stream.ranks == 1 else None,
+                    "last": self._row_digest(stream) if name == "examples" else "",
+                    "ranks": stream.ranks,
+                    "shares": self._shares if name == "examples" and stream.ranks > 1 else [],
+                }
                 for name, stream in self._streams.items()
             },
         }
@@ -678,7 +699,8 @@ class Trainer(Closed):
             expected, actual = "a checkpoint of a training of this model", "one whose walk knew other cells"
             fix = "what it decides may have brought some: reach all of them by program.warm before each fit"
             raise TrainingError(where, expected, actual, fix)
-        names = [name for name in {**kept, **record} if name != TRACES or name in record.keys() & kept.keys()]
+        unlike = self._unlike(state, where) | {TRACES} - (record.keys() & kept.keys())
+        names = [name for name in {**kept, **record} if name not in unlike]
         records = [{name: of[name] for name in names if name in of} for of in (kept, record)]
         if actual := resuming.differences(records, ["in the checkpoint", "here"]):
             fix = "resume with what it began with, words numbered as they were, or give another folder"
@@ -692,13 +714,43 @@ class Trainer(Closed):
         self.figures = self.history[-1] if self.history else {}
         for name, stream in self._streams.items():
             if (kept_stream := state.get("streams", {}).get(name)) is not None:
-                if kept_stream["rows"] is not None:
-                    stream.expect(kept_stream["rows"])
-                if name == "examples":
-                    self._row_before = kept_stream["last"]
+                self._expect(stream, kept_stream, name)
         for name, callback in self._named():
             if name in state["callbacks"]:
                 callback.load_state(state["callbacks"][name])
+
+    def _unlike(self, state: Mapping[str, Any], where: str) -> set[str]:
+        """Return the names of entries of a record that tell of other parts of streams than ranks read now.
+
+        Raises:
+            TrainingError: when they read others than those that ranks read in the epoch under way.
+        """
+        unlike = set()
+        for name, stream in self._streams.items():
+            parts = state.get("streams", {}).get(name, {}).get("ranks", 1)
+            if parts == stream.ranks:
+                continue
+            if name == "examples" and state["position"]["batches"]:
+                expected = f"the ranks that began the epoch: a stream read in {counted(parts, 'part')}"
+                fix = "go on with as many ranks until the epoch ends"
+                raise TrainingError(where, expected, f"one in {counted(stream.ranks, 'part')}", fix)
+            if takes_rank(stream.source):
+                unlike |= {name, TRACES}  # of the first rank, which has other rows now
+        return unlike
+
+    def _expect(self, stream: Stream, kept: Mapping[str, Any], name: str) -> None:
+        """Let a stream have the rows that it had when a checkpoint was written.
+
+        Raises:
+            TrainingError: when it has not.
+        """
+        rows, last, shares = kept["rows"], kept["last"], kept.get("shares", [])
+        if stream.ranks > 1:
+            rows, last = shares[stream.rank] if len(shares) == stream.ranks else (None, "")
+        if rows is not None:
+            stream.expect(rows)
+        if name == "examples":
+            self._row_before, self._shares = last, list(map(tuple, shares)) or self._shares
 
     def _beginning(
         self, training: Sequence[Any] | Stream, held_out: Sequence[Any] | Stream
@@ -711,11 +763,11 @@ class Trainer(Closed):
         sampler = f"of seed {self.sampler.seed} and digest {self.sampler.digest()}"
         if isinstance(training, Stream):
             sampler = f"a stream's of seed {self._seed}, size {self._size} and buffer {training.shuffle}"
-            training, self._repeatable = resuming.first_rows(training)
+            training, self._repeatable = resuming.first_rows(training.of)
         if isinstance(held_out, Stream):
-            held_out, _ = resuming.first_rows(held_out)
+            held_out, _ = resuming.first_rows(held_out.of)
         for name, stream in self._streams.items():
-            record[f"rows of {name}"] = text_of(stream.counted)
+            record[f"rows of {name}"] = text_of(None if stream.is_own else stream.of.counted)
         traces = traced(self.program, training)  # first: a walk learns of what it is made
         for callback in self.callbacks:
             record |= callback.must_match()
@@ -726,6 +778,10 @@ class Trainer(Closed):
         rows = {"examples": digests(training), "validation examples": digests(held_out)}
         if len(traces):
             rows[TRACES] = traces
+        for name in self._streams:
+            if self._streams[name].is_own:  # ranks have other rows: those of the first one tell of the data
+                parts = [name, TRACES] if name == "examples" else [name]
+                rows |= from_first(self.parallel.communicator, {of: rows[of] for of in parts if of in rows})
         if self._weights is not None:
             record["weights of examples"] = DIGEST + digest(self._weights).hex()
         return record | {name: resuming.in_record(of) for name, of in rows.items()}
@@ -757,6 +813,9 @@ class Trainer(Closed):
         """Yield the rest of the epoch's batches of a stream; all ranks look whether they read the same."""
         completed, size = self.position.batches, self._size * self.accumulate
         remainder = stream.epoch(self._seed, self.epoch, size, completed, self._check_row)
+        if stream.ranks > 1:
+            yield from self._joined(stream, remainder)
+            return
         for place in itertools.count(completed + 1):
             indices, rows = next(remainder, ([], []))
             if not self.parallel.is_alone:  # a rank whose rows end early would leave the others waiting
@@ -766,6 +825,18 @@ class Trainer(Closed):
             if not rows:
                 return
             yield Batch(indices, rows)
+
+    def _joined(self, stream: Stream, remainder: Iterator[tuple[list[int], list[Any]]]) -> Iterator[Batch]:
+        """Yield the batches whose parts ranks read, until no rank has rows left: all ranks have as many."""
+        communicator = self.parallel.communicator
+        while True:
+            indices, rows = next(remainder, ([], []))
+            read = len(rows), (stream.rows, self._row_digest(stream))
+            counts, shares = zip(*share(communicator, read), strict=True)
+            self._shares = list(shares)
+            if not sum(counts):
+                return
+            yield Batch(indices, rows, first=sum(counts[: communicator.rank]), of_ranks=sum(counts))
 
     def _chosen(self, examples: Sequence[Any], batches: Sequence[list[int]]) -> Iterator[Batch]:
         """Yield the rest of the epoch's batches of a list; all ranks look whether they have the same."""
@@ -794,7 +865,10 @@ class Trainer(Closed):
                 except ExampleError as error:
                     # else each part counts its examples anew
                     if isinstance(examples, Stream) and self.accumulate == 1:
-                        places = self.parallel.places(batch.examples)
+                        is_share = batch.first is not None
+                        places = (
+                            range(len(batch.indices)) if is_share else self.parallel.places(batch.examples)
+                        )
                         examples.name_row(error, [batch.indices[place] for place in places])
                     raise
                 position.read(late=True)  # a GPU has the next steps to do meanwhile
@@ -820,10 +894,10 @@ class Trainer(Closed):
         self._call("on_step_start")
         noted, parts = self._interrupts.noted, self.accumulate
         batch.loss, batch.gradients = self.parallel.sum_of(
-            batch.examples, indices, noted, parts, batch.weights
+            batch.examples, indices, noted, parts, batch.weights, batch.first
         )
         self._call("on_gradients")
-        count = len(batch.examples)
+        count = batch.size
         scale = 1 / max(count, 1)
         self.optimizer.update(self.program.params, batch.gradients, scale=scale, loss=batch.loss)
         self.steps += 1

@@ -70,6 +70,24 @@ def parquet_samples(path: str | os.PathLike[str], key: str) -> Iterator[tuple[An
             yield record, label
 
 
+def parquet_records(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the rows of files of Parquet as records, each with its file and its number there.
+
+    Raises:
+        ReadError: as `parquet_files`, and when a file is damaged.
+    """
+    for fragment in parquet_files(path).get_fragments():
+        number = 0
+        try:
+            for batch in fragment.to_batches(batch_size=1024, batch_readahead=4, fragment_readahead=1):
+                for record in batch.to_pylist():
+                    yield record, f"{fragment.path}, row {number}"
+                    number += 1
+        except (OSError, ValueError) as error:  # those of Arrow are these
+            where, actual = f"{fragment.path}, row {number}", str(error).splitlines()[0]
+            raise ReadError(where, "a whole file of Parquet", actual, "write it again") from None
+
+
 def check_column(files: Any, where: str, key: str) -> None:
     """Refuse a data set without a column."""
     names = files.schema.names

@@ -8,6 +8,7 @@ None.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import has_magic
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -176,6 +177,28 @@ def _table(path: str, key: str) -> Any:
 def _table_samples(path: Path, key: str) -> Iterator[Sample]:
     samples: Iterator[Sample] = _arrow(str(path)).parquet_samples(path, key)
     return samples
+
+
+PARQUET = b"PAR1"  # with which a file of Parquet begins
+
+
+def names_tables(name: str) -> bool:
+    """Whether a name is of files of Parquet: of one that begins as such, of a folder, or a pattern.
+
+    >>> names_tables("orders.jsonl"), names_tables("folder/*.parquet")
+    (False, True)
+    """
+    path = Path(name)
+    if path.is_file():
+        with path.open("rb") as file:
+            return file.read(len(PARQUET)) == PARQUET
+    return path.is_dir() or (has_magic(name) and not path.exists())
+
+
+def table_records(name: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the rows of files of Parquet as records, each with its place for errors."""
+    records: Iterator[tuple[dict[str, Any], str]] = _arrow(name).parquet_records(name)
+    return records
 
 
 def _arrow(where: str) -> Any:

@@ -72,6 +72,27 @@ class FrameRows(Rows):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class DataSetRows(Rows):
+    """Rows of a data set of Hugging Face, as dicts by column; one by one they take twice the time."""
+
+    data_set: Any
+
+    def __len__(self) -> int:
+        return len(self.data_set)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._dicts(index) if isinstance(index, slice) else self.data_set[index]
+
+    def taken(self, indices: Sequence[int]) -> list[Any]:
+        """Return some rows by their indices."""
+        return self._dicts(list(indices)) if len(indices) else []
+
+    def _dicts(self, rows: slice | list[int]) -> list[Any]:
+        columns = self.data_set[rows]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ColumnRows(Rows):
     """Values of a single column of a table."""
 
@@ -139,10 +160,16 @@ def _of_arrow(examples: Any) -> Any:
 
 
 def _of_data_set(examples: Any) -> Any:
-    """Return a data set of Hugging Face such that its items are dicts, not tables of one row."""
+    """Return a data set of Hugging Face such that its items are dicts, not tables of one row.
+
+    Of one that is held and makes objects of Python, the rows are read many at a time.
+    """
     form = getattr(examples, "format", None) or {"type": getattr(examples, "_formatting", None)}
     name = getattr(form["type"], "format_type", form["type"])
-    return examples.with_format(None) if name in ("arrow", "pandas", "polars") else examples
+    if name in ("arrow", "pandas", "polars"):
+        examples, name = examples.with_format(None), None
+    is_held = hasattr(type(examples), "__len__") and bool(getattr(examples, "column_names", None))
+    return DataSetRows(examples) if name is None and is_held else examples
 
 
 def _of_stream(examples: object) -> Any:

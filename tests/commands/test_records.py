@@ -65,8 +65,62 @@ def test_a_folder_of_parquet_trains_as_its_records_do(tables, path, capsys):
     assert losses[0] == losses[1]
     one, other = (fb.load(f"{run}/model.safetensors") for run in ("lines", "rows"))
     assert one.params.keys() == other.params.keys()
-    assert main(["eval", "rows", "folder/b.parquet"]) == 0
-    assert "examples 15" in capsys.readouterr().out
+    for name, count in (("folder/b.parquet", 15), (path, 40)):
+        assert main(["eval", "rows", name]) == 0
+        assert f"examples {count}" in capsys.readouterr().out
+
+
+def answered(capsys, *arguments):
+    capsys.readouterr()
+    assert main(["predict", *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert not err
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_rows_of_parquet_are_predicted_and_served_as_their_records_are(tables, capsys):
+    """Of a model of either format, with labels and without; in a file, a folder or a pattern."""
+    assert main([*TRAIN, *PARQUET[2:], "--folder", "lines"]) == 0
+    assert main(["train", "--no-gain", *PARQUET, "--data.train", "folder", "--folder", "rows"]) == 0
+    expected = answered(capsys, "lines", "orders.jsonl")
+    assert len(expected) == 40
+    for run in ("lines", "rows"):
+        assert answered(capsys, run, "orders.jsonl") == expected
+        assert answered(capsys, run, "folder") == answered(capsys, run, "folder/*.parquet") == expected
+        assert answered(capsys, run, "folder/b.parquet", "folder/a.parquet") == [
+            *expected[25:],
+            *expected[:25],
+        ]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(parquet.read_table("folder/a.parquet").drop_columns("ok"), "no_labels")
+    assert answered(capsys, "rows", "no_labels") == expected[:25]
+    record = json.loads(Path("orders.jsonl").read_text().splitlines()[3])
+    assert service.load(Path("rows"), "numpy").predict([record], nodes=False) == expected[3:4]
+
+
+def test_what_cannot_be_predicted_of_parquet_is_named(tables, capsys):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    assert main([*TRAIN, *PARQUET[2:], "--folder", "run"]) == 0
+    rows = parquet.read_table("folder/b.parquet").to_pylist()
+    del rows[12]["age"]
+    rows[12]["ega"] = rows[3]["ega"] = 5
+    Path("odd").mkdir()
+    parquet.write_table(
+        pa.Table.from_pylist([{**row, "ega": row.get("ega")} for row in rows]), "odd/c.parquet"
+    )
+    assert main(["predict", "run", "odd", "--strict"]) == 2
+    assert "odd/c.parquet, row 0: expected fields" in capsys.readouterr().err
+    Path("none").mkdir()
+    for name, message in {
+        "none": "none: expected files",
+        "*.parq": "*.parq: expected files of Parquet",
+    }.items():
+        assert main(["predict", "run", name]) == 2
+        assert message in capsys.readouterr().err
+    data = Path("folder/a.parquet").read_bytes()
+    Path("cut.parquet").write_bytes(data[: len(data) // 2])
+    assert main(["predict", "run", "cut.parquet"]) == 2
+    assert "cut.parquet: expected files of Parquet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Blocks called in walks, and walks that stand for blocks, where the laws of random programs do not look."""
 
 import importlib
+import itertools
 import sys
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.errors import BlockTypeError, ExampleError, ExampleKeyError, ModelError, WalkError
 from foldbatch.params.parameters import dense
+from foldbatch.static.ops import functions
 
 Walk = fb.functions.Walk
 
@@ -169,6 +171,38 @@ def test_a_block_that_is_built_again_is_the_same_where_a_tensor_is_equal_in_all_
         np.testing.assert_array_equal(program.run([[1.0, 2.0]])[0], [7.0, 25.0])
         gradients = program.vjp([[1.0, 2.0]], [np.ones(2, "float32")]).gradients
         assert gradients["shift"].tolist() == [1.0, 3.0]
+
+
+# One cell draws, and another cell of the same block reads the node that it drew, beyond a choice.
+drawn = fb.GetItem(0) >> fb.Tensor([3]) >> fb.Linear(3, name="inner") >> fb.Dropout(0.5)
+chosen = fb.OneOf(fb.GetItem(1), {n: fb.GetItem(0) >> fb.Linear(2, name=f"case{n}") for n in range(2)})
+drawing = (
+    fb.AllOf(drawn, fb.GetItem(1))
+    >> fb.AllOf(chosen, fb.GetItem(0))
+    >> fb.Function(lambda a, b: fb.ops.sum(a) + fb.ops.sum(b * b))
+    >> fb.Loss()
+)
+
+
+def draws(x):
+    return drawing(x)
+
+
+def test_a_block_that_is_built_again_draws_where_it_drew(tmp_path, monkeypatch):
+    """The second building has other sites of random numbers, also behind what its cells read."""
+    monkeypatch.setattr(
+        functions, "SITES", itertools.count()
+    )  # as where the process draws for the first time
+    examples = [([1.0, 2.0, 3.0], 0), ([3.0, 2.0, 3.0], 1)]
+    losses = []
+    for _ in range(2):
+        program = fb.compile(draws, "numpy", seed=1)
+        losses.append(program.value_and_grad(examples)[0])
+    of_block = fb.compile(drawing, "numpy", seed=1).value_and_grad(examples)[0]
+    assert losses == [pytest.approx(of_block)] * 2
+    program.save(tmp_path / "file")
+    loaded = fb.load(tmp_path / "file", "numpy", trust=(__name__,))
+    assert loaded.run(examples, losses=True).loss == program.run(examples, losses=True).loss
 
 
 def test_elements_of_several_values_arrive_in_their_places():

@@ -160,6 +160,13 @@ def test_data_sets_of_hugging_face_are_rows_whatever_their_format(form, recipe):
     assert np.array_equal(program.run(data_set), program.run(module.ROWS))
     if form in ("arrow", None):
         assert list(rows_of(module.STREAM.with_format(form))) == module.ROWS
+        rows = rows_of(data_set)
+        assert (rows[1:], rows[0], rows.taken([2, 0])) == (
+            module.ROWS[1:],
+            module.ROWS[0],
+            module.ROWS[2::-2],
+        )
+        assert rows.taken([]) == [] and len(rows) == 3
     trainer = fb.train.Trainer(
         fb.compile(module.doors.block >> fb.Function(fb.ops.sum) >> fb.Loss(), "numpy"), fb.SGD(0.01)
     )

@@ -19,6 +19,7 @@ from foldbatch.static.graph import Graph, Node, apply, slice_of
 from foldbatch.static.op import UNBATCHED
 from foldbatch.static.ops.reduce import TOTAL
 from foldbatch.static.passes.rewrite import rebuilt, rewrite_knowing, sealed
+from foldbatch.static.passes.simplify import simplify_node
 
 MIN_HEAD_COLUMNS = 8  # columns of a head: with fewer, a product with all columns of its weight costs less
 
@@ -86,7 +87,11 @@ def _attended(graph: Graph) -> Graph:
         absorbs = moves(match.product.inputs[match.number])
         if node.op.name == "sum":
             return _moved(_dot, factor.inputs[0], x, absorbs=absorbs)
-        a = apply("reshape", factor, shape=x.shape[:-1]) if factor.shape != x.shape[:-1] else factor
+        a = factor
+        if factor.shape != x.shape[:-1]:
+            a = simplify_node(
+                apply("reshape", factor, shape=x.shape[:-1])
+            )  # the factor may be a reshape itself
         return _moved(_mix, a, x, absorbs=absorbs)
 
     return rewrite_knowing(graph, attended)
