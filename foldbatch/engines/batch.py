@@ -28,7 +28,7 @@ class ScheduledBatch(NamedTuple):
     merged: Merged  # the joined traces
     schedule: Schedule  # the control tables
     feeds: tuple[tuple[Array, ...], ...]  # per cell and feed, the data in rank order
-    results: tuple[object, ...]  # each example's result, as its trace holds it
+    results: Sequence[object]  # each example's result, as its trace holds it
     seconds: dict[str, float]  # the time that merging and building the tables took
 
     def __repr__(self) -> str:

@@ -10,25 +10,21 @@ import heapq
 import math
 import os
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice, pairwise
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.communicators import Communicator, find, share, together
 from foldbatch.communicators.communicator import Bytes, DeviceCommunicator, mark_as_shared
-from foldbatch.engines.batch import Planned
 from foldbatch.engines.sums import total
-from foldbatch.errors import DecidingError, ExampleTypeError, ProcessError, SharedDeviceWarning, TrainingError
+from foldbatch.errors import ProcessError, SharedDeviceWarning, TrainingError
 from foldbatch.model.columns import items_of
-from foldbatch.model.rereading import Snapshot, obstacle
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Array, Gradient, RemoteUpdates, SparseRows, dense, numbers_of
 from foldbatch.program.program import Program
@@ -36,7 +32,6 @@ from foldbatch.program.traced import Prepared, listed
 from foldbatch.system.closed import Closed
 from foldbatch.train.checks import NUMBERED, examples_of, noting
 from foldbatch.train.metrics import Metric, Tally
-from foldbatch.train.numbers import whole_number
 from foldbatch.train.pieces import Examples
 from foldbatch.train.resuming import AGAIN, DIGEST, Record, differences, digest, digests, text_of, traced
 from foldbatch.train.streams import naming_rows, stream_of
@@ -471,72 +466,6 @@ def _added(
         name: total(arrays, sum_copies(numbers_of(arrays[0]).dtype.name)) for name, arrays in parts.items()
     }
     return BatchGradients(added, unused)
-
-
-END: Final = object()  # stands for the batch after the last
-
-
-def prefetched(program: Program, batches: Iterable[object], ahead: int = 2) -> Iterator[Any]:
-    """Yield every batch planned, in order; one thread reads and plans those that follow.
-
-    Batches of a plain function that reads numbers come as they are: what it calls depends on parameters.
-
-    It is in that thread that `batches` is read and that functions of the user's run while examples are
-    traced. An error is raised where its batch would have come, with the traceback of where it arose. The
-    thread ends with the iterator, also when that is closed early or dropped, when it has read and planned
-    what is under way: so what it reads must not block for ever.
-
-    Args:
-        program: the program that will run them.
-        batches: of examples, as `foldbatch.Program.plan` takes them; it may be endless.
-        ahead: how many batches may lie ready besides the one last yielded: memory for speed.
-
-    Raises:
-        TrainingError: when `ahead` is no whole number of 1 or more, or no thread can start.
-        ExampleError: when an example does not fit the block.
-
-    >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x * x))
-    >>> [[float(x) for x in program.run(plan)] for plan in prefetched(program, [[1, 2], [3]])]
-    [[1.0, 4.0], [9.0]]
-    """
-    return _prefetch(program, iter(batches), whole_number("prefetched ahead", ahead, 1, "2 is enough"))
-
-
-def _prefetch(program: Program, batches: Iterator[object], ahead: int) -> Iterator[Any]:
-    """Yield batches planned in a thread that is `ahead` batches before the caller."""
-
-    def planned() -> Any:
-        """Return the next batch as a plan; as it is where its walks decide; END at the end."""
-        batch: Any = next(batches, END)
-        if batch is END or program.lowered.decides or isinstance(batch, Planned):
-            return batch
-        batch = listed(batch)
-        before = None if program.model.cells else Snapshot(batch)
-        try:
-            return program.plan(batch)
-        except DecidingError:
-            if (blocked := obstacle(batch, before)) is not None:
-                where = f"example {blocked.place}"
-                expected = "data that can be read again, as the walk asks for a number, which is no plan's"
-                fix = "run a batch that asks for one, or give the batches themselves"
-                raise ExampleTypeError(where, expected, blocked.actual, fix) from None
-        return batch
-
-    process, pool = os.getpid(), ThreadPoolExecutor(1, "foldbatch-prefetch")
-    try:
-        try:
-            waiting = deque(pool.submit(planned) for _ in range(ahead))
-        except RuntimeError as error:
-            room, fix = ("a thread of its own", "allow more, as by ulimit -u, or train on the batches")
-            raise TrainingError("prefetched", room, f"none: {error}", fix) from None
-        while (planned_batch := waiting.popleft().result()) is not END:
-            waiting.append(pool.submit(planned))
-            yield planned_batch
-            if os.getpid() != process:
-                expected, actual = "the process that began to iterate", "a process forked from it"
-                raise TrainingError("prefetched", expected, actual, "begin in the process that trains")
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(slots=True)
