@@ -11,17 +11,18 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice, pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.communicators import Communicator, find, share, together
 from foldbatch.communicators.communicator import Bytes, DeviceCommunicator, mark_as_shared
+from foldbatch.engines.batch import Planned
 from foldbatch.engines.sums import total
 from foldbatch.errors import ProcessError, SharedDeviceWarning, TrainingError
 from foldbatch.model.columns import items_of
@@ -99,6 +100,51 @@ def deal(costs: Sequence[int], ranks: int) -> list[list[int]]:
         shares[rank].append(place)
         heapq.heapreplace(loads, (load + costs[place], rank))
     return [sorted(share) for share in shares]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a batch is cut: among ranks, and the share of one into parts that run one after the other."""
+
+    rank: int
+    ranks: int
+    parts: int
+
+    def places(self, examples: Sequence[object]) -> list[list[int]]:
+        """Return, for each part of the rank's share, the places of its examples in the batch, ascending.
+
+        >>> Cut(rank=0, ranks=1, parts=2).places("abc")
+        [[0], [1, 2]]
+        """
+        places = [*range(len(examples))]
+        if self.ranks > 1:
+            places = deal([cost(example) for example in examples], self.ranks)[self.rank]
+        parts = max(1, min(self.parts, len(places)))
+        cuts = [len(places) * part // parts for part in range(parts + 1)]
+        return [places[start:stop] for start, stop in pairwise(cuts)]
+
+
+class PreparedShare(NamedTuple):
+    """A rank's share of a batch, planned by a worker."""
+
+    places: list[list[int]]  # of the examples of each part in the batch
+    plans: list[Planned]  # of the parts
+
+
+def note_of(places: Sequence[int], indices: Sequence[int] | None, rank: int, *, alone: bool) -> str:
+    """Return the note that says how examples at some places of a batch are numbered.
+
+    Args:
+        places: the places.
+        indices: of the batch's examples in the training set, where they are known.
+        rank: that runs them.
+        alone: whether there is one rank.
+    """
+    if indices is not None:
+        return NUMBERED.format([indices[place] for place in places])
+    if alone:
+        return NUMBERED.format(places)
+    return f"of rank {rank}, whose examples have the numbers {places}"
 
 
 Counts = tuple[int, ...]  # for each gradient, how many rows it has; DENSE where it is an array
@@ -331,6 +377,7 @@ class DataParallel(Closed):
         signal: int = 0,
         parts: int = 1,
         weights: Array | None = None,
+        prepared: PreparedShare | None = None,
     ) -> tuple[float, BatchGradients[str]]:
         """Return loss and gradients of a batch, of which this rank runs its share.
 
@@ -341,6 +388,7 @@ class DataParallel(Closed):
             parts: how many parts the share is run in, one after the other, to need less memory. Random draws
                 are those of the batch run whole; gradients are, too, but for the order of sums.
             weights: what the losses of each example are multiplied by, ``[N]``.
+            prepared: the share, planned ahead; then no example is asked for.
 
         Raises:
             ExampleError: when an example of the share does not fit the block; other ranks must be told, see
@@ -350,14 +398,18 @@ class DataParallel(Closed):
         if self.is_alone and parts == 1:
             weighing: dict[str, Any] = {} if weights is None else {"weights": weights}
             with nullcontext() if indices is None else noting(NUMBERED, indices):
-                return program.value_and_grad(examples, **weighing)
-        places = list(range(len(examples))) if self.is_alone else self.places(examples)
+                whole = examples if prepared is None else prepared.plans[0]
+                return program.value_and_grad(whole, **weighing)
         step = program.steps_drawn
-        parts = max(1, min(parts, len(places)))
-        cuts = [len(places) * part // parts for part in range(parts + 1)]
-        loss, gradients = self._part_of(examples, places[: cuts[1]], indices, step, weights)
-        for start, stop in pairwise(cuts[1:]):
-            part_loss, part_gradients = self._part_of(examples, places[start:stop], indices, step, weights)
+        work: list[tuple[list[int], Sequence[object] | Planned]]
+        if prepared is None:
+            places = Cut(self.communicator.rank, self.communicator.size, parts).places(examples)
+            work = [(part, [examples[place] for place in part]) for part in places]
+        else:
+            work = [*zip(*prepared, strict=True)]
+        loss, gradients = self._part_of(*work[0], indices, step, weights)
+        for part in work[1:]:
+            part_loss, part_gradients = self._part_of(*part, indices, step, weights)
             loss = loss + part_loss
             gradients = _added(gradients, part_gradients, program.engine.sum_copies)
         if self.is_alone:
@@ -388,27 +440,20 @@ class DataParallel(Closed):
 
     def _part_of(
         self,
-        examples: Sequence[object],
         places: Sequence[int],
+        examples: Sequence[object] | Planned,
         indices: Sequence[int] | None,
         step: int,
         weights: Array | None,
     ) -> tuple[float, BatchGradients[str]]:
-        """Return loss and gradients of the examples at some places of a batch, as `sum_of` takes it.
+        """Return loss and gradients of the examples at some places of a batch; the others are of `sum_of`.
 
         Examples draw random numbers, and are named in errors, as in the whole batch.
         """
-        naming: AbstractContextManager[None]
-        if indices is not None:
-            naming = noting(NUMBERED, [indices[place] for place in places])
-        elif self.is_alone:
-            naming = noting(NUMBERED, places)
-        else:
-            naming = noting("of rank {}, whose examples have the numbers {}", self.communicator.rank, places)
-        with naming:
-            chosen = [examples[place] for place in places]
+        rank = self.communicator.rank
+        with noting("{}", note_of(places, indices, rank, alone=self.is_alone)):
             factors = None if weights is None else weights[places]
-            return self.program.value_and_grad(chosen, step=step, numbers=places, weights=factors)
+            return self.program.value_and_grad(examples, step=step, numbers=places, weights=factors)
 
     def _names(self, gradients: Mapping[str, Gradient]) -> str:
         """Return a digest of the gradients' names where ranks may have different parameters, else ''."""
@@ -477,6 +522,10 @@ class Batch:
     loss: float = 0.0  # the sum over the batch, once it was run
     gradients: dict[str, Gradient] = field(default_factory=dict)  # of the sum, by parameter name
     weights: Array | None = None  # what the losses of each example are multiplied by, ``[N]``
+    prepared: PreparedShare | None = None  # the share that this process runs, where a worker has planned it
+    # of a stream that workers read: a digest of the row that was read last, and one that all ranks must have
+    last: str = ""
+    text: str = ""
 
 
 EVALUATED = 256  # examples of a batch that is not trained on

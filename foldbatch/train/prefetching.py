@@ -40,11 +40,11 @@ class Known:
         return self.batch
 
 
-def in_order(ask: Callable[[], Waiting], ahead: int) -> Iterator[Any]:
+def asked_in_order(ask: Callable[[], Waiting], ahead: int) -> Iterator[Any]:
     """Yield what is asked for, in order, up to END; there are `ahead` that are waited for.
 
     >>> numbers = iter([1, 2, 3])
-    >>> list(in_order(lambda: Known(next(numbers, END)), 2))
+    >>> list(asked_in_order(lambda: Known(next(numbers, END)), 2))
     [1, 2, 3]
     """
     waiting = deque(ask() for _ in range(ahead))
@@ -147,7 +147,7 @@ def _by_thread(program: Program, batches: Iterator[object], ahead: int) -> Itera
             raise TrainingError("prefetched", room, f"none: {error}", fix) from None
 
     try:
-        yield from in_order(ask, ahead)
+        yield from asked_in_order(ask, ahead)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -225,7 +225,7 @@ def _by_workers(program: Program, batches: Batches, ahead: int, count: int) -> I
         workers = Workers(program, OpenedThere(batches), count, ahead, where)
         workers.begin()
         try:
-            yield from in_order(lambda: _Opened(workers.ask(), program), ahead)
+            yield from asked_in_order(lambda: _Opened(workers.ask(), program), ahead)
         finally:
             workers.close()
         return
@@ -244,6 +244,6 @@ def _by_workers(program: Program, batches: Batches, ahead: int, count: int) -> I
         return _Sent(workers.ask(examples), examples, program)
 
     try:
-        yield from in_order(ask, ahead)
+        yield from asked_in_order(ask, ahead)
     finally:
         workers.close()
