@@ -22,7 +22,7 @@ from foldbatch.planning.table_loops import Tables
 from foldbatch.planning.tables import schedule_in
 from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.schedule import Index, Schedule
-from foldbatch.scheduler.trace import Column, Ints, Labels, Trace, late_trace, loose_of, pack
+from foldbatch.scheduler.trace import Column, Form, Ints, Labels, Trace, late_trace, loose_of, pack
 
 PROTOCOL = pickle.HIGHEST_PROTOCOL
 
@@ -66,13 +66,16 @@ def carried(parts: Sequence[SubBatch]) -> tuple[list[Header], list[Array]]:
     return headers, arrays
 
 
-def arrived(headers: Sequence[Header], arrays: Sequence[Array], model: Model) -> tuple[SubBatch, ...]:
+def arrived(
+    headers: Sequence[Header], arrays: Sequence[Array], model: Model, form: Form
+) -> tuple[SubBatch, ...]:
     """Return the parts of a batch that `carried` took apart; they are views of the arrays.
 
     Args:
         headers: of the parts.
         arrays: of all of them.
         model: of the program that runs the batch, equal to that of the process that planned it.
+        form: of the model's traces.
     """
     remaining, arenas = iter(arrays), len(model.arenas)
     parts = []
@@ -81,8 +84,8 @@ def arrived(headers: Sequence[Header], arrays: Sequence[Array], model: Model) ->
         feeds = tuple([tuple([next(remaining) for _ in range(width)]) for width in header.feeds])
         apart = [{i: next(remaining) for i in kept} for kept in header.apart]
         schedule = schedule_in(memory, model.signatures, arenas, header.calls, counts, feeds, header.reason)
-        late = _Late(packed, objects, schedule, feeds, apart, model)
-        trace = late_trace(model.form, (late, 0), header.calls, None)
+        late = _Late(packed, objects, schedule, feeds, apart, form)
+        trace = late_trace(form, (late, 0), header.calls, None)
         merged = Merged(trace, counts, offsets)
         results = _Results(late, len(offsets))
         batch = ScheduledBatch(merged, schedule, feeds, results, {})
@@ -99,7 +102,7 @@ class _Late:
     schedule: Schedule
     feeds: tuple[tuple[Column, ...], ...]  # in rank order
     kept: list[dict[int, Column]]  # per cell and column, those in the order of calls
-    model: Model
+    form: Form
 
     def packed(self, _: int) -> Ints:
         """Return the packed trace."""
@@ -109,7 +112,7 @@ class _Late:
         """Return the data that are not packed, in the order of calls, and the labels."""
         loose = []
         orders = self.schedule.orders
-        for k, flags in enumerate(self.model.form.integers):
+        for k, flags in enumerate(self.form.integers):
             ranked = [data for data, integer in zip(self.feeds[k], flags, strict=True) if not integer]
             loose.append([self.kept[k].get(i, _unranked(data, orders[k])) for i, data in enumerate(ranked)])
         return loose, self.results_and_labels[1]
@@ -174,7 +177,7 @@ class _Traces(Sequence[Trace]):
 
     def _cut(self) -> list[Trace]:
         """Return the traces; those of one example have its result, and value numbers from 0 on."""
-        merged, form = self._merged, self._late.model.form
+        merged, form = self._merged, self._late.form
         counts = np.asarray(merged.counts, np.int64).T
         lengths = []
         for k, rows in enumerate(merged.trace.calls):

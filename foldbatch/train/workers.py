@@ -33,7 +33,7 @@ from foldbatch.engines.carried import Header, arrived, carried
 from foldbatch.errors import DecidingError, ModelError, ProcessError, TrainingError
 from foldbatch.program.opened import AT_TOP, Description, Opened, described
 from foldbatch.program.program import Program
-from foldbatch.scheduler.trace import pack
+from foldbatch.scheduler.trace import Form, pack
 from foldbatch.system.shared import Block, Place, can_share, put, room_for, views
 from foldbatch.train.resuming import AGAIN, Digests, digests, traced
 
@@ -159,6 +159,7 @@ class Workers:
         program = self._program
         program._variants.full.all([])  # makes ready what was learnt last
         try:
+            self._form = program.model.form
             return program._ready, described(program)
         except ModelError as error:
             place = error.where.removeprefix("workers: ").removeprefix("workers")
@@ -205,7 +206,7 @@ class Workers:
         number, self._asked = self._asked, self._asked + 1
         block = worker.free.pop() if worker.free else self._new_block(worker)
         self._send(worker, ("batch", number, worker.numbers[block], task))
-        return Asked(self, worker, self._owner, number)
+        return Asked(self, worker, self._owner, self._form, number)
 
     def _new_block(self, worker: _Worker) -> Block:
         """Return a new block that a worker has as well."""
@@ -292,7 +293,7 @@ class Workers:
         owner, begin, plans = asked.owner, 0, []
         arrays = views(memory, places)
         for of_part in headers:
-            parts = arrived(of_part, arrays[begin:], owner.model)
+            parts = arrived(of_part, arrays[begin:], owner.model, asked.form)
             begin += sum(5 + sum(header.feeds) + sum(map(len, header.apart)) for header in of_part)
             if owner.runner.is_bounded:  # a budget of memory cuts a batch by what its kernels need
                 parts = owner.runner.plan([trace for part in parts for trace in part.traces])
@@ -360,6 +361,7 @@ class Asked:
     workers: Workers
     worker: _Worker
     owner: Any  # the model made ready for which it is planned
+    form: Form  # of its traces
     number: int
 
     def result(self) -> Any:

@@ -93,7 +93,7 @@ def test_a_batch_that_was_carried_runs_as_the_one_that_was_planned(door, options
 def sent(program, planned):
     """Return the parts of a plan as another process would have them."""
     headers, arrays = carried(planned.parts)
-    return arrived(headers, [array.copy() for array in arrays], program.model)
+    return arrived(headers, [array.copy() for array in arrays], program.model, program.model.form)
 
 
 def test_data_of_any_kind_are_carried():
