@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from foldbatch.engines.batch import ScheduledBatch, SubBatch
+from foldbatch.engines.batch import Owner, Planned, ScheduledBatch, SubBatch
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.planning.merge import Merged
@@ -31,6 +31,7 @@ class Header(NamedTuple):
     """All of a carried part but its arrays."""
 
     first: int  # the number of its first example in the batch
+    examples: int  # how many it has
     calls: list[int]  # per cell, how many there are
     feeds: list[int]  # per cell, how many columns of data its calls read
     # per cell, which of the columns that are not packed come in the order of calls, too, as ranks do not tell
@@ -62,7 +63,7 @@ def carried(parts: Sequence[SubBatch]) -> tuple[list[Header], list[Array]]:
         arrays += [data for columns in batch.feeds for data in columns]
         arrays += [columns[i] for columns, kept in zip(loose, apart, strict=True) for i in kept]
         widths = [len(columns) for columns in batch.feeds]
-        headers.append(Header(part.first, [*trace.counts], widths, apart, schedule.reason))
+        headers.append(Header(part.first, len(part.traces), [*trace.counts], widths, apart, schedule.reason))
     return headers, arrays
 
 
@@ -91,6 +92,38 @@ def arrived(
         batch = ScheduledBatch(merged, schedule, feeds, results, {})
         parts.append(SubBatch(header.first, _Traces(merged, late, len(offsets)), batch))
     return tuple(parts)
+
+
+class CarriedPlan(Planned):
+    """A batch that was planned in another process, as it was carried; the first run opens it.
+
+    Args:
+        headers: of its parts.
+        arrays: of all of them.
+        owner: the fingerprint of the program that it is for.
+    """
+
+    def __init__(self, headers: Sequence[Header], arrays: Sequence[Array], owner: str) -> None:
+        super().__init__((), owner)
+        object.__setattr__(self, "_carried", (headers, arrays))
+        object.__setattr__(self, "_opened", None)
+
+    _carried: tuple[Sequence[Header], Sequence[Array]]
+    _opened: Planned | None
+
+    def owned(self, owner: Owner) -> Planned:
+        """Return the batch as views of the arrays."""
+        if self._opened is None:
+            parts = arrived(*self._carried, owner.model, owner.model.form)
+            object.__setattr__(self, "_opened", Planned(parts, owner))
+        assert self._opened is not None, "it was made just now"
+        return self._opened
+
+    def __len__(self) -> int:
+        return sum(header.examples for header in self._carried[0])
+
+    def __reduce__(self) -> tuple[type[CarriedPlan], tuple[object, ...]]:
+        return CarriedPlan, (*self._carried, self.owner)
 
 
 @dataclass(frozen=True, slots=False, eq=False)

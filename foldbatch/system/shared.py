@@ -103,11 +103,11 @@ def _rounded(size: int) -> int:
     return -(-size // ALIGNED) * ALIGNED
 
 
-def put(block: Block, arrays: Sequence[Array]) -> list[Place]:
-    """Copy arrays into a block, and return where they are."""
+def put(memory: Any, arrays: Sequence[Array]) -> list[Place]:
+    """Copy arrays into memory, that of a block or an array of bytes, and return where they are."""
     places, begin = list[Place](), 0
     for array in arrays:
-        np.ndarray(array.shape, array.dtype, block.memory, begin)[...] = array
+        np.ndarray(array.shape, array.dtype, memory, begin)[...] = array
         places.append((begin, array.shape, array.dtype.str))
         begin += _rounded(array.nbytes)
     return places
@@ -119,7 +119,7 @@ def views(memory: Array, places: Sequence[Place]) -> list[Array]:
     >>> from multiprocessing import Pipe
     >>> left, right = Pipe()
     >>> block = Block.made(256, left)
-    >>> views(block.lent([]), put(Block.received(right), [np.arange(3), np.array("no")]))
+    >>> views(block.lent([]), put(Block.received(right).memory, [np.arange(3), np.array("no")]))
     [array([0, 1, 2]), array('no', dtype='<U2')]
     """
     return [np.ndarray(shape, dtype, memory, begin) for begin, shape, dtype in places]

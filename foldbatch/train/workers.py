@@ -496,7 +496,7 @@ class _Served:
         arrays = [array for _, of_part in carried_parts for array in of_part]
         if (needed := room_for(arrays)) > self._by_number[block].size:
             block = self._with_room(block, needed)
-        self._reply("planned", block, put(self._by_number[block], arrays), headers, facts)
+        self._reply("planned", block, put(self._by_number[block].memory, arrays), headers, facts)
 
     def _planned(self, facts: Any, examples: Sequence[Any]) -> list[tuple[list[Header], list[Any]]] | None:
         """Return the parts of a batch, each as it is carried; None where they bring cells or wires."""
