@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import foldbatch as fb
@@ -25,6 +26,7 @@ from foldbatch.train import prefetched
 from foldbatch.trees import Tree
 
 HIDDEN, WARM = 150, 8  # batches that are not counted
+PAUSE = 0.1  # seconds between batches, about those of a step
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     trees = trees_of(options.data)
     program = fb.compile(model(words_of(trees)), options.backend)
-    print(table(["batches", "ms of this process"], rows(program, trees, options)))
+    header = ["batches", "until it is here, ms", "launch table, ms"]
+    print(table(header, rows(program, trees, options)))
     return 0
 
 
@@ -64,8 +67,8 @@ def opened(folder: Path | None, size: int) -> Iterator[list[Tree]]:
     return map(unseen, batches_of(trees_of(folder), size))
 
 
-def rows(program: Any, trees: Sequence[Tree], options: Any) -> list[tuple[str, str]]:
-    """Return the rows of the table: how batches are prepared, and milliseconds of each."""
+def rows(program: Any, trees: Sequence[Tree], options: Any) -> list[list[str]]:
+    """Return the rows of the table: how batches are prepared, and medians of milliseconds."""
     size, count = options.batch, options.batches
     known = batches_of(trees, size)
     here: Callable[[Iterable[Any]], Iterator[Planned]] = partial(map, program.plan)
@@ -81,7 +84,7 @@ def rows(program: Any, trees: Sequence[Tree], options: Any) -> list[tuple[str, s
     }
     made = []
     for name, plans in measured.items():
-        made.append((name, f"{milliseconds(program, plans, count):.3f}"))
+        made.append([name, *[f"{ms:.2f}" for ms in milliseconds(program, plans, count)]])
         if hasattr(plans, "close"):
             plans.close()
     return made
@@ -95,18 +98,21 @@ def ready(program: Any, plan: Any) -> None:
             runner._ready(part, training=True)
 
 
-def milliseconds(program: Any, plans: Iterator[Any], count: int) -> float:
-    """Return the CPU time of this process for a batch that is ready to run, after some that do not count.
+def milliseconds(program: Any, plans: Iterator[Any], count: int) -> list[float]:
+    """Return medians of this process's CPU time for a batch, and for its launch table.
 
-    Between batches it waits, so that workers are ahead as they are where batches run.
+    Between batches it waits, so that workers are ahead as they are where batches run. The first ones do not
+    count.
     """
-    spent = 0.0
-    for number in range(WARM + count):
-        time.sleep(0.02)
+    spent = []
+    for _ in range(WARM + count):
+        time.sleep(PAUSE)
         begin = time.process_time()
-        ready(program, next(plans))
-        spent += time.process_time() - begin if number >= WARM else 0.0
-    return 1000 * spent / count
+        plan = next(plans)
+        middle = time.process_time()
+        ready(program, plan)
+        spent.append((middle - begin, time.process_time() - middle))
+    return [1000 * median(column) for column in zip(*spent[WARM:], strict=True)]
 
 
 if __name__ == "__main__":
