@@ -192,7 +192,7 @@ class _Traces(Sequence[Trace]):
 
     def __init__(self, merged: Merged, late: _Late, size: int) -> None:
         self._merged, self._late, self._size = merged, late, size
-        self._made: list[Trace] | None = None
+        self._traces: list[Trace] | None = None
 
     def __len__(self) -> int:
         return self._size
@@ -204,9 +204,9 @@ class _Traces(Sequence[Trace]):
     def __getitem__(self, place: slice) -> Sequence[Trace]: ...
 
     def __getitem__(self, place: int | slice) -> Any:
-        if self._made is None:
-            self._made = self._cut()
-        return self._made[place]
+        if self._traces is None:
+            self._traces = self._cut()
+        return self._traces[place]
 
     def _cut(self) -> list[Trace]:
         """Return the traces; those of one example have its result, and value numbers from 0 on."""

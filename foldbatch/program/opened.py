@@ -37,7 +37,7 @@ WHERE = "workers"
 
 @dataclass(frozen=True)
 class Description:
-    """What another process needs to plan batches as a program does; it pickles."""
+    """The parts of a program that another process needs to plan batches as it does."""
 
     block: bytes  # the block, pickled; nothing of a walk
     walk: WrittenWalk | None  # the walk as plain data
@@ -84,12 +84,13 @@ class _WithoutNumbers(pickle.Pickler):
     """Pickles parameters without their numbers."""
 
     def reducer_override(self, value: Any) -> Any:
+        """Return how a parameter is pickled; of other objects, that nothing is special."""
         if not isinstance(value, Parameter):
             return NotImplemented
         reduced: Any = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-        made, arguments, (of_dict, slots) = reduced[:3]
+        kind, arguments, (of_dict, slots) = reduced[:3]
         init = value.init if isinstance(value.init, str) else 0.0
-        return made, arguments, (of_dict, slots | {"_value": None, "init": init})
+        return kind, arguments, (of_dict, slots | {"_value": None, "init": init})
 
 
 def _pickled(block: object) -> bytes:
@@ -116,6 +117,7 @@ class Opened:
 
     Attributes:
         fingerprint: that of the program.
+        model: the program's, without numbers.
     """
 
     def __init__(self, description: Description) -> None:
@@ -126,14 +128,13 @@ class Opened:
         """
         self.fingerprint = description.fingerprint
         self._tracer = _tracer_of(description)
-        self._model = self._tracer.model
-        found = digest_of(self._model, self._tracer)
-        if found != description.digest:
+        self.model = self._tracer.model
+        if digest_of(self.model, self._tracer) != description.digest:
             expected = "the same model in each process"
             fix = "let its functions read what modules hold once they are imported"
             raise ModelError(WHERE, expected, "another one where a worker has opened it", fix)
-        self._planner = Planner(self._model, description.ways)
-        self._traces = Traces(self._tracer, self._model)
+        self._planner = Planner(self.model, description.ways)
+        self._traces = Traces(self._tracer, self.model)
 
     def traces(self, examples: Sequence[object]) -> list[Trace] | None:
         """Return the traces of examples; None if they bring cells or wires that the program does not know.
@@ -142,10 +143,10 @@ class Opened:
             ExampleError: when an example does not fit the model.
             DecidingError: when its walk asks for computed numbers.
         """
-        if self._tracer.model is not self._model:
+        if self._tracer.model is not self.model:
             return None
         traces: list[Trace] = self._traces.all(examples, self)
-        return traces if self._tracer.model is self._model else None
+        return traces if self._tracer.model is self.model else None
 
     def plan(self, examples: Sequence[object]) -> tuple[SubBatch, ...] | None:
         """Return a batch planned; results and errors are those of `traces`."""
@@ -154,6 +155,7 @@ class Opened:
 
 
 def _tracer_of(description: Description) -> Tracer:
+    """Return the tracer of a description; refuse a walk that reads something else here."""
     policy = find_policy(description.ways.policy)
     if description.walk is None:
         block = pickle.loads(description.block)  # noqa: S301 - the process that began this one has written it

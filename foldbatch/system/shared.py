@@ -39,7 +39,7 @@ class Block:
             os.close(file)
 
     @classmethod
-    def made(cls, size: int, connection: Any) -> Block:
+    def new(cls, size: int, connection: Any) -> Block:
         """Return a new block of at least so many bytes, and send it through a connection of two processes.
 
         The other process takes it by ``Block.received(connection)`` as what comes next.
@@ -62,7 +62,7 @@ class Block:
 
         >>> from multiprocessing import Pipe
         >>> left, right = Pipe()
-        >>> block, free = Block.made(8, left), []
+        >>> block, free = Block.new(8, left), []
         >>> view = block.lent(free)[:4]
         >>> free
         []
@@ -118,7 +118,7 @@ def views(memory: Array, places: Sequence[Place]) -> list[Array]:
 
     >>> from multiprocessing import Pipe
     >>> left, right = Pipe()
-    >>> block = Block.made(256, left)
+    >>> block = Block.new(256, left)
     >>> views(block.lent([]), put(Block.received(right).memory, [np.arange(3), np.array("no")]))
     [array([0, 1, 2]), array('no', dtype='<U2')]
     """

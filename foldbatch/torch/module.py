@@ -729,9 +729,9 @@ class Module(ParameterModule):
         >>> module(module.collate([[1, 2], [3]]))
         tensor([3., 3.])
         """
-        known = self.program.fingerprint
+        before = self.program.fingerprint
         planned = self.plan(examples)
-        if torch.utils.data.get_worker_info() is not None and self.program.fingerprint != known:
+        if torch.utils.data.get_worker_info() is not None and self.program.fingerprint != before:
             expected, actual = "examples whose calls are known", "some that bring new calls"
             fix = "call module.warm(examples) before the workers begin"
             raise ExampleError("Module.collate", expected, actual, fix)

@@ -398,8 +398,8 @@ class DataParallel(Closed):
         if self.is_alone and parts == 1:
             weighing: dict[str, Any] = {} if weights is None else {"weights": weights}
             with nullcontext() if indices is None else noting(NUMBERED, indices):
-                whole = examples if prepared is None else prepared.plans[0]
-                return program.value_and_grad(whole, **weighing)
+                batch = examples if prepared is None else prepared.plans[0]
+                return program.value_and_grad(batch, **weighing)
         step = program.steps_drawn
         work: list[tuple[list[int], Sequence[object] | Planned]]
         if prepared is None:

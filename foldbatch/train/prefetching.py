@@ -30,7 +30,7 @@ class Waiting(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Unasked:
     """A batch that nobody has to prepare, or END."""
 
     batch: Any
@@ -41,10 +41,10 @@ class Known:
 
 
 def asked_in_order(ask: Callable[[], Waiting], ahead: int) -> Iterator[Any]:
-    """Yield what is asked for, in order, up to END; there are `ahead` that are waited for.
+    """Yield the batches that are asked for, in order, up to END; `ahead` of them are waited for.
 
     >>> numbers = iter([1, 2, 3])
-    >>> list(asked_in_order(lambda: Known(next(numbers, END)), 2))
+    >>> list(asked_in_order(lambda: Unasked(next(numbers, END)), 2))
     [1, 2, 3]
     """
     waiting = deque(ask() for _ in range(ahead))
@@ -239,7 +239,7 @@ def _by_workers(program: Program, batches: Batches, ahead: int, count: int) -> I
     def ask() -> Waiting:
         batch: Any = begun.pop() if begun else next(remaining, END)
         if batch is END or program.lowered.decides or isinstance(batch, Planned):
-            return Known(batch)
+            return Unasked(batch)
         examples = listed(batch)
         return _Sent(workers.ask(examples), examples, program)
 

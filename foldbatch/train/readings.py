@@ -14,7 +14,7 @@ from foldbatch.trees.given import chosen
 
 
 class BatchFacts(NamedTuple):
-    """What a worker tells of a batch beside its plans."""
+    """The facts about a batch that a worker tells beside its plans."""
 
     indices: list[int]  # of the examples in the training set
     places: list[list[int]]  # of the examples of each part in the batch
@@ -24,7 +24,7 @@ class BatchFacts(NamedTuple):
 
 @dataclass(eq=False)
 class _Shares:
-    """What both readings have in common: a batch is cut into the parts that a rank runs."""
+    """The cut of batches, which both readings have: into the parts that a rank runs."""
 
     cut: Cut
 
@@ -143,7 +143,7 @@ class Later(Sequence[Any]):
 
     def __init__(self, size: int, make: Callable[[], Sequence[Any]]) -> None:
         self._size, self._make = size, make
-        self._made: Sequence[Any] | None = None
+        self._examples: Sequence[Any] | None = None
 
     def __len__(self) -> int:
         return self._size
@@ -155,6 +155,6 @@ class Later(Sequence[Any]):
     def __getitem__(self, place: slice) -> Sequence[Any]: ...
 
     def __getitem__(self, place: int | slice) -> Any:
-        if self._made is None:
-            self._made = self._make()
-        return self._made[place]
+        if self._examples is None:
+            self._examples = self._make()
+        return self._examples[place]

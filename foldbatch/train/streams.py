@@ -164,7 +164,7 @@ class Stream(Described):
         readers, reader = turn
         for place, (numbers, parts) in enumerate(self._batches(seed, number, size, completed, look)):
             if place % readers == reader:
-                rows = [row for held, places in parts for row in held.rows(places)]
+                rows = [row for retained_rows, places in parts for row in retained_rows.rows(places)]
                 yield self._changed_rows((numbers, rows))
 
     def _batches(

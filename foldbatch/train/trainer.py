@@ -46,7 +46,7 @@ from foldbatch.train.numbers import number, whole_number
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import Batch, Cut, DataParallel, PreparedShare, check_alike, evaluate, in_parts
 from foldbatch.train.pieces import Examples
-from foldbatch.train.prefetching import Known, Waiting, asked_in_order
+from foldbatch.train.prefetching import Unasked, Waiting, asked_in_order
 from foldbatch.train.readings import (
     BatchFacts,
     Begin,
@@ -64,7 +64,7 @@ from foldbatch.train.workers import END, Arrival, Reading, Workers
 from foldbatch.trees.given import chosen
 from foldbatch.types import describe_value
 
-AHEAD = 2  # batches that each worker is asked for ahead: one that it makes, and the next
+ASKED_AHEAD = 2  # batches that each worker is asked for ahead: one that it makes, and the next
 DEFAULT_BATCH_SIZE = 32  # examples of a batch, where no size is set
 AVERAGED = "validation_averaged_"  # begins the names of figures of averaged parameters
 TRACES = "traces"  # of a record: of some trainings there are none
@@ -560,7 +560,9 @@ class Trainer(Closed):
             reading = StreamedShares(cut, training, self._seed, size, self._repeatable)
         else:
             reading = HeldShares(cut, training)
-        self._workers = Workers(self.program, reading, self.workers, AHEAD * self.workers, "Trainer workers")
+        self._workers = Workers(
+            self.program, reading, self.workers, ASKED_AHEAD * self.workers, "Trainer workers"
+        )
         try:
             yield
         finally:
@@ -843,7 +845,7 @@ class Trainer(Closed):
         tasks = iter(batches)
 
         def ask() -> Waiting:
-            return Known(END) if (indices := next(tasks, None)) is None else workers.ask(indices)
+            return Unasked(END) if (indices := next(tasks, None)) is None else workers.ask(indices)
 
         for indices, arrival in zip(batches, self._arriving(workers, ask), strict=True):
             yield self._batch_of(arrival, indices, partial(chosen, examples, indices))
@@ -851,15 +853,18 @@ class Trainer(Closed):
     def _arriving(self, workers: Workers, ask: Callable[[], Waiting]) -> Iterator[Arrival]:
         """Yield batches as workers send them; where one has ended by a signal to all, raise that."""
         try:
-            yield from asked_in_order(ask, AHEAD * self.workers)
+            yield from asked_in_order(ask, ASKED_AHEAD * self.workers)
         except ProcessError:
             self._interrupts.look()
             raise
 
+    def _weights_of(self, indices: list[int]) -> NDArray[np.float32] | None:
+        return None if self._weights is None else self._weights[indices]
+
     def _batch_of(self, arrival: Arrival, indices: list[int], examples: Callable[[], Sequence[Any]]) -> Batch:
         """Return a batch that a worker has sent."""
         facts: BatchFacts = arrival.facts
-        weights = None if self._weights is None else self._weights[indices]
+        weights = self._weights_of(indices)
         prepared = None if arrival.plans is None else PreparedShare(facts.places, arrival.plans)
         later = Later(len(indices), examples)
         return Batch(indices, later, weights=weights, prepared=prepared, last=facts.last, text=facts.text)
@@ -873,7 +878,7 @@ class Trainer(Closed):
             yield from self._of_list(self._workers, examples, batches[self.position.batches :])
             return
         for indices in batches[self.position.batches :]:
-            weights = None if self._weights is None else self._weights[indices]
+            weights = self._weights_of(indices)
             yield Batch(indices, chosen(examples, indices), weights=weights)
 
     def _run_epoch(self, examples: Sequence[Any] | Stream, validation: Sequence[Any] | Stream | None) -> None:

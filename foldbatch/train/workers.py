@@ -40,7 +40,7 @@ from foldbatch.train.resuming import AGAIN, Digests, digests, traced
 END: Final = object()  # stands for the batch after the last
 NEW_BLOCK = b"b"  # begins a message of a block; no pickle begins so
 FIRST_SIZE = 1 << 20  # bytes of a block, before any batch has told how many it needs
-PATIENCE = 5.0  # seconds that a worker has to end by itself
+SECONDS_TO_END = 5.0  # seconds that a worker has to end by itself
 NO_WORKERS = "or leave workers at 0"
 
 
@@ -213,7 +213,7 @@ class Workers:
         number = max(worker.by_number, default=-1) + 1
         self._send_bytes(worker, NEW_BLOCK + str(number).encode())
         try:
-            block = Block.made(self._size, worker.blocks)
+            block = Block.new(self._size, worker.blocks)
         except OSError as error:
             if worker.process.is_alive():
                 expected = f"{self._size:,} bytes of memory for a batch"
@@ -223,6 +223,7 @@ class Workers:
         return block
 
     def _send(self, worker: _Worker, message: object) -> None:
+        """Send a message; refuse one that does not pickle."""
         try:
             data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         except Exception as error:
@@ -255,9 +256,9 @@ class Workers:
             else:
                 return reply
 
-    def _compare(self, found: Digests) -> None:
+    def _compare(self, remote: Digests) -> None:
         """Refuse a worker that traces the first examples in another way than this process."""
-        if len(found) and len(self._expected) and not np.array_equal(found, self._expected):
+        if len(remote) and len(self._expected) and not np.array_equal(remote, self._expected):
             expected, actual = "examples that are traced alike in each process", "others in a worker"
             fix = (
                 "let functions of the model read nothing that this process alone has set, "
@@ -319,7 +320,7 @@ class Workers:
 
     def _ended(self, worker: _Worker) -> ProcessError:
         """Return the error for a worker that has ended by itself."""
-        worker.process.join(PATIENCE)
+        worker.process.join(SECONDS_TO_END)
         status, number = worker.process.exitcode, self._workers.index(worker)
         how = f"with status {status}" if status is None or status >= 0 else f"by {_signal(-status)}"
         fix = f"if memory was short, take fewer workers or smaller batches, {NO_WORKERS}"
@@ -339,7 +340,7 @@ class Workers:
             worker.messages.close()
             worker.blocks.close()
         for worker in self._workers:
-            worker.process.join(PATIENCE)
+            worker.process.join(SECONDS_TO_END)
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
@@ -500,7 +501,7 @@ class _Served:
 
     def _planned(self, facts: Any, examples: Sequence[Any]) -> list[tuple[list[Header], list[Any]]] | None:
         """Return the parts of a batch, each as it is carried; None where they bring cells or wires."""
-        made = []
+        batch_parts = []
         for number, part in enumerate(self._reading.parts(facts, examples)):
             try:
                 parts = self._opened.plan(part)
@@ -509,8 +510,8 @@ class _Served:
                 raise
             if parts is None:
                 return None
-            made.append(carried(parts))
-        return made
+            batch_parts.append(carried(parts))
+        return batch_parts
 
     def _with_room(self, block: int, needed: int) -> int:
         """Return the number of a block of at least so many bytes, in the place of one that is too small."""

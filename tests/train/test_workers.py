@@ -27,8 +27,9 @@ from foldbatch.errors import (
     TrainingError,
 )
 from foldbatch.program.opened import Opened, described
-from foldbatch.train import Accuracy, Checkpoints, LambdaCallback, Stream, Trainer, prefetched
+from foldbatch.train import Accuracy, Checkpoints, DataParallel, LambdaCallback, Stream, Trainer, prefetched
 from foldbatch.train.workers import RemoteError
+from tests.communicators.threads import in_threads
 from tests.knobs import knobs
 from tests.train import small, worked
 from tests.train.small import assert_same
@@ -197,19 +198,18 @@ def trained(door="blocks", source="list", backend="numpy", folder=None, epochs=2
 @pytest.mark.parametrize(
     ("door", "source", "backend", "options"),
     [
-        ("blocks", "list", "numpy", {}),
-        ("walk", "stream", "llvm", {}),
-        ("walk", "weighted", "numpy", {"accumulate": 3}),
-        ("blocks", "stream", "llvm", {"accumulate": 2}),
+        ("blocks", "list", "llvm", {"workers": 2}),
+        ("walk", "stream", "numpy", {"workers": 2, "accumulate": 2}),
+        ("walk", "weighted", "numpy", {"workers": 1}),
     ],
 )
 def test_training_does_not_depend_on_the_number_of_workers(door, source, backend, options):
     if backend == "llvm":
         pytest.importorskip("llvmlite")
-    whole = trained(door, source, backend, **options)
+    whole = trained(door, source, backend, **(options | {"workers": 0}))
     seen = []
     look = LambdaCallback(on_step_start=lambda t: seen.append((t.batch.indices, [*t.batch.examples])))
-    assert_same(whole, trained(door, source, backend, workers=2, callbacks=[look], **options))
+    assert_same(whole, trained(door, source, backend, callbacks=[look], **options))
     by_number = worked.nests(50)
     assert seen and all(examples == [by_number[i] for i in indices] for indices, examples in seen)
 
@@ -218,16 +218,32 @@ class InterruptedTrainingError(Exception):
     """Ends a training."""
 
 
-@pytest.mark.parametrize("source", ["list", "stream"])
-def test_a_training_goes_on_with_another_number_of_workers(tmp_path, source):
+def test_a_training_goes_on_with_another_number_of_workers(tmp_path):
     def stop(trainer):
         if trainer.steps == 17:
             raise InterruptedTrainingError
 
     with pytest.raises(InterruptedTrainingError):
-        trained(source=source, folder=tmp_path, workers=2, callbacks=[LambdaCallback(on_step_start=stop)])
-    whole, resumed = trained(source=source), trained(source=source, folder=tmp_path, workers=1, resume=True)
-    assert_same(whole, resumed)
+        trained(source="stream", folder=tmp_path, workers=2, callbacks=[LambdaCallback(on_step_start=stop)])
+    resumed = trained(source="stream", folder=tmp_path, workers=1, resume=True)
+    assert_same(trained(source="stream"), resumed)
+
+
+def test_ranks_have_workers_of_their_own():
+    """Each plans its share of the batch, cut into two parts, of a stream that all read."""
+
+    def work(communicator, workers):
+        program = DataParallel(fb.compile(small.model(), "numpy", fresh=True), communicator)
+        made = Trainer(program, fb.SGD(0.1), batch_size=6, workers=workers, accumulate=2)
+        made.fit(Stream(small.rows, shuffle=9), epochs=1)
+        return made.history[-1]["loss"], dict(made.program.params)
+
+    for (loss, params), (alone_loss, alone) in zip(
+        in_threads(lambda x: work(x, 1), 2), in_threads(lambda x: work(x, 0), 2), strict=True
+    ):
+        assert loss == alone_loss
+        for name, array in alone.items():
+            np.testing.assert_array_equal(params[name], array)
 
 
 def test_an_error_names_the_example_and_has_the_traceback_of_the_worker():
