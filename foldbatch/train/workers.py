@@ -180,7 +180,8 @@ class Workers:
         except (AssertionError, OSError, RuntimeError) as error:
             messages.close()
             blocks.close()
-            expected, actual = "processes that this one can begin", f"none: {error}"
+            reason = " ".join(str(error).split()).partition(". ")[0]
+            expected, actual = "processes that this one can begin", f"none: {reason}"
             fix = f"put what the script runs under if __name__ == '__main__':, {NO_WORKERS}"
             raise TrainingError(self._where, expected, actual, fix) from None
         finally:

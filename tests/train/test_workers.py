@@ -29,6 +29,7 @@ from foldbatch.errors import (
 from foldbatch.program.opened import Opened, described
 from foldbatch.train import Accuracy, Checkpoints, DataParallel, LambdaCallback, Stream, Trainer, prefetched
 from foldbatch.train.workers import RemoteError
+from tests.backends import lacking
 from tests.communicators.threads import in_threads
 from tests.knobs import knobs
 from tests.train import small, worked
@@ -74,10 +75,10 @@ OPTIONS = [{}, {"threads": 3}, {"share": "subtrees"}, {"batched": False}, {"debu
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("backend", ["numpy", "llvm"])
+@pytest.mark.parametrize("backend", ["numpy", "llvm", "cuda-on-cpu"])
 def test_a_batch_that_was_carried_runs_as_the_one_that_was_planned(door, options, backend):
-    if backend == "llvm":
-        pytest.importorskip("llvmlite")
+    if lacking(backend) or (backend == "cuda-on-cpu" and options):
+        pytest.skip(lacking(backend) or "one way is enough there")
     program, examples = compiled(door, backend, **knobs({"threads": 1} | options)), worked.nests(20)
     program.value_and_grad(examples)
     with mock.patch.multiple(threads, CALLS_PER_PART=3, MULTIPLICATIONS_PER_PART=1):
