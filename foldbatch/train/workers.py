@@ -451,7 +451,12 @@ class _Served:
             return message
 
     def _reply(self, *reply: object) -> None:
-        self._messages.send_bytes(pickle.dumps(reply, pickle.HIGHEST_PROTOCOL))
+        """Send a reply; without a parent that takes it, end the process."""
+        data = pickle.dumps(reply, pickle.HIGHEST_PROTOCOL)
+        try:
+            self._messages.send_bytes(data)
+        except OSError:
+            os._exit(0)
 
     def _attempt(self, work: Callable[[], object]) -> None:
         """Do what all batches need; where it fails, they all do."""
