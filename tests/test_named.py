@@ -92,6 +92,10 @@ NAMED: dict[str, Callable[[], Any]] = {
     "examples prepared ahead": lambda: (
         callable(fb.train.prefetched) and len(compiled().prepare([[1.0]])) == 1
     ),
+    "workers": lambda: (
+        "workers" in inspect.signature(fb.train.Trainer).parameters
+        and says("foldbatch/torch/module.py", "def collate")
+    ),
     # micro static, macro dynamic
     "describe": lambda: compiled().describe([[1.0], [2.0, 3.0]]).steps,
     "draw_schedule": lambda: "<svg" in fb.views.draw_schedule(compiled(), [[1.0]]),

@@ -28,7 +28,7 @@ class ScheduledBatch(NamedTuple):
     merged: Merged  # the joined traces
     schedule: Schedule  # the control tables
     feeds: tuple[tuple[Array, ...], ...]  # per cell and feed, the data in rank order
-    results: tuple[object, ...]  # each example's result, as its trace holds it
+    results: Sequence[object]  # each example's result, as its trace holds it
     seconds: dict[str, float]  # the time that merging and building the tables took
 
     def __repr__(self) -> str:
@@ -134,6 +134,10 @@ class Owner(Protocol):
     def fingerprint(self) -> str:
         """The digest that stands for it in pickled work: equal for programs that work alike."""
 
+    @property
+    def model(self) -> Model:
+        """The model."""
+
 
 def fingerprint(owner: Owner | str) -> str:
     """Return the digest that stands for the owner of pickled work: equal for programs that work alike."""
@@ -163,6 +167,10 @@ class Planned:
 
     def __reduce__(self) -> tuple[type[Planned], tuple[object, ...]]:
         return Planned, (self.parts, fingerprint(self.owner))
+
+    def owned(self, owner: Owner) -> Planned:
+        """Return the batch as its owner runs it; `foldbatch.engines.carried.CarriedPlan` is opened."""
+        return self
 
     def __len__(self) -> int:
         return sum(len(part.traces) for part in self.parts)

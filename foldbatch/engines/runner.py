@@ -20,7 +20,7 @@ from warnings import warn
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
+from foldbatch.engines.batch import ScheduledBatch, SubBatch
 from foldbatch.engines.budget import Bounded, Budget
 from foldbatch.engines.engine import (
     Cotangents,
@@ -32,10 +32,11 @@ from foldbatch.engines.engine import (
     load_engine,
 )
 from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, empty_results, sum_losses
+from foldbatch.engines.planner import Planner, Ways
 from foldbatch.engines.report import MemoryBound, Report, Shared, may_share, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
-from foldbatch.engines.threads import in_threads, split
+from foldbatch.engines.threads import in_threads
 from foldbatch.engines.visits import DataGradients
 from foldbatch.engines.windows import Windowed
 from foldbatch.errors import (
@@ -54,10 +55,7 @@ from foldbatch.model.small_batches import SmallBatch
 from foldbatch.model.weighted import weighed
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
-from foldbatch.planning.layout import find_layout
-from foldbatch.planning.policies import find_policy
-from foldbatch.planning.sharing import find_share
-from foldbatch.scheduler.schedule import seeded, verify
+from foldbatch.scheduler.schedule import seeded
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.graph import PARAMETER, reachable
 from foldbatch.system.processes import start_in_each_process
@@ -142,7 +140,7 @@ class Runner:
         self._budget = None if limit is None else self._budget_of(limit, backend, settings)
         if isinstance(self.engine.updates, Updates):
             self.engine.updates.helped = options.threads > 1
-        self._weights = [signature.weights for signature in model.signatures]
+        self.planner = Planner(model, self._ways(options))
         self._sparse = {parameter for cell in model.cells for parameter in cell.sparse}
         self._frozen = {parameter for parameter in model.parameters if not parameter.trainable}
         start_in_each_process(self, Runner._start)
@@ -167,28 +165,24 @@ class Runner:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
         if self._budget is not None:
             return tuple([part.part for part in self._bounded(traces, training=True)])
-        return tuple(
-            [
-                SubBatch(first, part_traces, self.scheduled(part_traces))
-                for first, part_traces in self._cut(traces)
-            ]
-        )
+        return self.planner.plan(traces)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a budget of memory decides how batches are cut."""
+        return self._budget is not None
+
+    def _ways(self, options: Options) -> Ways:
+        """Return how batches are planned by options."""
+        engine = self.engine
+        one_by_one = not options.batched or engine.one_by_one
+        plain = options.policy, options.layout, options.share, options.threads, options.debug
+        return Ways(*plain, one_by_one, engine.splits, engine.costs)
 
     def scheduled(self, traces: Sequence[Trace], options: Options | None = None) -> ScheduledBatch:
         """Return traces merged and scheduled, by the runner's options or by those given."""
-        model, options = self.model, options or self.options
-        batch = schedule_batch(
-            traces,
-            model.signatures,
-            find_policy(options.policy),
-            find_layout(options.layout),
-            len(model.arenas),
-            find_share(options.share),
-            self.engine.costs,
-        )
-        if options.debug:
-            verify(batch.schedule, tuple(cell.outputs for cell in model.signatures))
-        return batch
+        planner = self.planner if options is None else Planner(self.model, self._ways(options))
+        return planner.scheduled(traces)
 
     def run(self, batch: Work, step: int = 0, asides: Collection[str] = ASIDES) -> Results:
         """Return one result per trace, of inference, with those of ``losses`` and ``metrics`` asked for."""
@@ -443,7 +437,7 @@ class Runner:
         """
         if self._budget is not None:
             return self._mapped_in_waves(work, batch, fold, memories, training=training)
-        parts = [SubBatch(*part) for part in self._cut(batch)] if isinstance(batch, list) else batch
+        parts = [SubBatch(*part) for part in self.planner.cut(batch)] if isinstance(batch, list) else batch
         if not parts:
             return []
         try:
@@ -513,7 +507,7 @@ class Runner:
         """Return the parts of a batch that fit into the budget of memory; parts that were planned stay."""
         assert self._budget is not None
         if isinstance(batch, list):
-            side_by_side = 1 if self._one_by_one else max(1, len(self._cut(batch)))
+            side_by_side = 1 if self._one_by_one else max(1, len(self.planner.cut(batch)))
             budget, scheduled = self._budget, self.scheduled
             return budget.parts(batch, scheduled, side_by_side, training=training, waiting=waiting)
         bounded = list[Bounded]()
@@ -594,13 +588,6 @@ class Runner:
     @property
     def _one_by_one(self) -> bool:
         return not self.options.batched or self.engine.one_by_one
-
-    def _cut(self, traces: list[Trace]) -> list[tuple[int, list[Trace]]]:
-        """Cut a batch into parts that run side by side, or one after the other; see `threads.split`."""
-        if self._one_by_one:
-            return [(number, [trace]) for number, trace in enumerate(traces)]
-        threads = self.options.threads if self.engine.splits else 1
-        return split(traces, threads, self._weights, self.engine.splits) if traces else []
 
     def _ready(self, part: SubBatch, *, training: bool) -> ReadyPart:
         """Return a part scheduled and ready for the engine; a planned part keeps what was made."""

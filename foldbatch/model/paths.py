@@ -104,7 +104,17 @@ class Trust:
         return any(f"{module}:{names}.".startswith(f"{path}.") for path in self.values)
 
 
-NO_TRUST = Trust()
+@dataclass(frozen=True, slots=True)
+class _AllTrust(Trust):
+    """The trust of a process in the one that began it."""
+
+    def covers(self, module: str, names: str) -> bool:
+        return True
+
+
+NO_TRUST, ALL_TRUST = Trust(), _AllTrust()
+# the module of the running script; a process that it begins has the script's functions in the second one
+MAIN = ("__main__", "__mp_main__")
 
 
 def trust_in(entries: Iterable[Trusted]) -> Trust:
@@ -281,12 +291,13 @@ def _defined(module: ModuleType | None, home: str, names: str) -> object:
         else:
             value = getattr(value, name, None) if isinstance(value, type) else None
     defined = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    return value if callable(value) and defined == (home, names) else None
+    homes = MAIN if home in MAIN else (home,)
+    return value if callable(value) and defined in [(name, names) for name in homes] else None
 
 
 def called(module: str) -> str:
     """Return the name of a module in paths; of the running script, the name that imports would use."""
-    return _name_of_main() if module == "__main__" else module
+    return _name_of_main() if module in MAIN else module
 
 
 def _name_of_main() -> str:

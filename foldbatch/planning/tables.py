@@ -20,7 +20,7 @@ from foldbatch.planning.policies import COMPILED, Costs, Episode, Policy, RunOrd
 from foldbatch.planning.sharing import Share, Sharing, leaves, none_shared
 from foldbatch.scheduler.components import components
 from foldbatch.scheduler.schedule import CellTable, Flat, Index, RowSpan, Schedule, Step, late_schedule
-from foldbatch.scheduler.trace import CellSignature, Column, Ints, Trace
+from foldbatch.scheduler.trace import CellSignature, Column, Columns, Ints, Trace
 from foldbatch.system.processes import no_garbage
 
 
@@ -143,28 +143,60 @@ def _schedule(
 
     `rows` is the packed trace, which ends in the ordered integer feeds; `data_columns` are all feeds.
     """
-    trace = merged.trace
+    counts = merged.trace.counts
     header = memory[: loops.Tables.size].tolist()
-    orders: list[Index] = []
+    orders = _orders(memory, header, counts)
     feeds: list[tuple[Column, ...]] = []
-    first, end = header[loops.Tables.ranks], header[loops.Tables.feeds_at]
-    distinct = memory[
-        header[loops.Tables.cells_at] + loops.Cell.distinct : header[
-            loops.Tables.operands_at
-        ] : loops.Cell.size
-    ].tolist()
-    for distinct_count, count, columns, flags in zip(
-        distinct, trace.counts, data_columns, integers, strict=True
-    ):
-        orders.append(memory[first : first + distinct_count])
-        first += count
+    end = header[loops.Tables.feeds_at]
+    for order, count, columns, flags in zip(orders, counts, data_columns, integers, strict=True):
         arranged: tuple[Column, ...] = ()
         for data, integer in zip_longest(columns, flags) if columns else ():
-            arranged += (rows[end : end + distinct_count] if integer else data.take(orders[-1], axis=0),)
+            arranged += (rows[end : end + len(order)] if integer else data.take(order, axis=0),)
             end += count if integer else 0
         feeds.append(arranged)
-    flat = Flat(memory, header, tuple(orders), tuple(feeds))
-    return late_schedule(flat, partial(_schedule_part, cells, merged.counts, arenas, flat), reason)
+    return _of_flat(cells, arenas, merged.counts, Flat(memory, header, orders, tuple(feeds)), reason)
+
+
+def schedule_in(
+    memory: Index,
+    cells: Sequence[CellSignature],
+    arenas: int,
+    calls: Sequence[int],
+    counts: Sequence[Index] | Index,
+    feeds: Columns,
+    reason: str,
+) -> Schedule:
+    """Return the schedule whose memory another process has written; see `Flat`.
+
+    Args:
+        memory: the array of `Flat`.
+        cells: the signatures of the model's cells, and
+        arenas: how many arenas it has.
+        calls: per cell, how many calls the batch has of it.
+        counts: per cell ``[examples] int64``: how many of them each example makes.
+        feeds: per cell and feed, the data in rank order.
+        reason: why calls are grouped as they are, see `Schedule`.
+    """
+    header = memory[: loops.Tables.size].tolist()
+    flat = Flat(memory, header, _orders(memory, header, calls), feeds)
+    return _of_flat(tuple(cells), arenas, counts, flat, reason)
+
+
+def _orders(memory: Index, header: Sequence[int], calls: Sequence[int]) -> tuple[Index, ...]:
+    """Return the order of each cell's calls, read from the memory of `table_loops.write_tables`."""
+    first, records = header[loops.Tables.ranks], header[loops.Tables.cells_at] + loops.Cell.distinct
+    distinct = memory[records : header[loops.Tables.operands_at] : loops.Cell.size].tolist()
+    orders = []
+    for count, of_cell in zip(distinct, calls, strict=True):
+        orders.append(memory[first : first + count])
+        first += of_cell
+    return tuple(orders)
+
+
+def _of_flat(
+    cells: tuple[CellSignature, ...], arenas: int, counts: Sequence[Index] | Index, flat: Flat, reason: str
+) -> Schedule:
+    return late_schedule(flat, partial(_schedule_part, cells, counts, arenas, flat), reason)
 
 
 def _schedule_part(

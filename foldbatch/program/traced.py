@@ -343,7 +343,7 @@ def _owned(planned: Planned, owner: Owner) -> Planned:
     if not belongs(planned.owner, owner):
         fix = "plan it with this one"
         raise ExampleError("examples", "a batch planned by this program", "one of another program", fix)
-    return planned
+    return planned.owned(owner)
 
 
 def holds_objects(model: Model, trace: Trace) -> bool:

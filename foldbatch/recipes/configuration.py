@@ -220,6 +220,7 @@ class Train(Section, frozen=True):
         list[Literal["tensorboard", "wandb", "mlflow"]], "trackers of the run, each of an extra of its name"
     ] = []
     checkpoint: Annotated[Natural, "steps between two checkpoints; 0: after epochs only"] = 0
+    workers: Annotated[Natural, "processes that read, trace and plan batches ahead; 0: this one does"] = 0
 
 
 class Configuration(Section, frozen=True):

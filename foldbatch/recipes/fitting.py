@@ -137,6 +137,7 @@ def fit(
         callbacks=[run, *steering],
         seed=options.seed,
         accumulate=options.accumulate,
+        workers=options.workers,
     )
     with _kept_apart(folder, resume=resume) if parallel.is_first else nullcontext():
         history = trainer.fit(

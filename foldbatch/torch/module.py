@@ -41,6 +41,7 @@ from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import reachable
 from foldbatch.system.graphs import left_out
 from foldbatch.torch import device, gradients, library, on_device, ranks
+from foldbatch.torch.collated import collated
 from foldbatch.torch.device import LivesThere, TorchDevice
 from foldbatch.torch.library import PreparedBatch
 from foldbatch.torch.second import SecondPass
@@ -712,6 +713,30 @@ class Module(ParameterModule):
         `loss` and inference use the plan; `forward` in training plans anew, for gradients of other things.
         """
         return self.program.plan(self.prepare(examples))
+
+    @left_out
+    def collate(self, examples: Iterable[object]) -> Planned:
+        """Make a batch ready ahead, as `plan` does: a ``collate_fn`` for a DataLoader with workers.
+
+        What a worker returns are integers and data in one tensor, which PyTorch hands over in shared memory.
+        The module takes it in the place of the examples, as it takes a plan.
+
+        Raises:
+            ExampleError: as `prepare` does; and when examples bring calls to a module of a plain function
+                that it has not known when the workers began.
+
+        >>> module = fb.torch.Module(fb.Map(fb.Scalar()) >> fb.Sum())
+        >>> module(module.collate([[1, 2], [3]]))
+        tensor([3., 3.])
+        """
+        before = self.program.fingerprint
+        planned = self.plan(examples)
+        if torch.utils.data.get_worker_info() is not None and self.program.fingerprint != before:
+            expected, actual = "examples whose calls are known", "some that bring new calls"
+            fix = "call module.warm(examples) before the workers begin"
+            raise ExampleError("Module.collate", expected, actual, fix)
+        bounded = self.program._runner.is_bounded  # then its parts are cut again where they run
+        return planned if bounded else collated(planned)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.program.lowered.grows:

@@ -28,7 +28,8 @@ from foldbatch.train.metrics import (
 )
 from foldbatch.train.optimizer import Optimizer, clip_by_global_norm, scale
 from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
-from foldbatch.train.parallel import DataParallel, prefetched
+from foldbatch.train.parallel import DataParallel
+from foldbatch.train.prefetching import prefetched
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
 from foldbatch.train.streams import Stream
 from foldbatch.train.trackers import MLflow, TensorBoard, Tracker, WandB

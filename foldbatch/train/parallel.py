@@ -10,14 +10,12 @@ import heapq
 import math
 import os
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import islice, pairwise
-from typing import Any, Final, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +24,8 @@ from foldbatch.communicators import Communicator, find, share, together
 from foldbatch.communicators.communicator import Bytes, DeviceCommunicator, mark_as_shared
 from foldbatch.engines.batch import Planned
 from foldbatch.engines.sums import total
-from foldbatch.errors import DecidingError, ExampleTypeError, ProcessError, SharedDeviceWarning, TrainingError
+from foldbatch.errors import ProcessError, SharedDeviceWarning, TrainingError
 from foldbatch.model.columns import items_of
-from foldbatch.model.rereading import Snapshot, obstacle
 from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Array, Gradient, RemoteUpdates, SparseRows, dense, numbers_of
 from foldbatch.program.program import Program
@@ -36,7 +33,6 @@ from foldbatch.program.traced import Prepared, listed
 from foldbatch.system.closed import Closed
 from foldbatch.train.checks import NUMBERED, examples_of, noting
 from foldbatch.train.metrics import Metric, Tally
-from foldbatch.train.numbers import whole_number
 from foldbatch.train.pieces import Examples
 from foldbatch.train.resuming import AGAIN, DIGEST, Record, differences, digest, digests, text_of, traced
 from foldbatch.train.streams import naming_rows, stream_of
@@ -104,6 +100,51 @@ def deal(costs: Sequence[int], ranks: int) -> list[list[int]]:
         shares[rank].append(place)
         heapq.heapreplace(loads, (load + costs[place], rank))
     return [sorted(share) for share in shares]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a batch is cut: among ranks, and the share of one into parts that run one after the other."""
+
+    rank: int
+    ranks: int
+    parts: int
+
+    def places(self, examples: Sequence[object]) -> list[list[int]]:
+        """Return, for each part of the rank's share, the places of its examples in the batch, ascending.
+
+        >>> Cut(rank=0, ranks=1, parts=2).places("abc")
+        [[0], [1, 2]]
+        """
+        places = [*range(len(examples))]
+        if self.ranks > 1:
+            places = deal([cost(example) for example in examples], self.ranks)[self.rank]
+        parts = max(1, min(self.parts, len(places)))
+        cuts = [len(places) * part // parts for part in range(parts + 1)]
+        return [places[start:stop] for start, stop in pairwise(cuts)]
+
+
+class PreparedShare(NamedTuple):
+    """A rank's share of a batch, planned by a worker."""
+
+    places: list[list[int]]  # of the examples of each part in the batch
+    plans: list[Planned]  # of the parts
+
+
+def note_of(places: Sequence[int], indices: Sequence[int] | None, rank: int, *, alone: bool) -> str:
+    """Return the note that says how examples at some places of a batch are numbered.
+
+    Args:
+        places: the places.
+        indices: of the batch's examples in the training set, where they are known.
+        rank: that runs them.
+        alone: whether there is one rank.
+    """
+    if indices is not None:
+        return NUMBERED.format([indices[place] for place in places])
+    if alone:
+        return NUMBERED.format(places)
+    return f"of rank {rank}, whose examples have the numbers {places}"
 
 
 Counts = tuple[int, ...]  # for each gradient, how many rows it has; DENSE where it is an array
@@ -337,6 +378,7 @@ class DataParallel(Closed):
         parts: int = 1,
         weights: Array | None = None,
         first: int | None = None,
+        prepared: PreparedShare | None = None,
     ) -> tuple[float, BatchGradients[str]]:
         """Return loss and gradients of a batch, of which this rank runs its share.
 
@@ -349,6 +391,7 @@ class DataParallel(Closed):
             weights: what the losses of each example are multiplied by, ``[N]``.
             first: where each rank has read its own share, and `examples` are these, the place of the first
                 one in the batch of all ranks.
+            prepared: the share, planned ahead; then no example is asked for.
 
         Raises:
             ExampleError: when an example of the share does not fit the block; other ranks must be told, see
@@ -358,16 +401,20 @@ class DataParallel(Closed):
         if self.is_alone and parts == 1:
             weighing: dict[str, Any] = {} if weights is None else {"weights": weights}
             with nullcontext() if indices is None else noting(NUMBERED, indices):
-                return program.value_and_grad(examples, **weighing)
-        is_share = self.is_alone or first is not None
-        places = list(range(len(examples))) if is_share else self.places(examples)
+                batch = examples if prepared is None else prepared.plans[0]
+                return program.value_and_grad(batch, **weighing)
         step = program.steps_drawn
-        parts = max(1, min(parts, len(places)))
-        cuts = [len(places) * part // parts for part in range(parts + 1)]
-        run = partial(self._part_of, examples, indices=indices, step=step, weights=weights, first=first or 0)
-        loss, gradients = run(places[: cuts[1]])
-        for start, stop in pairwise(cuts[1:]):
-            part_loss, part_gradients = run(places[start:stop])
+        work: list[tuple[list[int], Sequence[object] | Planned]]
+        if prepared is None:
+            rank, ranks = self.communicator.rank, self.communicator.size
+            cut = Cut(rank, ranks, parts) if first is None else Cut(0, 1, parts)
+            work = [(part, [examples[place] for place in part]) for part in cut.places(examples)]
+        else:
+            work = [*zip(*prepared, strict=True)]
+        run = partial(self._part_of, indices=indices, step=step, weights=weights, first=first or 0)
+        loss, gradients = run(*work[0])
+        for part in work[1:]:
+            part_loss, part_gradients = run(*part)
             loss = loss + part_loss
             gradients = _added(gradients, part_gradients, program.engine.sum_copies)
         if self.is_alone:
@@ -398,31 +445,24 @@ class DataParallel(Closed):
 
     def _part_of(
         self,
-        examples: Sequence[object],
         places: Sequence[int],
+        examples: Sequence[object] | Planned,
         *,
         indices: Sequence[int] | None,
         step: int,
         weights: Array | None,
         first: int,
     ) -> tuple[float, BatchGradients[str]]:
-        """Return loss and gradients of the examples at some places, of a batch that `sum_of` takes.
+        """Return loss and gradients of the examples at some places of a batch; the others are of `sum_of`.
 
         Examples draw random numbers, and are named in errors, as in the whole batch, where `first` is the
         place of the one at place 0.
         """
-        naming: AbstractContextManager[None]
-        if indices is not None:
-            naming = noting(NUMBERED, [indices[place] for place in places])
-        elif self.is_alone:
-            naming = noting(NUMBERED, places)
-        else:
-            naming = noting("of rank {}, whose examples have the numbers {}", self.communicator.rank, places)
-        with naming:
-            chosen = [examples[place] for place in places]
+        rank = self.communicator.rank
+        with noting("{}", note_of(places, indices, rank, alone=self.is_alone)):
             factors = None if weights is None else weights[places]
             numbers = [first + place for place in places]
-            return self.program.value_and_grad(chosen, step=step, numbers=numbers, weights=factors)
+            return self.program.value_and_grad(examples, step=step, numbers=numbers, weights=factors)
 
     def _names(self, gradients: Mapping[str, Gradient]) -> str:
         """Return a digest of the gradients' names where ranks may have different parameters, else ''."""
@@ -482,72 +522,6 @@ def _added(
     return BatchGradients(added, unused)
 
 
-END: Final = object()  # stands for the batch after the last
-
-
-def prefetched(program: Program, batches: Iterable[object], ahead: int = 2) -> Iterator[Any]:
-    """Yield every batch planned, in order; one thread reads and plans those that follow.
-
-    Batches of a plain function that reads numbers come as they are: what it calls depends on parameters.
-
-    It is in that thread that `batches` is read and that functions of the user's run while examples are
-    traced. An error is raised where its batch would have come, with the traceback of where it arose. The
-    thread ends with the iterator, also when that is closed early or dropped, when it has read and planned
-    what is under way: so what it reads must not block for ever.
-
-    Args:
-        program: the program that will run them.
-        batches: of examples, as `foldbatch.Program.plan` takes them; it may be endless.
-        ahead: how many batches may lie ready besides the one last yielded: memory for speed.
-
-    Raises:
-        TrainingError: when `ahead` is no whole number of 1 or more, or no thread can start.
-        ExampleError: when an example does not fit the block.
-
-    >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x * x))
-    >>> [[float(x) for x in program.run(plan)] for plan in prefetched(program, [[1, 2], [3]])]
-    [[1.0, 4.0], [9.0]]
-    """
-    return _prefetch(program, iter(batches), whole_number("prefetched ahead", ahead, 1, "2 is enough"))
-
-
-def _prefetch(program: Program, batches: Iterator[object], ahead: int) -> Iterator[Any]:
-    """Yield batches planned in a thread that is `ahead` batches before the caller."""
-
-    def planned() -> Any:
-        """Return the next batch as a plan; as it is where its walks decide; END at the end."""
-        batch: Any = next(batches, END)
-        if batch is END or program.lowered.decides or isinstance(batch, Planned):
-            return batch
-        batch = listed(batch)
-        before = None if program.model.cells else Snapshot(batch)
-        try:
-            return program.plan(batch)
-        except DecidingError:
-            if (blocked := obstacle(batch, before)) is not None:
-                where = f"example {blocked.place}"
-                expected = "data that can be read again, as the walk asks for a number, which is no plan's"
-                fix = "run a batch that asks for one, or give the batches themselves"
-                raise ExampleTypeError(where, expected, blocked.actual, fix) from None
-        return batch
-
-    process, pool = os.getpid(), ThreadPoolExecutor(1, "foldbatch-prefetch")
-    try:
-        try:
-            waiting = deque(pool.submit(planned) for _ in range(ahead))
-        except RuntimeError as error:
-            room, fix = ("a thread of its own", "allow more, as by ulimit -u, or train on the batches")
-            raise TrainingError("prefetched", room, f"none: {error}", fix) from None
-        while (planned_batch := waiting.popleft().result()) is not END:
-            waiting.append(pool.submit(planned))
-            yield planned_batch
-            if os.getpid() != process:
-                expected, actual = "the process that began to iterate", "a process forked from it"
-                raise TrainingError("prefetched", expected, actual, "begin in the process that trains")
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
 @dataclass(slots=True)
 class Batch:
     """The batch under way: its examples, their places in the training set, then loss and gradients."""
@@ -563,6 +537,10 @@ class Batch:
     # all ranks have
     first: int | None = None
     of_ranks: int = 0
+    prepared: PreparedShare | None = None  # the share that this process runs, where a worker has planned it
+    # of a stream that workers read: a digest of the row that was read last, and one that all ranks must have
+    last: str = ""
+    text: str = ""
 
     @property
     def size(self) -> int:

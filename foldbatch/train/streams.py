@@ -150,6 +150,10 @@ class Stream(Described):
         """The number of the first row in the source, as far as files tell."""
         return self._firsts[0] if self._firsts else 0
 
+    def __reduce__(self) -> tuple[Callable[..., Stream], tuple[Any, ...]]:
+        # its source is opened anew where it arrives
+        return _opened, (self.source, self.shuffle, self.sharded, self._functions, self.rows)
+
     def __iter__(self) -> Iterator[Any]:
         """Yield the rows in the order of the source."""
         for _, _, rows in self._arrivals(range(len(self._pieces)), 0):
@@ -209,6 +213,7 @@ class Stream(Described):
         size: int,
         completed: int = 0,
         look: Callable[[Any], None] = lambda row: None,
+        turn: tuple[int, int] = (1, 0),
     ) -> Iterator[tuple[list[int], list[Any]]]:
         """Yield the batches of an epoch: numbers of rows in the source, and the rows; each row once.
 
@@ -222,10 +227,22 @@ class Stream(Described):
             size: how many rows make a batch, of all ranks; the last one may be smaller.
             completed: how many batches are left out, as they were yielded before.
             look: is called with the row that had been read last when they were.
+            turn: how many readers share the batches that follow, and the number of this one: it yields those
+                that are its turn, and makes no rows of others.
 
         Raises:
             TrainingError: when there are more rows or fewer than before.
         """
+        readers, reader = turn
+        for place, (numbers, parts) in enumerate(self._batches(seed, number, size, completed, look)):
+            if place % readers == reader:
+                rows = [row for retained_rows, places in parts for row in retained_rows.rows(places)]
+                yield self._changed_rows((numbers, rows))
+
+    def _batches(
+        self, seed: int, number: int, size: int, completed: int, look: Callable[[Any], None]
+    ) -> Iterator[tuple[list[int], list[tuple[Retained, Index]]]]:
+        """Yield the batches of an epoch, with rows as places in what holds them; see `epoch`."""
         size, width = share(size, self.rank, self.ranks), max(self.shuffle, 1)
         leaving_before = size * completed
         # how many rows have arrived when these batches are complete
@@ -235,7 +252,7 @@ class Stream(Described):
         begin = int(content.min(initial=until)) if completed else 0
         filling: list[tuple[Retained, Index, Index]] = []  # rows, their numbers and slots
         buffer, numbers, total = retained(()), np.zeros(0, np.int64), 0
-        rows: list[Any] = []  # that have left, for the batch to come
+        rows: list[tuple[Retained, Index]] = []  # that have left, for the batch to come
         row_numbers: list[int] = []
         arrivals = self._arrivals(self._order(seed, number), begin)
         for arrival, their_numbers, chunk in _grouped(arrivals, max(width // COPIES, 1)):
@@ -243,8 +260,7 @@ class Stream(Described):
             slots = slots_of(np.arange(arrival, total))
             before = min(max(until - arrival, 0), len(chunk))
             if before:
-                wanted = content[slots[:before]] == np.arange(arrival, arrival + before)
-                places = np.flatnonzero(wanted)
+                places = np.flatnonzero(content[slots[:before]] == np.arange(arrival, arrival + before))
                 filling.append((chunk.taken(places), their_numbers[places], slots[places]))
                 self._last = chunk, before - 1
                 if completed and arrival + before == until:
@@ -261,25 +277,26 @@ class Stream(Described):
             )
             leaving, staying = _replaced(slots[new], width)
             start = 0
-            while (stop := start + size - len(rows)) <= len(leaving):
+            while (stop := start + size - len(row_numbers)) <= len(leaving):
                 places = leaving[start:stop]
-                batch = row_numbers + side_numbers[places].tolist(), rows + sides.rows(places)
+                batch = row_numbers + side_numbers[places].tolist(), [*rows, (sides, places)]
                 rows, row_numbers, start = [], [], stop
                 self._last = sides, width + stop - 1
-                yield self._changed_rows(batch)
-            rows += sides.rows(leaving[start:])
-            row_numbers += side_numbers[leaving[start:]].tolist()
+                yield batch
+            if len(places := leaving[start:]):
+                rows.append((sides.taken(places), np.arange(len(places))))
+                row_numbers += side_numbers[places].tolist()
             buffer, numbers = sides.taken(staying), side_numbers[staying]
             self._last = buffer, int(slots[-1])
         if filling:
             buffer, numbers = _filled(filling)
         order = self._last_order(seed, number, numbers)[max(leaving_before - max(total - width, 0), 0) :]
         while len(order):
-            places, order = np.split(order, [size - len(rows)])
-            yield self._changed_rows((row_numbers + numbers[places].tolist(), rows + buffer.rows(places)))
+            places, order = np.split(order, [size - len(row_numbers)])
+            yield row_numbers + numbers[places].tolist(), [*rows, (buffer, places)]
             rows, row_numbers = [], []
         if rows:
-            yield self._changed_rows((row_numbers, rows))
+            yield row_numbers, rows
 
     @property
     def last(self) -> Any:
@@ -341,6 +358,21 @@ class Stream(Described):
     @property
     def _teller(self) -> str:
         return "an earlier reading" if self.counted is None else "its files"
+
+
+def _opened(
+    source: Any,
+    shuffle: int,
+    sharded: bool,  # noqa: FBT001 - arguments of what is pickled have no names
+    functions: tuple[Callable[[Any], Any], ...],
+    rows: int | None,
+) -> Stream:
+    """Return a stream that another process has described."""
+    stream = Stream(source, shuffle=shuffle, sharded=sharded)
+    stream._functions = functions
+    if rows is not None:
+        stream.expect(rows)
+    return stream
 
 
 def stream_of(examples: Any) -> Stream | None:

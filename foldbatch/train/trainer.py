@@ -9,11 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
+from warnings import warn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,9 +24,11 @@ from foldbatch.communicators.communicator import mark_as_shared, share
 from foldbatch.errors import (
     ExampleError,
     ProcessError,
+    SlowPathWarning,
     TrainingError,
     UnknownNameError,
     counted,
+    frames_inside,
     with_nearest,
 )
 from foldbatch.params.parameters import Array
@@ -41,16 +44,28 @@ from foldbatch.train.libraries import OutsideMetric
 from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import number, whole_number
 from foldbatch.train.optimizer import Optimizer
-from foldbatch.train.parallel import Batch, DataParallel, check_alike, evaluate, in_parts
+from foldbatch.train.parallel import Batch, Cut, DataParallel, PreparedShare, check_alike, evaluate, in_parts
 from foldbatch.train.pieces import Examples
+from foldbatch.train.prefetching import Unasked, Waiting, asked_in_order
+from foldbatch.train.readings import (
+    BatchFacts,
+    Begin,
+    HeldShares,
+    Later,
+    StreamedShares,
+    check_row,
+    text_of_batch,
+)
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
 from foldbatch.train.samplers import Sampler, joined, shuffled
 from foldbatch.train.shards import takes_rank
 from foldbatch.train.streams import Stream, stream_of
 from foldbatch.train.weights import ClassWeight, weights_of
+from foldbatch.train.workers import END, Arrival, Reading, Workers
 from foldbatch.trees.given import chosen
 from foldbatch.types import describe_value
 
+ASKED_AHEAD = 2  # batches that each worker is asked for ahead: one that it makes, and the next
 DEFAULT_BATCH_SIZE = 32  # examples of a batch, where no size is set
 AVERAGED = "validation_averaged_"  # begins the names of figures of averaged parameters
 TRACES = "traces"  # of a record: of some trainings there are none
@@ -305,6 +320,9 @@ class Trainer(Closed):
         accumulate: how many batches make one update. Their gradients are added, so that the update is that of
             one batch as large as all of them, in the memory that one of them needs; a step, for callbacks,
             figures and checkpoints, is such an update.
+        workers: how many processes read, trace and plan the batches of a `fit` ahead; results stay the same.
+            Each holds the examples, which pickle, or opens the stream. Validation is for this process. A
+            script that fits runs under ``if __name__ == "__main__":`` then.
 
     Attributes:
         program: whose parameters are trained.
@@ -349,6 +367,7 @@ class Trainer(Closed):
         callbacks: Sequence[Callback] = (),
         seed: int = 0,
         accumulate: int = 1,
+        workers: int = 0,
     ) -> None:
         if not isinstance(program, DataParallel):
             fix = "fb.compile(block) makes one"
@@ -383,6 +402,8 @@ class Trainer(Closed):
             DEFAULT_BATCH_SIZE if batch_size is None else whole_number("Trainer batch_size", batch_size, 1)
         )
         self.accumulate = whole_number("Trainer accumulate", accumulate, 1)
+        self.workers = whole_number("Trainer workers", workers, 0, "0 prepares batches in this process")
+        self._workers: Workers | None = None  # of the present `fit`
         self._given_sampler = sampler
         self._seed = seed
         self._began = 0.0  # when the epoch under way would have begun, had it not been interrupted
@@ -489,7 +510,8 @@ class Trainer(Closed):
                 alike = {"number of epochs": str(self.epochs)}
                 alike["metrics"] = text_of([metric.name for metric in self.metrics])
                 self._compare(self.record | alike)
-                history = self._fit(training, validation)
+                with self._working(training):
+                    history = self._fit(training, validation)
                 self._compare()  # of one process, errors of the last callbacks reach the others, and changes
             return history
 
@@ -501,7 +523,12 @@ class Trainer(Closed):
         stream, communicator = stream_of(examples), self.parallel.communicator
         if stream is None:
             return examples
-        return stream.shard(communicator.rank, communicator.size, size or self._size * self.accumulate)
+        part = stream.shard(communicator.rank, communicator.size, size or self._size * self.accumulate)
+        if part.ranks > 1 and self.workers and size is None:
+            expected, actual = "a stream that each rank reads as a whole", "one that ranks read in parts"
+            fix = "give Stream(source, sharded=False), or leave workers out"
+            raise TrainingError("Trainer workers", expected, actual, fix)
+        return part
 
     def _tracker(self, entry: str | Callback) -> Callback:
         """Return the tracker of a name, the same at each call, or the callback that is one."""
@@ -528,6 +555,40 @@ class Trainer(Closed):
             yield
         finally:
             self.callbacks = before
+
+    @contextmanager
+    def _working(self, training: Sequence[Any] | Stream) -> Iterator[None]:
+        """Have workers that prepare the batches of a `fit`, within a ``with`` statement."""
+        if not self.workers or self.epoch >= self.epochs or self.stopped is not None:
+            yield
+            return
+        if self.program.lowered.decides:
+            expected, actual = (
+                "a model whose calls follow from examples",
+                "one that asks for computed numbers",
+            )
+            warning = SlowPathWarning(
+                "Trainer workers", expected, actual, "this process prepares all batches"
+            )
+            warn(warning, stacklevel=frames_inside())
+            yield
+            return
+        group = self.parallel.communicator
+        cut = Cut(group.rank, group.size, self.accumulate)
+        reading: Reading
+        if isinstance(training, Stream):
+            size = self._size * self.accumulate
+            reading = StreamedShares(cut, training, self._seed, size, self._repeatable)
+        else:
+            reading = HeldShares(cut, training)
+        self._workers = Workers(
+            self.program, reading, self.workers, ASKED_AHEAD * self.workers, "Trainer workers"
+        )
+        try:
+            yield
+        finally:
+            self._workers.close()
+            self._workers = None
 
     def _fit(self, training: Sequence[Any] | Stream, held_out: Sequence[Any] | Stream | None) -> History:
         """Run the epochs that remain, with callbacks around them; return the history."""
@@ -677,15 +738,13 @@ class Trainer(Closed):
 
     def _row_digest(self, stream: Stream) -> str:
         """Return a digest of the row that was read last, "" where rows are others in each reading."""
+        if self._workers is not None:
+            return self.batch.last
         return digest(stream.last).hex() if self._repeatable else ""
 
     def _check_row(self, row: Any) -> None:
         """Refuse a stream that has another row where the one of the checkpoint had read its last."""
-        if self._row_before and digest(row).hex() != self._row_before:
-            expected, fix = "the rows that the checkpoint's training read", "resume with the same data"
-            raise TrainingError(
-                "fit examples", expected, f"another row before batch {self.position.batches}", fix
-            )
+        check_row(row, self._row_before, self.position.batches)
 
     def _take_over(self, state: Mapping[str, Any], where: str) -> None:
         """Stand where another trainer was when it returned a state, which is refused if it was unlike."""
@@ -812,19 +871,67 @@ class Trainer(Closed):
     def _streamed(self, stream: Stream) -> Iterator[Batch]:
         """Yield the rest of the epoch's batches of a stream; all ranks look whether they read the same."""
         completed, size = self.position.batches, self._size * self.accumulate
-        remainder = stream.epoch(self._seed, self.epoch, size, completed, self._check_row)
-        if stream.ranks > 1:
-            yield from self._joined(stream, remainder)
-            return
+        remainder: Iterator[Batch]
+        if self._workers is None:
+            rows = stream.epoch(self._seed, self.epoch, size, completed, self._check_row)
+            if stream.ranks > 1:
+                yield from self._joined(stream, rows)
+                return
+            remainder = itertools.starmap(Batch, rows)
+        else:
+            remainder = self._of_stream(self._workers, stream)
         for place in itertools.count(completed + 1):
-            indices, rows = next(remainder, ([], []))
+            batch = next(remainder, Batch([], []))
             if not self.parallel.is_alone:  # a rank whose rows end early would leave the others waiting
                 name = f"batch {place} of epoch {self.epoch + 1}"
-                text = DIGEST + digest((indices, rows[:1], rows[-1:])).hex()
+                text = batch.text or text_of_batch(batch.indices, batch.examples)
                 check_alike(self.parallel.communicator, {name: text})
-            if not rows:
+            if not batch.indices:
                 return
-            yield Batch(indices, rows)
+            yield batch
+
+    def _of_stream(self, workers: Workers, stream: Stream) -> Iterator[Batch]:
+        """Yield the rest of the epoch's batches of a stream, which workers read and plan."""
+        completed, size = self.position.batches, self._size * self.accumulate
+        workers.begin(Begin(self.epoch, completed, stream.rows, self._row_before))
+        count = size * completed
+        for arrival in self._arriving(workers, workers.ask):
+            facts: BatchFacts = arrival.facts
+            count += len(facts.indices)
+            yield self._batch_of(arrival, facts.indices, arrival.examples)
+        stream.expect(count)
+
+    def _of_list(
+        self, workers: Workers, examples: Sequence[Any], batches: Sequence[list[int]]
+    ) -> Iterator[Batch]:
+        """Yield batches of a list, which workers plan."""
+        workers.begin()
+        tasks = iter(batches)
+
+        def ask() -> Waiting:
+            return Unasked(END) if (indices := next(tasks, None)) is None else workers.ask(indices)
+
+        for indices, arrival in zip(batches, self._arriving(workers, ask), strict=True):
+            yield self._batch_of(arrival, indices, partial(chosen, examples, indices))
+
+    def _arriving(self, workers: Workers, ask: Callable[[], Waiting]) -> Iterator[Arrival]:
+        """Yield batches as workers send them; where one has ended by a signal to all, raise that."""
+        try:
+            yield from asked_in_order(ask, ASKED_AHEAD * self.workers)
+        except ProcessError:
+            self._interrupts.look()
+            raise
+
+    def _weights_of(self, indices: list[int]) -> NDArray[np.float32] | None:
+        return None if self._weights is None else self._weights[indices]
+
+    def _batch_of(self, arrival: Arrival, indices: list[int], examples: Callable[[], Sequence[Any]]) -> Batch:
+        """Return a batch that a worker has sent."""
+        facts: BatchFacts = arrival.facts
+        weights = self._weights_of(indices)
+        prepared = None if arrival.plans is None else PreparedShare(facts.places, arrival.plans)
+        later = Later(len(indices), examples)
+        return Batch(indices, later, weights=weights, prepared=prepared, last=facts.last, text=facts.text)
 
     def _joined(self, stream: Stream, remainder: Iterator[tuple[list[int], list[Any]]]) -> Iterator[Batch]:
         """Yield the batches whose parts ranks read, until no rank has rows left: all ranks have as many."""
@@ -843,8 +950,11 @@ class Trainer(Closed):
         if not self.parallel.is_alone:
             name = f"order of examples in epoch {self.epoch + 1}"
             check_alike(self.parallel.communicator, {name: DIGEST + digest(batches).hex()})
+        if self._workers is not None:
+            yield from self._of_list(self._workers, examples, batches[self.position.batches :])
+            return
         for indices in batches[self.position.batches :]:
-            weights = None if self._weights is None else self._weights[indices]
+            weights = self._weights_of(indices)
             yield Batch(indices, chosen(examples, indices), weights=weights)
 
     def _run_epoch(self, examples: Sequence[Any] | Stream, validation: Sequence[Any] | Stream | None) -> None:
@@ -894,7 +1004,7 @@ class Trainer(Closed):
         self._call("on_step_start")
         noted, parts = self._interrupts.noted, self.accumulate
         batch.loss, batch.gradients = self.parallel.sum_of(
-            batch.examples, indices, noted, parts, batch.weights, batch.first
+            batch.examples, indices, noted, parts, batch.weights, batch.first, batch.prepared
         )
         self._call("on_gradients")
         count = batch.size

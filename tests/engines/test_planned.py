@@ -84,7 +84,7 @@ def test_a_planned_batch_gives_the_same_bits_any_number_of_times(options):
 def test_running_a_planned_batch_does_not_schedule_again():
     program = fb.compile(model(), backend="numpy")
     planned = program.plan(EXAMPLES)
-    with mock.patch("foldbatch.engines.runner.schedule_batch", side_effect=AssertionError):
+    with mock.patch("foldbatch.engines.planner.schedule_batch", side_effect=AssertionError):
         program.run(planned)
         program.value_and_grad(planned)
         with pytest.raises(AssertionError):

@@ -163,7 +163,7 @@ def test_the_plan_of_a_known_example_that_comes_alone_is_made_once(prepared):
     if prepared:
         (tree,) = program.prepare([EXAMPLES[2]])
     first = outcome(program, [tree])
-    with mock.patch("foldbatch.engines.runner.schedule_batch", side_effect=AssertionError):
+    with mock.patch("foldbatch.engines.planner.schedule_batch", side_effect=AssertionError):
         assert outcome(program, [tree]) == outcome(program, (tree,)) == first
         with pytest.raises(AssertionError):
             program.run([tree, tree], losses=True)

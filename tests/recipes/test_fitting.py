@@ -289,3 +289,13 @@ def test_a_model_of_another_hand_is_refused(tmp_path):
         match="expected a model that foldbatch train wrote, found one whose notes do not fit",
     ):
         load_model(tmp_path / "mine.safetensors")
+
+
+def test_a_run_does_not_depend_on_the_number_of_workers(treebank, tmp_path):
+    options = {"train__epochs": 2, "train__backend": "numpy"}
+    alone, other = (
+        run(tmp_path / str(workers), treebank, train__workers=workers, **options) for workers in (0, 1)
+    )
+    assert other.figures["test"] == alone.figures["test"]
+    for name, array in alone.program.params.items():
+        np.testing.assert_array_equal(other.program.params[name], array)

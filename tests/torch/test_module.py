@@ -327,3 +327,16 @@ def test_a_module_that_samples_draws_anew_as_pytorchs_generator_decides():
 def test_help_is_about_this_module_and_not_about_pytorchs():
     assert fb.torch.Module.__init__.__doc__ != torch.nn.Module.__init__.__doc__
     assert "plain function" in inspect.getdoc(fb.torch.Module.__init__)
+
+
+def test_workers_of_a_loader_plan_batches(module):
+    loader = torch.utils.data.DataLoader(TREES, batch_size=2, collate_fn=module.collate, num_workers=2)
+    batches = list(loader)
+    assert [len(batch) for batch in batches] == [len(TREES[k : k + 2]) for k in range(0, len(TREES), 2)]
+    torch.testing.assert_close(torch.cat([module(batch) for batch in batches]), module(TREES))
+    again = pickle.loads(pickle.dumps(batches[0]))
+    torch.testing.assert_close(module(again.to("cpu")), module(TREES[:2]))
+    summing = fb.torch.Module(loss_of(fb.Vector(2)), "numpy")
+    assert summing.loss(summing.collate([[1, 2]])).item() == 5
+    with pytest.raises(ExampleError, match="planned by this program, found one of another program"):
+        summing.loss(batches[0])

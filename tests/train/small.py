@@ -11,6 +11,11 @@ EXAMPLES = [(x, int(x[0] > x[1])) for x in rng.normal(size=(20, 3)).tolist()]
 DEV = EXAMPLES[:6]
 
 
+def rows():
+    """Return the examples as a stream's function does."""
+    return iter(EXAMPLES)
+
+
 def model(classes: int = 2, vector: fb.Block | None = None) -> fb.Block:
     """Scores of a vector; the label, which comes second, is read for loss and metric only."""
     scores = fb.GetItem(0) >> (vector or fb.Vector(3) >> fb.Dropout(0.5)) >> fb.Linear(classes, name="out")
