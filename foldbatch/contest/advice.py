@@ -1,6 +1,7 @@
 """The verdict of a contest in a sentence, and rules from what was measured to what to try next."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from foldbatch.contest.examples import Answer, Form
@@ -61,91 +62,130 @@ def verdict(
         outcome: ``wins``, ``ties`` or ``loses``.
         facts: of the contest.
     """
-    task = facts.task
-    gap_text = spelled(gap.figure, task, sign=True)
-    span = f"95 %: {spelled(gap.low, task, sign=True)} to {spelled(gap.high, task, sign=True)}"
+    task, peer = facts.task, f"the best baseline, {best.title}"
+    low, high = spelled(gap.low, task, sign=True), spelled(gap.high, task, sign=True)
+    by = f"{spelled(gap.figure, task, sign=True)}; 95 %: {low} to {high}"
     if max(ours.score.low, best.score.low) <= constant.score.figure:
         return (
-            f"nothing is learnt here: neither foldbatch nor the best baseline, {best.title}, is surely better "
-            f"than a constant answer ({constant.setting}); look at the labels, or give more examples."
+            f"nothing is learnt here: neither foldbatch nor {peer}, is surely better than a constant answer "
+            f"({constant.setting}); look at the labels, or give more examples."
+        )
+    if outcome == "wins" and not best.in_time:
+        return (
+            f"structure seems to pay here: foldbatch is better than {peer} ({by}), whose time was over early."
         )
     if outcome == "wins":
-        return f"structure pays here: foldbatch is better than the best baseline, {best.title} ({gap_text}; {span})."
+        return f"structure pays here: foldbatch is better than {peer} ({by})."
     if outcome == "loses":
-        return (
-            f"structure does not pay here: foldbatch is worse than the best baseline, {best.title} "
-            f"({gap_text}; {span})."
-        )
+        return f"structure does not pay here: foldbatch is worse than {peer} ({by})."
     return (
         f"structure does not pay here: {facts.tested:,} test examples show no difference between foldbatch "
-        f"and the best baseline, {best.title} ({gap_text}; {span}), which trains in {best.cpu_seconds:.1f} CPU "
-        f"seconds where foldbatch needs {ours.cpu_seconds:.1f}."
+        f"and {peer} ({by}), which trains in {best.cpu_seconds:.1f} CPU seconds where foldbatch needs "
+        f"{ours.cpu_seconds:.1f}."
     )
 
 
-def advice(
-    ours: Figures, peers: Sequence[Figures], gap: Interval | None, outcome: str, facts: Facts
-) -> list[str]:
-    """Return what to try next, a sentence each, likeliest to help first.
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The figures that advice is given by.
 
-    Args:
-        ours: the figures of foldbatch.
+    Attributes:
+        ours: those of foldbatch.
         peers: those of the baselines.
         gap: the score of `ours` less that of the best baseline; None where none ran.
-        outcome: of `ours` against it.
+        outcome: of `ours` against it; empty where none ran.
         facts: of the contest.
     """
-    sentences = []
-    late = [figures.title for figures in (ours, *peers) if not figures.in_time]
-    if late:
-        sentences.append(
-            f"The time was over before {', '.join(late)} stopped getting better: --minutes 15 gives more of it."
-        )
-    if facts.trained < FEW_TRAINED:
-        half = (
-            f" The interval of the difference is {spelled(gap.high - gap.low, facts.task)} wide."
-            if gap
-            else ""
-        )
-        sentences.append(
-            f"There are few examples to learn from, {facts.trained:,}.{half} Label more, or compare by "
-            "cross-validation with foldbatch.estimators."
-        )
-    if ours.train_score - ours.dev_score > OVERFITTED and outcome != "wins":
-        trained, dev = spelled(ours.train_score, facts.task), spelled(ours.dev_score, facts.task)
-        sentences.append(
-            f"foldbatch learns by heart ({trained} of training and {dev} of dev): hold it back with "
+
+    ours: Figures
+    peers: Sequence[Figures]
+    gap: Interval | None
+    outcome: str
+    facts: Facts
+
+
+def advice(result: Result) -> list[str]:
+    """Return what to try next, a sentence each, likeliest to help first."""
+    return [sentence for rule in RULES if (sentence := rule(result))]
+
+
+def _of_time(result: Result) -> str:
+    late = [figures.title for figures in (result.ours, *result.peers) if not figures.in_time]
+    return (
+        f"The time was over before {', '.join(late)} got no better: --minutes 15 gives more." if late else ""
+    )
+
+
+def _of_count(result: Result) -> str:
+    """Return advice on few examples, with how uncertain they leave the difference."""
+    gap, trained = result.gap, result.facts.trained
+    if trained >= FEW_TRAINED:
+        return ""
+    uncertain = "" if gap is None else spelled(gap.high - gap.low, result.facts.task)
+    width = f", which leaves the difference uncertain by {uncertain}" if uncertain else ""
+    few = f"There are few examples to learn from, {trained:,}{width}."
+    return f"{few} Label more, or compare by cross-validation with foldbatch.estimators."
+
+
+def _of_fit(result: Result) -> str:
+    """Return advice on a model that learns by heart, or does not learn enough."""
+    ours, task = result.ours, result.facts.task
+    if ours.train_score - ours.dev_score > OVERFITTED and result.outcome != "wins":
+        trained, dev = spelled(ours.train_score, task), spelled(ours.dev_score, task)
+        return (
+            f"foldbatch learns by heart ({trained} of training, {dev} of dev): hold it back with "
             "task.dropout, optimizer.weight_decay or a smaller model.hidden."
         )
-    elif outcome == "loses" and ours.train_score < max(figures.dev_score for figures in peers):
-        sentences.append(
-            "foldbatch does not even fit what it trains on: try a larger model.hidden, more epochs, or a "
-            "higher optimizer.lr."
+    if result.outcome == "loses" and ours.train_score < max(peer.dev_score for peer in result.peers):
+        return (
+            "foldbatch does not even fit what it trains on: try a larger model.hidden, more epochs, or "
+            "another optimizer.lr."
         )
-    if facts.unseen > UNSEEN:
-        remedy = {
-            "records": "list few values of a field as categories, or add fields that repeat",
-            "trees": "words.split subwords, or words.minimum 2",
-        }.get(facts.form, "vectors that were trained elsewhere, words.vectors")
-        sentences.append(f"{facts.unseen:.0%} of the words of test are not in training: try {remedy}.")
-    if facts.height < FLAT_HEIGHT and outcome != "wins" and facts.form != "sequences":
-        sentences.append(
-            f"The structures are flat, {facts.height:.1f} levels on average: counts lose little of them."
-        )
-    if facts.largest > FREQUENT:
-        sentences.append(
-            f"One class is {facts.largest:.0%} of the examples: look at F1, too, and train with task.balanced."
-        )
-    padded = [figures for figures in peers if figures.title.startswith("PyTorch")]
-    if facts.form == "trees" and padded and max(x.score.figure for x in padded) > ours.score.figure:
-        sentences.append(
-            "A model of lines is ahead, and child_sum adds up children whatever their order: if that matters, "
-            "write a cell for it (docs/walks.md), or make the trees binary and train tree_lstm."
-        )
-    if outcome == "wins":
-        sentences.append(
-            "Go on with foldbatch train, whose options include those used here, and foldbatch serve."
-        )
-    elif outcome in ("ties", "loses"):
-        sentences.append("Take the best baseline unless another reason speaks for a model of structure.")
-    return sentences
+    return ""
+
+
+def _of_words(result: Result) -> str:
+    """Return advice on words that training has not."""
+    remedies = {
+        "records": "list few values of a field as categories, or add fields that repeat",
+        "trees": "words.split subwords, or words.minimum 2",
+    }
+    remedy = remedies.get(result.facts.form, "vectors that were trained elsewhere, words.vectors")
+    unseen = result.facts.unseen
+    return f"{unseen:.0%} of the words of test are not in training: {remedy}." if unseen > UNSEEN else ""
+
+
+def _of_height(result: Result) -> str:
+    facts = result.facts
+    if facts.height >= FLAT_HEIGHT or result.outcome == "wins" or facts.form == "sequences":
+        return ""
+    return f"The structures are flat, {facts.height:.1f} levels on average: counts lose little of them."
+
+
+def _of_classes(result: Result) -> str:
+    share = result.facts.largest
+    return f"{share:.0%} are of one class: look at F1, too; try task.balanced." if share > FREQUENT else ""
+
+
+def _of_order(result: Result) -> str:
+    """Return advice on trees whose children have an order that a model of lines sees and ours does not."""
+    lines = [peer.score.figure for peer in result.peers if peer.title.startswith("PyTorch")]
+    if result.facts.form != "trees" or max(lines, default=-math.inf) <= result.ours.score.figure:
+        return ""
+    return (
+        "A model of lines is ahead, and child_sum adds up children whatever their order. If it matters, "
+        "write a cell for it (docs/walks.md), or make the trees binary and train tree_lstm."
+    )
+
+
+def _of_outcome(result: Result) -> str:
+    if result.outcome == "wins":
+        return "Go on with foldbatch train, whose options include those used here, and foldbatch serve."
+    return "Take the best baseline, unless another reason speaks for a model of structure." * bool(
+        result.outcome
+    )
+
+
+RULES: tuple[Callable[[Result], str], ...] = (
+    *(_of_time, _of_count, _of_fit, _of_words, _of_height, _of_classes, _of_order, _of_outcome),
+)

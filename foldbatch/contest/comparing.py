@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.contest.advice import Facts, advice, spelled, verdict
+from foldbatch.contest.advice import Facts, Result, advice, spelled, verdict
 from foldbatch.contest.clock import Clock
 from foldbatch.contest.comparison import Comparison, Rivalry
 from foldbatch.contest.contender import Contender, Lesson, lesson_of
 from foldbatch.contest.examples import Answer, Examples, examples_of
-from foldbatch.contest.features import tokens_of
+from foldbatch.contest.features import MAX_ATTENDED, MAX_TOKENS, tokens_of
 from foldbatch.contest.measures import difference, gains_of, mcnemar, outcome
 from foldbatch.contest.page import Mistake
 from foldbatch.contest.running import Figures, constant, run
@@ -35,7 +35,7 @@ MODULES = {
 }
 LIBRARIES = {"sklearn": "scikit-learn", "torch": "PyTorch"}
 OURS = "foldbatch"
-OVERHEAD = 0.9  # the share of the time that contenders train in; the remainder is reading and predicting
+TRAINING = 0.8  # the share of the time that contenders train in; the remainder is for reading and predictions
 LONGEST = 300  # characters of an example that the page shows
 SHOWN = 4  # such examples of each kind
 Report = Callable[[str], object]
@@ -97,6 +97,7 @@ def compare(
     lesson = lesson_of(parts.train, parts.dev, seed)
     if lesson.form == "phrases":
         notes.append(_phrase_note(lesson))
+    notes += _cut_note(lesson)
     missing = {name for name in names if (library := MODULES[name][2]) and not find_spec(library)}
     running = [name for name in names if name not in missing]
     entries: dict[str, tuple[Figures, NDArray[Any]]] = {}
@@ -104,7 +105,7 @@ def compare(
         module, attribute, _, weight = MODULES[name]
         contender: Contender = getattr(import_module(module), attribute)
         share = weight / sum(MODULES[later][3] for later in running[place:])
-        entries[name] = _run(contender, lesson, parts.test, clock.part(share * OVERHEAD))
+        entries[name] = _run(contender, lesson, parts.test, clock.part(share * TRAINING))
         figures = entries[name][0]
         accuracy = spelled(figures.score.figure, lesson.task)
         say(f"{figures.title}: {accuracy} in {figures.cpu_seconds:.1f} CPU seconds ({figures.setting})")
@@ -143,10 +144,10 @@ def _weighed(
         if ranked:
             best, first = ranked[0], rivalries[0]
             sentence = verdict(ours[0], best[0], base[0], first.gap, first.outcome, facts)
-            tips = advice(ours[0], [entry[0] for entry in ranked], first.gap, first.outcome, facts)
+            tips = advice(Result(ours[0], [x[0] for x in ranked], first.gap, first.outcome, facts))
             mistakes = _mistakes(test, ours[1], best[1], lesson)
         else:
-            tips = advice(ours[0], [], None, "", facts)
+            tips = advice(Result(ours[0], [], None, "", facts))
     contenders = [entry[0] for entry in ([ours] if ours else []) + [*ranked, base]]
     return Comparison(
         test.source,
@@ -235,6 +236,18 @@ def _phrase_note(lesson: Lesson) -> str:
         f"foldbatch learns from the labels of all nodes, the baselines from the roots and {count:,} labelled "
         "phrases below them; scores are of roots"
     )
+
+
+def _cut_note(lesson: Lesson) -> list[str]:
+    """Return a sentence about lines that are too long for the models of PyTorch, if there are any."""
+    lengths = [len(tokens_of(x, lesson.form)) for x in lesson.train.structures]
+    shares = [fmean(length > limit for length in lengths) for limit in (MAX_TOKENS, MAX_ATTENDED)]
+    if not shares[1]:
+        return []
+    return [
+        f"the BiLSTM reads the first {MAX_TOKENS} tokens of a line ({shares[0]:.0%} are longer), the Transformer "
+        f"{MAX_ATTENDED} ({shares[1]:.0%} are longer)"
+    ]
 
 
 def _not_run(missing: set[str]) -> list[str]:

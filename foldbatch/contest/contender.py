@@ -101,7 +101,7 @@ class Attempt:
 
 
 def best_of(settings: Iterable[Callable[[Clock], Attempt]], clock: Clock) -> tuple[Attempt, bool]:
-    """Train settings, one after the other, while time is left; return the best on dev, and if none was cut off.
+    """Train settings while there is time; return the one that is best on dev, and whether none was cut off.
 
     A setting has all the time that it needs, as half a training would say little of it; the next one begins
     where at least half as much is left.

@@ -17,6 +17,8 @@ from foldbatch.trees.tree import Tree, TreeNode, kids_of
 
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|[0-9]+")
 Counts = dict[str, float]
+MAX_TOKENS = 512  # of a line that an LSTM reads; what is behind them is cut off
+MAX_ATTENDED = 256  # of a line that a Transformer reads, whose time grows with the square
 
 
 def tokens_of(structure: Any, form: Form) -> list[str]:

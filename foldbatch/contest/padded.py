@@ -1,7 +1,7 @@
 """Contenders of PyTorch: a BiLSTM and a small Transformer over lines of tokens, padded in batches.
 
-Structures are written as lines with brackets (`foldbatch.contest.features.tokens_of`), of phrases their words.
-Batches have lines of about one length. Both contenders stop early by dev, and choose their dropout by it.
+Structures are lines with brackets (`foldbatch.contest.features.tokens_of`), phrases their words. Batches have
+lines of about one length. Both contenders stop early by dev, and choose their dropout by it.
 """
 
 import copy
@@ -24,7 +24,6 @@ from foldbatch.contest.examples import Form
 from foldbatch.contest.measures import score
 
 PADDING, UNKNOWN = 0, 1
-MAX_TOKENS = 512  # of a line; what is behind them is cut off
 MAX_WORDS = 20_000
 MIN_COUNT = 2  # of a token in training, to have a vector
 ROUNDS = 40  # passes over the training part at most
@@ -49,7 +48,7 @@ class Vocabulary:
 
     def line(self, tokens: Sequence[str]) -> Line:
         """Return the numbers of a line of tokens, of one at the least."""
-        return [self.numbers.get(token, UNKNOWN) for token in tokens[:MAX_TOKENS]] or [UNKNOWN]
+        return [self.numbers.get(token, UNKNOWN) for token in tokens[: features.MAX_TOKENS]] or [UNKNOWN]
 
 
 class BiLSTM(nn.Module):
@@ -76,7 +75,7 @@ class Transformer(nn.Module):
     def __init__(self, words: int, outputs: int, dropout: float) -> None:
         super().__init__()
         self.table = nn.Embedding(words, WIDTH, padding_idx=PADDING)
-        self.positions = nn.Parameter(torch.randn(MAX_TOKENS, WIDTH) * 0.02)
+        self.positions = nn.Parameter(torch.randn(features.MAX_ATTENDED, WIDTH) * 0.02)
         layer = nn.TransformerEncoderLayer(
             WIDTH, 4, 2 * WIDTH, max(dropout, 0.1), batch_first=True, norm_first=True
         )
@@ -86,6 +85,7 @@ class Transformer(nn.Module):
 
     def forward(self, lines: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return scores: ``lines: [N, longest], lengths: [N]`` to ``[N, outputs]``."""
+        lines = lines[:, : features.MAX_ATTENDED]
         vectors = self.dropout(self.table(lines) + self.positions[: lines.shape[1]])
         states = self.layers(vectors, src_key_padding_mask=lines == PADDING)
         return self.scores(self.dropout(pooled(states, lines != PADDING)))

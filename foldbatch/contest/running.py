@@ -13,7 +13,7 @@ from foldbatch.contest.examples import Examples
 from foldbatch.contest.measures import Interval, code_lines, interval, score
 
 AT_ONCE = 256  # examples of a batch of predictions
-TRAIN_LOOKED_AT = 1000  # examples of training whose answers tell how well it is known
+TRAIN_LOOKED_AT = 300  # examples of training whose answers tell how well it is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Figures:
         setting: the one that dev chose.
         score: accuracy of classes, R2 of numbers, on test, with its interval.
         error: of numbers the mean absolute error on test; of classes None.
-        train_score: on (a thousand of) the examples that it learnt from; ``dev_score`` on dev.
+        train_score: on some of the examples that it learnt from; ``dev_score`` on dev.
         dev_score: see above.
         cpu_seconds: of training, of all settings and threads; ``seconds`` by the clock on the wall.
         seconds: see above.
