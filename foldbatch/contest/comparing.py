@@ -1,5 +1,6 @@
 """Comparing: contenders learn the same split by the same clock, and their answers of test are weighed."""
 
+import math
 import random
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -185,7 +186,9 @@ def _mistakes(test: Examples, ours: NDArray[Any], peer: NDArray[Any], lesson: Le
     return [
         Mistake(
             _shown(test.structures[place], lesson),
-            *(_answer(answers[place], lesson) for answers in (test.answers, ours, peer)),
+            _answer(test.answers[place], lesson),
+            _answer(ours[place], lesson),
+            _answer(peer[place], lesson),
             bool(ahead[place] > 0),
         )
         for place in chosen
@@ -241,13 +244,11 @@ def _phrase_note(lesson: Lesson) -> str:
 def _cut_note(lesson: Lesson) -> list[str]:
     """Return a sentence about lines that are too long for the models of PyTorch, if there are any."""
     lengths = [len(tokens_of(x, lesson.form)) for x in lesson.train.structures]
-    shares = [fmean(length > limit for length in lengths) for limit in (MAX_TOKENS, MAX_ATTENDED)]
-    if not shares[1]:
+    cuts = {limit: fmean(length > limit for length in lengths) for limit in (MAX_TOKENS, MAX_ATTENDED)}
+    if not cuts[MAX_ATTENDED]:
         return []
-    return [
-        f"the BiLSTM reads the first {MAX_TOKENS} tokens of a line ({shares[0]:.0%} are longer), the Transformer "
-        f"{MAX_ATTENDED} ({shares[1]:.0%} are longer)"
-    ]
+    longer = [f"{limit} tokens of a line ({share:.0%} are longer)" for limit, share in cuts.items()]
+    return [f"the BiLSTM reads the first {longer[0]}, the Transformer the first {longer[1]}"]
 
 
 def _not_run(missing: set[str]) -> list[str]:
@@ -268,6 +269,6 @@ def _checked_names(contenders: Sequence[str]) -> list[str]:
 
 
 def _positive(where: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+    if isinstance(value, bool) or not 0 < value < math.inf:
         raise BlockValueError(where, "a number above 0", repr(value), "leave it out for the usual one")
     return value

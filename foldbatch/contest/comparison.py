@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from foldbatch.contest import page
 from foldbatch.contest.advice import Facts, spelled
 from foldbatch.contest.measures import Interval
-from foldbatch.contest.page import Mistake
+from foldbatch.contest.page import Mistake, Page, written
 from foldbatch.contest.running import Figures
 from foldbatch.system.files import write_whole
 from foldbatch.system.showing import Printed, table
@@ -109,4 +108,18 @@ class Comparison(Printed):
 
         Plots need matplotlib, the extra ``plot``; without it the page says so.
         """
-        write_whole(Path(path), page.written(self).encode())
+        trained = [figures for figures in self.contenders if figures.cpu_seconds]
+        shown = Page(
+            self.source,
+            self.verdict,
+            f"{self.split}; {self.seconds:.0f} seconds in all.",
+            self.header(),
+            self.rows(),
+            self.not_run,
+            trained,
+            self.facts,
+            self.advice,
+            self.notes,
+            self.mistakes,
+        )
+        write_whole(Path(path), written(shown).encode())

@@ -39,8 +39,10 @@ def score(answers: Array, predicted: Array, task: Answer) -> float:
 def gains_of(answers: Array, predicted: Array, task: Answer) -> Array:
     """Return how good each answer is: of classes 1 or 0, of numbers the negative squared error."""
     if task == "class":
-        return (answers == predicted).astype(np.float64)
-    return -np.square(answers - predicted)
+        right: Array = (answers == predicted).astype(np.float64)
+        return right
+    errors: Array = np.square(answers - predicted)
+    return -errors
 
 
 def _mean_score(answers: Array, gains: Array, task: Answer) -> float:

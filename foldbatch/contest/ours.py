@@ -77,13 +77,13 @@ def dataset_of(lesson: Lesson) -> Dataset:
         return Dataset(train, dev, [], lesson.task, lesson.classes)
     labels = {str(x) for tree in lesson.train.structures for x in tree.labels if x is not None}
     classes = (*lesson.classes, *sorted(labels - {*lesson.classes}))
-    parts = [
+    train, dev = (
         numbered(
             [(_known(tree, classes), None) for tree in part.structures], "nodes", classes, Origin("train")
         )
         for part in (lesson.train, lesson.dev)
-    ]
-    return Dataset(*parts, [], "nodes", classes)
+    )
+    return Dataset(train, dev, [], "nodes", classes)
 
 
 def _known(tree: Any, classes: Sequence[str]) -> Any:
@@ -172,7 +172,7 @@ def _sources(form: Form) -> list[Any]:
         Keeper,
         trained,
         answered,
-        *[_known] * (form == "phrases"),
+        *([_known] if form == "phrases" else []),
     ]
 
 

@@ -202,16 +202,17 @@ def train_padded(make: Callable[..., nn.Module], rate: float, lesson: Lesson, cl
     def predict(structures: Sequence[Any]) -> NDArray[Any]:
         """Return the answers of structures."""
         numbered = [vocabulary.line(features.tokens_of(x, lesson.form)) for x in structures]
-        return answers_of(model, numbered, lesson) * scale + center
+        answers: NDArray[Any] = answers_of(model, numbered, lesson) * scale + center
+        return answers
 
     size = sum(value.numel() * value.element_size() for value in model.state_dict().values())
     return Learnt(predict, size, best.setting, best.curve, in_time)
 
 
 def _sources(model: type, form: Form) -> list[Any]:
-    of_lines = {"records": [features._record_tokens], "trees": [features._tree_tokens]}.get(form, [])
+    of_form: dict[Form, Any] = {"records": features._record_tokens, "trees": features._tree_tokens}
     functions = [pooled, padded, batches, answers_of, learn, standard, train_padded, features.tokens_of]
-    return [Vocabulary, model, *functions, *of_lines]
+    return [Vocabulary, model, *functions, *([of_form[form]] if form in of_form else [])]
 
 
 BILSTM = Contender("PyTorch BiLSTM", partial(train_padded, BiLSTM, 2e-3), partial(_sources, BiLSTM))

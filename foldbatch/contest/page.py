@@ -7,7 +7,6 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Protocol
 
 from foldbatch.contest.advice import Facts, spelled
 from foldbatch.contest.running import Figures
@@ -43,49 +42,55 @@ class Mistake:
     ours_is_right: bool
 
 
-class Shown(Protocol):
-    """What a page shows: the parts of a comparison."""
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The parts of a page.
 
-    source: Any
+    Attributes:
+        source: where the examples are from.
+        verdict: the sentence at the top; `summary` is the one below it.
+        summary: see above.
+        header: the heads of the table's columns; `rows` are its cells.
+        rows: see above.
+        not_run: sentences about contenders that did not run.
+        trained: figures of those that did.
+        facts: of the data.
+        advice: what to try next.
+        notes: what was guessed, left out or cut.
+        mistakes: examples to show.
+    """
+
+    source: str
+    verdict: str
+    summary: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    not_run: Sequence[str]
+    trained: Sequence[Figures]
     facts: Facts
-    split: Any
-    contenders: tuple[Figures, ...]
-    not_run: Any
-    verdict: Any
-    advice: Any
-    notes: Any
-    mistakes: tuple[Mistake, ...]
-    seconds: Any
-
-    def header(self) -> tuple[str, ...]:
-        """Return the heads of the table's columns."""
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return the table's rows."""
+    advice: Sequence[str]
+    notes: Sequence[str]
+    mistakes: Sequence[Mistake]
 
 
-def written(comparison: Any) -> str:
-    """Return the page of a comparison."""
-    trained = [figures for figures in comparison.contenders if figures.cpu_seconds]
+def written(page: Page) -> str:
+    """Return a page as the text of one file of HTML."""
+    settings = _settings(page.trained, page.facts)
     parts = [
-        f"<h1>{escape(comparison.source)}</h1>",
-        f"<p class=verdict>{escape(comparison.verdict)}</p>",
-        f"<p>{escape(comparison.split)}; {comparison.seconds:.0f} seconds in all.</p>",
-        _table(comparison.header(), comparison.rows()),
-        *(f"<p>{escape(sentence)}</p>" for sentence in comparison.not_run),
-        *_pictures(trained, comparison.facts),
+        f"<h1>{escape(page.source)}</h1>",
+        f"<p class=verdict>{escape(page.verdict)}</p>",
+        f"<p>{escape(page.summary)}</p>",
+        _table(page.header, page.rows),
+        *(f"<p>{escape(sentence)}</p>" for sentence in page.not_run),
+        *_pictures(page.trained, page.facts),
         "<h2>What to try next</h2>",
-        _list(comparison.advice),
+        _list(page.advice),
         "<h2>How it was done</h2>",
-        _list(comparison.notes),
-        _table(
-            ("", "setting that dev chose", "train", "dev", "test"),
-            _settings(trained, comparison.facts),
-            "text",
-        ),
-        *_mistakes(comparison.mistakes),
+        _list(page.notes),
+        _table(("", "setting that dev chose", "train", "dev", "test"), settings, "text"),
+        *_mistakes(page.mistakes),
     ]
-    title = escape(f"foldbatch compare {comparison.source}")
+    title = escape(f"foldbatch compare {page.source}")
     head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>"
     return "\n".join([head, *parts, "</html>\n"])
 

@@ -127,9 +127,9 @@ def _format_of(path: Path) -> str:
     if path.is_dir():
         listed = (file for file in path.glob("*/*") if file.is_file() and file.name[0] != ".")
         counts = Counter(file.suffix.lower() for file in listed)
-        known = [ending for ending, _ in counts.most_common() if ending in PROGRAMS]
-        if known:
-            name = PROGRAMS[known[0]]
+        endings = [ending for ending, _ in counts.most_common() if ending in PROGRAMS]
+        if endings:
+            name = PROGRAMS[endings[0]]
             return name if name in FORMATS else f"{LANGUAGES}{name}"
         actual = (
             f"files {shortened(f'*{ending}' for ending in counts)}" if counts else "no folders with files"
@@ -137,9 +137,8 @@ def _format_of(path: Path) -> str:
         fix = "put the files of each class into a folder of its name, and add --format tree-sitter:LANGUAGE"
         raise ReadError(str(path), "folders with programs or pages", actual, fix)
     plain = path.with_suffix("") if path.suffix == ".gz" else path
-    known = ENDINGS.get(plain.suffix.lower(), "")
-    if known:
-        return known
+    if plain.suffix.lower() in ENDINGS:
+        return ENDINGS[plain.suffix.lower()]
     beginning = _text(path, str(path))[:1000].lstrip()
     if beginning.startswith("("):
         return "brackets"

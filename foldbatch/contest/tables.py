@@ -123,8 +123,8 @@ def train_linear(lesson: Lesson, clock: Clock) -> Learnt:
 
 
 def _counting(form: Form) -> list[Any]:
-    of_form = {"records": [features._record_counts], "trees": [features._count_nodes]}.get(form, [])
-    return [features.counts_of, *of_form]
+    of_form: dict[Form, Any] = {"records": features._record_counts, "trees": features._count_nodes}
+    return [features.counts_of, *([of_form[form]] if form in of_form else [])]
 
 
 def _pairs(form: Form) -> list[Any]:
