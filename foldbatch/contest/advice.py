@@ -105,7 +105,7 @@ class Result:
 
 
 def advice(result: Result) -> list[str]:
-    """Return what to try next, a sentence each, likeliest to help first."""
+    """Return advice on the next things to try, a sentence each, likeliest to help first."""
     return [sentence for rule in RULES if (sentence := rule(result))]
 
 
@@ -123,8 +123,8 @@ def _of_count(result: Result) -> str:
         return ""
     uncertain = "" if gap is None else spelled(gap.high - gap.low, result.facts.task)
     width = f", which leaves the difference uncertain by {uncertain}" if uncertain else ""
-    few = f"There are few examples to learn from, {trained:,}{width}."
-    return f"{few} Label more, or compare by cross-validation with foldbatch.estimators."
+    scarce = f"There are few examples to learn from, {trained:,}{width}."
+    return f"{scarce} Label more, or compare by cross-validation with foldbatch.estimators."
 
 
 def _of_fit(result: Result) -> str:

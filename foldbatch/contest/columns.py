@@ -13,7 +13,7 @@ from foldbatch.trees.tree import TreeNode
 
 LABELS = ("label", "target", "class", "category", "y", "answer", "outcome")  # usual names, likely ones first
 EXPRESSIONS = ("code", "expr", "expression", "formula", "program", "source")
-LOOKED_AT = 500  # rows that decide whether a field holds expressions
+SAMPLED_ROWS = 500  # rows that decide whether a field holds expressions
 MOSTLY = 0.95
 Row = Mapping[str, Any]
 
@@ -93,7 +93,7 @@ def expression_field(columns: Mapping[str, Sequence[Any]]) -> str | None:
 
 def _holds_expressions(values: Sequence[Any]) -> bool:
     """Return whether nearly all texts are Python, and half of them more than a name or a number."""
-    texts = [value for value in values if value is not None][:LOOKED_AT]
+    texts = [value for value in values if value is not None][:SAMPLED_ROWS]
     if not texts or not all(isinstance(text, str) for text in texts):
         return False
     sizes = Counter(_size(text) for text in texts)

@@ -37,8 +37,8 @@ MODULES = {
 LIBRARIES = {"sklearn": "scikit-learn", "torch": "PyTorch"}
 OURS = "foldbatch"
 TRAINING = 0.8  # the share of the time that contenders train in; the remainder is for reading and predictions
-LONGEST = 300  # characters of an example that the page shows
-SHOWN = 4  # such examples of each kind
+MAX_SHOWN_TEXT = 300  # characters of an example that the page shows
+SHOWN_EXAMPLES = 4  # such examples of each kind
 Report = Callable[[str], object]
 
 
@@ -181,8 +181,8 @@ def _mistakes(test: Examples, ours: NDArray[Any], peer: NDArray[Any], lesson: Le
     order = list(range(len(test)))
     random.Random(lesson.seed).shuffle(order)  # noqa: S311 - a sample of examples to show
     order.sort(key=lambda place: -ahead[place])
-    chosen = [place for place in order[:SHOWN] if ahead[place] > 0]
-    chosen += [place for place in order[::-1][:SHOWN] if ahead[place] < 0]
+    chosen = [place for place in order[:SHOWN_EXAMPLES] if ahead[place] > 0]
+    chosen += [place for place in order[::-1][:SHOWN_EXAMPLES] if ahead[place] < 0]
     return [
         Mistake(
             _shown(test.structures[place], lesson),
@@ -197,7 +197,7 @@ def _mistakes(test: Examples, ours: NDArray[Any], peer: NDArray[Any], lesson: Le
 
 def _shown(structure: Any, lesson: Lesson) -> str:
     text = " ".join(tokens_of(structure, lesson.form))
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+    return text if len(text) <= MAX_SHOWN_TEXT else f"{text[:MAX_SHOWN_TEXT]} ..."
 
 
 def _answer(answer: Any, lesson: Lesson) -> str:

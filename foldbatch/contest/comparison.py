@@ -75,6 +75,7 @@ class Comparison(Printed):
         return [self._row(figures, rivals.get(figures.title)) for figures in self.contenders]
 
     def _row(self, figures: Figures, rivalry: Rivalry | None) -> tuple[str, ...]:
+        """Return the cells of a contender; of the constant answer, which is not trained, few."""
         task = self.facts.task
         low, high = spelled(figures.score.low, task), spelled(figures.score.high, task)
         error = () if figures.error is None else (f"{figures.error:.4g}",)

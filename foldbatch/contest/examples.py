@@ -243,8 +243,8 @@ def _task_of(labels: Sequence[Any]) -> Answer:
     numbers = [label for label in labels if isinstance(label, int | float) and not isinstance(label, bool)]
     if len(numbers) < len(labels):
         return "class"
-    whole = all(float(label).is_integer() for label in numbers)
-    return "class" if whole and len(set(numbers)) <= MAX_WHOLE_CLASSES else "number"
+    integral = all(float(label).is_integer() for label in numbers)
+    return "class" if integral and len(set(numbers)) <= MAX_WHOLE_CLASSES else "number"
 
 
 def _numbers(labels: Sequence[Any], source: str) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ from foldbatch.recipes.data import Dataset, Origin, numbered
 from foldbatch.train import Callback, NaNGuard, Trainer
 
 MAX_EPOCHS = 40
-PATIENCE = 5  # epochs without a better score on dev
+PATIENT_EPOCHS = 5  # epochs without a better score on dev
 FORMATS_OF = {"phrases": "brackets", "trees": "python", "records": "jsonlines", "sequences": "python"}
 MODEL_OF = {"phrases": "tree_lstm", "trees": "child_sum", "records": "json", "sequences": "bilstm"}
 USUAL = {"train.batch_size": "32"}
@@ -79,14 +79,17 @@ def dataset_of(lesson: Lesson) -> Dataset:
     classes = (*lesson.classes, *sorted(labels - {*lesson.classes}))
     train, dev = (
         numbered(
-            [(_known(tree, classes), None) for tree in part.structures], "nodes", classes, Origin("train")
+            [(_with_classes(tree, classes), None) for tree in part.structures],
+            "nodes",
+            classes,
+            Origin("train"),
         )
         for part in (lesson.train, lesson.dev)
     )
     return Dataset(train, dev, [], "nodes", classes)
 
 
-def _known(tree: Any, classes: Sequence[str]) -> Any:
+def _with_classes(tree: Any, classes: Sequence[str]) -> Any:
     """Return a tree whose labels are names of classes; labels that training has not are None."""
     labels = [str(label) if str(label) in classes else None for label in tree.tree.labels]
     return type(tree.tree)(tree.tree.parents, labels, tree.tree.tokens)
@@ -121,9 +124,9 @@ class Keeper(Callback):
         if figure > self.best:
             self.best, self._waited = figure, 0
             self.values = {name: np.array(value) for name, value in trainer.program.params.items()}
-        if self._waited >= PATIENCE:
+        if self._waited >= PATIENT_EPOCHS:
             self.ended = True
-            trainer.stop(f"dev got no better for {PATIENCE} epochs")
+            trainer.stop(f"dev got no better for {PATIENT_EPOCHS} epochs")
         elif elapsed + elapsed / len(self.curve) > self.clock.seconds:
             trainer.stop("its time is over")
 
@@ -155,7 +158,7 @@ def answered(program: Program, structures: Sequence[Any], dataset: Dataset, less
     A class that only nodes below the root have is -1, as no root has it.
     """
     nodes = dataset.kind == "nodes"
-    trees = [_known(tree, ()) for tree in structures] if nodes else []
+    trees = [_with_classes(tree, ()) for tree in structures] if nodes else []
     results = np.array(program.run(trees if nodes else [(x, None) for x in structures]), np.float64)
     if lesson.task == "number":
         return results.reshape(len(structures))
@@ -164,6 +167,7 @@ def answered(program: Program, structures: Sequence[Any], dataset: Dataset, less
 
 
 def _sources(form: Form) -> list[Any]:
+    """Return the functions of this module that a user would have to write."""
     return [
         train_ours,
         configured,
@@ -172,7 +176,7 @@ def _sources(form: Form) -> list[Any]:
         Keeper,
         trained,
         answered,
-        *([_known] if form == "phrases" else []),
+        *([_with_classes] if form == "phrases" else []),
     ]
 
 

@@ -23,12 +23,12 @@ from foldbatch.contest.contender import Attempt, Contender, Learnt, Lesson, best
 from foldbatch.contest.examples import Form
 from foldbatch.contest.measures import score
 
-PADDING, UNKNOWN = 0, 1
+PADDING_TOKEN, UNKNOWN_TOKEN = 0, 1
 MAX_WORDS = 20_000
 MIN_COUNT = 2  # of a token in training, to have a vector
 ROUNDS = 40  # passes over the training part at most
 WAIT = 5  # of them without a better score on dev
-WIDTH = 128
+STATE_WIDTH = 128
 BATCH = 32
 POOLED_BATCHES = 50  # that are sorted by length together
 DROPOUTS = 0.3, 0.0
@@ -48,7 +48,9 @@ class Vocabulary:
 
     def line(self, tokens: Sequence[str]) -> Line:
         """Return the numbers of a line of tokens, of one at the least."""
-        return [self.numbers.get(token, UNKNOWN) for token in tokens[: features.MAX_TOKENS]] or [UNKNOWN]
+        return [self.numbers.get(token, UNKNOWN_TOKEN) for token in tokens[: features.MAX_TOKENS]] or [
+            UNKNOWN_TOKEN
+        ]
 
 
 class BiLSTM(nn.Module):
@@ -56,17 +58,17 @@ class BiLSTM(nn.Module):
 
     def __init__(self, words: int, outputs: int, dropout: float) -> None:
         super().__init__()
-        self.table = nn.Embedding(words, WIDTH, padding_idx=PADDING)
-        self.lstm = nn.LSTM(WIDTH, WIDTH, batch_first=True, bidirectional=True)
+        self.table = nn.Embedding(words, STATE_WIDTH, padding_idx=PADDING_TOKEN)
+        self.lstm = nn.LSTM(STATE_WIDTH, STATE_WIDTH, batch_first=True, bidirectional=True)
         self.dropout = nn.Dropout(dropout)
-        self.scores = nn.Linear(4 * WIDTH, outputs)
+        self.scores = nn.Linear(4 * STATE_WIDTH, outputs)
 
     def forward(self, lines: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return scores: ``lines: [N, longest], lengths: [N]`` to ``[N, outputs]``."""
         vectors = self.dropout(self.table(lines))
         packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
         states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
-        return self.scores(self.dropout(pooled(states, lines != PADDING)))
+        return self.scores(self.dropout(pooled(states, lines != PADDING_TOKEN)))
 
 
 class Transformer(nn.Module):
@@ -74,21 +76,21 @@ class Transformer(nn.Module):
 
     def __init__(self, words: int, outputs: int, dropout: float) -> None:
         super().__init__()
-        self.table = nn.Embedding(words, WIDTH, padding_idx=PADDING)
-        self.positions = nn.Parameter(torch.randn(features.MAX_ATTENDED, WIDTH) * 0.02)
+        self.table = nn.Embedding(words, STATE_WIDTH, padding_idx=PADDING_TOKEN)
+        self.positions = nn.Parameter(torch.randn(features.MAX_ATTENDED, STATE_WIDTH) * 0.02)
         layer = nn.TransformerEncoderLayer(
-            WIDTH, 4, 2 * WIDTH, max(dropout, 0.1), batch_first=True, norm_first=True
+            STATE_WIDTH, 4, 2 * STATE_WIDTH, max(dropout, 0.1), batch_first=True, norm_first=True
         )
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.dropout = nn.Dropout(dropout)
-        self.scores = nn.Linear(2 * WIDTH, outputs)
+        self.scores = nn.Linear(2 * STATE_WIDTH, outputs)
 
     def forward(self, lines: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return scores: ``lines: [N, longest], lengths: [N]`` to ``[N, outputs]``."""
         lines = lines[:, : features.MAX_ATTENDED]
         vectors = self.dropout(self.table(lines) + self.positions[: lines.shape[1]])
-        states = self.layers(vectors, src_key_padding_mask=lines == PADDING)
-        return self.scores(self.dropout(pooled(states, lines != PADDING)))
+        states = self.layers(vectors, src_key_padding_mask=lines == PADDING_TOKEN)
+        return self.scores(self.dropout(pooled(states, lines != PADDING_TOKEN)))
 
 
 def pooled(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -101,7 +103,7 @@ def pooled(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 def padded(lines: Sequence[Line]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return lines as one tensor ``[N, longest]``, and their lengths."""
     lengths = torch.tensor([len(line) for line in lines])
-    table = torch.full((len(lines), int(lengths.max())), PADDING)
+    table = torch.full((len(lines), int(lengths.max())), PADDING_TOKEN)
     for row, line in enumerate(lines):
         table[row, : len(line)] = torch.tensor(line)
     return table, lengths

@@ -112,6 +112,7 @@ def _list(sentences: Iterable[str]) -> str:
 
 
 def _settings(trained: Sequence[Figures], facts: Facts) -> list[tuple[str, ...]]:
+    """Return a row for each contender: its setting, and its scores on the three parts."""
     return [
         (
             figures.title,

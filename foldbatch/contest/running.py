@@ -12,7 +12,7 @@ from foldbatch.contest.contender import Contender, Lesson
 from foldbatch.contest.examples import Examples
 from foldbatch.contest.measures import Interval, code_lines, interval, score
 
-AT_ONCE = 256  # examples of a batch of predictions
+PREDICTED_BATCH = 256  # examples of a batch of predictions
 TRAIN_LOOKED_AT = 300  # examples of training whose answers tell how well it is known
 
 
@@ -61,7 +61,8 @@ def run(contender: Contender, lesson: Lesson, test: Examples, clock: Clock) -> t
     dev_score = score(lesson.dev.answers, learnt.predict(lesson.dev.structures), lesson.task)  # warms up, too
     began = time.perf_counter()
     parts = [
-        learnt.predict(test.structures[first : first + AT_ONCE]) for first in range(0, len(test), AT_ONCE)
+        learnt.predict(test.structures[first : first + PREDICTED_BATCH])
+        for first in range(0, len(test), PREDICTED_BATCH)
     ]
     microseconds = (time.perf_counter() - began) / len(test) * 1e6
     predicted = np.concatenate(parts)

@@ -24,11 +24,11 @@ from foldbatch.contest.contender import Contender, Learnt, Lesson, Predict
 from foldbatch.contest.examples import Form
 from foldbatch.contest.measures import score
 
-COLUMNS = 300  # of the most frequent features; those of all others are added up in buckets
-BUCKETS = 32
+FEATURE_COLUMNS = 300  # of the most frequent features; the others are added up in buckets
+FEATURE_BUCKETS = 32
 TREES_AT_ONCE = 10  # between two looks at dev
 FOREST_AT_ONCE = 25
-MAX_ROUNDS, MAX_TREES = 400, 200
+MAX_BOOSTED, MAX_TREES = 400, 200
 BEARABLE = 3  # looks at dev without a better score
 STRENGTHS = 0.3, 3.0, 30.0  # of a linear model: the inverse of its regularisation
 
@@ -39,14 +39,14 @@ class FlatTable:
     def __init__(self, structures: Sequence[Any], form: Form) -> None:
         self.form = form
         counted = Counter(name for x in structures for name in features.counts_of(x, form))
-        frequent = [name for name, count in counted.most_common(COLUMNS) if count > 1]
+        frequent = [name for name, count in counted.most_common(FEATURE_COLUMNS) if count > 1]
         self.columns = {name: place for place, name in enumerate(sorted(frequent))}
-        self.hasher = FeatureHasher(BUCKETS, alternate_sign=False)
+        self.hasher = FeatureHasher(FEATURE_BUCKETS, alternate_sign=False)
 
     def rows(self, structures: Sequence[Any]) -> NDArray[np.float32]:
         """Return a row of each structure, ``[N, columns + buckets]``."""
         table = np.zeros((len(structures), len(self.columns)), np.float32)
-        others = []
+        rare_counts = []
         for row, structure in enumerate(structures):
             counts = features.counts_of(structure, self.form)
             for name, value in counts.items():
@@ -54,15 +54,17 @@ class FlatTable:
                 if place is not None:
                     table[row, place] = value
             rare = counts.keys() - self.columns.keys()
-            others.append({name: counts[name] for name in rare if not name.startswith(features.STATISTICS)})
-        return np.hstack([table, self.hasher.transform(others).toarray().astype(np.float32)])
+            rare_counts.append(
+                {name: counts[name] for name in rare if not name.startswith(features.STATISTICS)}
+            )
+        return np.hstack([table, self.hasher.transform(rare_counts).toarray().astype(np.float32)])
 
 
 def train_boosting(lesson: Lesson, clock: Clock) -> Learnt:
     """Add trees by boosting until dev gets no better."""
     kind = HistGradientBoostingClassifier if lesson.task == "class" else HistGradientBoostingRegressor
     model = kind(random_state=lesson.seed, early_stopping=False, warm_start=True)
-    return _grown(model, "max_iter", TREES_AT_ONCE, MAX_ROUNDS, lesson, clock)
+    return _grown(model, "max_iter", TREES_AT_ONCE, MAX_BOOSTED, lesson, clock)
 
 
 def train_forest(lesson: Lesson, clock: Clock) -> Learnt:

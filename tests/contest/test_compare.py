@@ -204,7 +204,7 @@ def test_structure_does_not_pay_where_a_bag_decides():
 def small_models(monkeypatch):
     """Models of PyTorch that are trained in a second."""
     padded = pytest.importorskip("foldbatch.contest.padded", exc_type=ImportError)
-    for name, value in {"WIDTH": 32, "ROUNDS": 6, "DROPOUTS": (0.0,), "BATCH": 8}.items():
+    for name, value in {"STATE_WIDTH": 32, "ROUNDS": 6, "DROPOUTS": (0.0,), "BATCH": 8}.items():
         monkeypatch.setattr(padded, name, value)
 
 
