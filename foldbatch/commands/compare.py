@@ -23,7 +23,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
         limit=options.examples,
         report=lambda sentence: print(sentence, flush=True),
     )
-    print(f"\n{outcome}")  # before anything can go wrong with files
+    print(f"\n{outcome.summary()}")  # before anything can go wrong with files
     if options.html:
         outcome.html(options.html)
         print(f"page: {options.html}")

@@ -111,9 +111,7 @@ def advice(result: Result) -> list[str]:
 
 def _of_time(result: Result) -> str:
     late = [figures.title for figures in (result.ours, *result.peers) if not figures.in_time]
-    return (
-        f"The time was over before {', '.join(late)} got no better: --minutes 15 gives more." if late else ""
-    )
+    return f"Cut off while dev still got better: {', '.join(late)}. --minutes 15 gives more." if late else ""
 
 
 def _of_count(result: Result) -> str:

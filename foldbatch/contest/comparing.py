@@ -92,27 +92,35 @@ def compare(
     kept, drawn = affordable(examples, minutes, limit, seed)
     parts = split(kept, seed)
     notes = [*kept.notes, drawn] if drawn else list(kept.notes)
-    say(f"{kept.source}: {parts}")
-    for note in notes:
-        say(note)
     lesson = lesson_of(parts.train, parts.dev, seed)
-    if lesson.form == "phrases":
-        notes.append(_phrase_note(lesson))
+    notes += [_phrase_note(lesson)] if lesson.form == "phrases" else []
     notes += _cut_note(lesson)
+    for sentence in (f"{kept.source}: {parts}", *notes):
+        say(sentence)
     missing = {name for name in names if (library := MODULES[name][2]) and not find_spec(library)}
     running = [name for name in names if name not in missing]
     entries: dict[str, tuple[Figures, NDArray[Any]]] = {}
+    failed = list[str]()
     for place, name in enumerate(running):
         module, attribute, _, weight = MODULES[name]
         contender: Contender = getattr(import_module(module), attribute)
         share = weight / sum(MODULES[later][3] for later in running[place:])
-        entries[name] = _run(contender, lesson, parts.test, clock.part(share * TRAINING))
+        try:
+            entries[name] = _run(contender, lesson, parts.test, clock.part(share * TRAINING))
+        except (ValueError, RuntimeError, MemoryError) as error:
+            if name == OURS:
+                raise
+            failed.append(f"{contender.title} failed, in its library: {error}")  # the others go on
+            say(failed[-1])
+            continue
         figures = entries[name][0]
         accuracy = spelled(figures.score.figure, lesson.task)
         say(f"{figures.title}: {accuracy} in {figures.cpu_seconds:.1f} CPU seconds ({figures.setting})")
     base = constant(lesson, parts.test)
     facts = _facts(lesson, parts.test)
-    return _weighed(entries, base, lesson, parts.test, facts, notes, _not_run(missing), str(parts), clock)
+    return _weighed(
+        entries, base, lesson, parts.test, facts, notes, [*_not_run(missing), *failed], str(parts), clock
+    )
 
 
 def _run(contender: Contender, lesson: Lesson, test: Examples, clock: Clock) -> tuple[Figures, NDArray[Any]]:

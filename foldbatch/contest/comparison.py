@@ -94,7 +94,11 @@ class Comparison(Printed):
         )
 
     def __str__(self) -> str:
-        parts = [f"{self.source}: {self.split}", *self.notes, "", self.table(), *self.not_run]
+        return "\n".join([f"{self.source}: {self.split}", *self.notes, "", self.summary()])
+
+    def summary(self) -> str:
+        """Return the table, the verdict and advice as text, without what is known before the contest."""
+        parts = [self.table(), *self.not_run]
         settings = [f"{x.title}: {x.setting}" for x in self.contenders if x.cpu_seconds]
         parts += [f"chosen on dev: {'; '.join(settings)}", "", f"Verdict: {self.verdict}"]
         parts += ["", "What to try next:", *(f"- {sentence}" for sentence in self.advice)]

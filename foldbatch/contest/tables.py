@@ -99,9 +99,9 @@ def train_linear(lesson: Lesson, clock: Clock) -> Learnt:
     counted = Counter(name for x in lesson.flat_structures for name in features.bag_of(x, lesson.form))
 
     def bags(structures: Sequence[Any]) -> list[features.Counts]:
-        """Return bags without what training has only once."""
+        """Return bags without what training has only once, and what has no logarithm."""
         listed = (features.bag_of(x, lesson.form) for x in structures)
-        return [{name: n for name, n in bag.items() if counted[name] > 1} for bag in listed]
+        return [{name: n for name, n in bag.items() if n > 0 and counted[name] > 1} for bag in listed]
 
     rows = weights.fit_transform(vectorizer.fit_transform(bags(lesson.flat_structures)))
     dev = weights.transform(vectorizer.transform(bags(lesson.dev.structures)))

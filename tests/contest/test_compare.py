@@ -91,6 +91,24 @@ def test_a_contender_without_its_library_is_told_and_left_out(stubs):
     assert outcome.not_run[0] in str(outcome)
 
 
+def test_a_contender_that_fails_is_told_and_the_others_go_on(stubs):
+    stubs[1].answer = lambda x, lesson: int("none")
+    outcome = contest()
+    assert [x.title for x in outcome.contenders] == ["foldbatch", "constant"]
+    assert outcome.not_run[1].startswith("bags failed, in its library: invalid literal")
+    stubs[0].answer = stubs[1].answer
+    with pytest.raises(ValueError, match="invalid literal"):
+        contest()
+
+
+def test_the_linear_model_bears_what_has_no_words():
+    pytest.importorskip("sklearn")
+    texts = ["", *(f"{'red' if i % 2 else 'blue'} w{i}" for i in range(40))]
+    outcome = fb.compare(texts, ["b", *("rb"[1 - i % 2] for i in range(40))], contenders=["linear"])
+    assert not outcome.not_run
+    assert outcome.contenders[0].score.figure > 0.8
+
+
 def test_without_baselines_there_is_no_verdict(stubs):
     outcome = fb.compare(TEXTS, LABELS, contenders=["foldbatch"])
     assert outcome.verdict.startswith("there is none")

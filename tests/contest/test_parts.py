@@ -247,7 +247,7 @@ def test_where_none_beats_a_constant_answer_the_verdict_says_so():
     [
         (
             {"peers": [figures("PyTorch BiLSTM", 0.6, in_time=False)]},
-            "The time was over before PyTorch BiLSTM",
+            "Cut off while dev still got better: PyTorch BiLSTM.",
         ),
         ({"facts": replace(FACTS, trained=300)}, "There are few examples to learn from, 300, which leaves"),
         (
