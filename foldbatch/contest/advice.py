@@ -50,18 +50,19 @@ def spelled(figure: float, task: Answer, *, sign: bool = False) -> str:
 
 
 def verdict(
-    ours: Figures, best: Figures, constant: Figures, gap: Interval, outcome: str, facts: Facts
+    ours: Figures, peers: Sequence[Figures], constant: Figures, gap: Interval, outcome: str, facts: Facts
 ) -> str:
     """Return a sentence that says whether structure pays on these data.
 
     Args:
         ours: the figures of foldbatch.
-        best: those of the best baseline.
+        peers: those of the baselines, the best one first.
         constant: those of the constant answer.
-        gap: the score of `ours` less that of `best`, in pairs.
+        gap: the score of `ours` less that of the best baseline, in pairs.
         outcome: ``wins``, ``ties`` or ``loses``.
         facts: of the contest.
     """
+    best, late = peers[0], [peer.title for peer in peers if not peer.in_time]
     task, peer = facts.task, f"the best baseline, {best.title}"
     low, high = spelled(gap.low, task, sign=True), spelled(gap.high, task, sign=True)
     by = f"{spelled(gap.figure, task, sign=True)}; 95 %: {low} to {high}"
@@ -70,9 +71,10 @@ def verdict(
             f"nothing is learnt here: neither foldbatch nor {peer}, is surely better than a constant answer "
             f"({constant.setting}); look at the labels, or give more examples."
         )
-    if outcome == "wins" and not best.in_time:
+    if outcome == "wins" and late:
         return (
-            f"structure seems to pay here: foldbatch is better than {peer} ({by}), whose time was over early."
+            f"structure pays here, in the time there was: foldbatch is better than {peer} ({by}); these were "
+            f"cut off and may do better: {', '.join(late)}."
         )
     if outcome == "wins":
         return f"structure pays here: foldbatch is better than {peer} ({by})."

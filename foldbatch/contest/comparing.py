@@ -36,7 +36,9 @@ MODULES = {
 }
 LIBRARIES = {"sklearn": "scikit-learn", "torch": "PyTorch"}
 OURS = "foldbatch"
-TRAINING = 0.8  # the share of the time that contenders train in; the remainder is for reading and predictions
+TRAINING = (
+    0.75  # the share of the time that contenders train in; the remainder is for reading and predictions
+)
 MAX_SHOWN_TEXT = 300  # characters of an example that the page shows
 SHOWN_EXAMPLES = 4  # such examples of each kind
 Report = Callable[[str], object]
@@ -152,7 +154,7 @@ def _weighed(
         rivalries = [_rivalry(ours[1], entry, lesson, test) for entry in [*ranked, base]]
         if ranked:
             best, first = ranked[0], rivalries[0]
-            sentence = verdict(ours[0], best[0], base[0], first.gap, first.outcome, facts)
+            sentence = verdict(ours[0], [x[0] for x in ranked], base[0], first.gap, first.outcome, facts)
             tips = advice(Result(ours[0], [x[0] for x in ranked], first.gap, first.outcome, facts))
             mistakes = _mistakes(test, ours[1], best[1], lesson)
         else:

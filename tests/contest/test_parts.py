@@ -213,7 +213,7 @@ GAPS = {
             {},
             "structure pays here: foldbatch is better than the best baseline, bags (+10.0 points; 95 %: +5.0",
         ),
-        ("wins", {"in_time": False}, "structure seems to pay here"),
+        ("wins", {"in_time": False}, "structure pays here, in the time there was: foldbatch is better"),
         ("ties", {}, "structure does not pay here: 1,000 test examples show no difference"),
         ("loses", {}, "structure does not pay here: foldbatch is worse than the best baseline, bags (-10.0"),
     ],
@@ -221,19 +221,20 @@ GAPS = {
 def test_the_verdict_says_it_plainly(kind, changes, beginning):
     text = verdict(
         figures("foldbatch", 0.8),
-        figures("bags", 0.7, **changes),
+        [figures("bags", 0.7), figures("lines", 0.6, **changes)],
         figures("constant", 0.5),
         GAPS[kind],
         kind,
         FACTS,
     )
     assert text.startswith(beginning)
+    assert ("cut off and may do better: lines" in text) == bool(changes)
 
 
 def test_where_none_beats_a_constant_answer_the_verdict_says_so():
     text = verdict(
         figures("foldbatch", 0.52),
-        figures("bags", 0.5),
+        [figures("bags", 0.5)],
         figures("constant", 0.5),
         GAPS["ties"],
         "ties",
