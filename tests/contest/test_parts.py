@@ -136,6 +136,16 @@ def test_a_difference_in_pairs_decides_where_intervals_overlap():
     assert outcome(difference(answers, first, first, "class", 0), mcnemar(answers, first, first)) == "ties"
 
 
+def test_numbers_have_no_test_but_the_interval():
+    gaps = (
+        Interval(0.1, -0.02, 0.2),
+        Interval(-0.1, -0.2, 0.02),
+        Interval(0.1, 0.02, 0.2),
+        Interval(-0.1, -0.2, -0.02),
+    )
+    assert [outcome(gap, None) for gap in gaps] == ["ties", "ties", "wins", "loses"]
+
+
 def test_mcnemar_is_the_binomial_test():
     zeros = np.zeros(12)
     second = np.array([1] * 9 + [0] * 3)
