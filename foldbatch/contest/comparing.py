@@ -80,10 +80,10 @@ def compare(
         BlockValueError: when `minutes` or `limit` is not above 0.
 
     >>> words = ["not", "very", "good", "bad", "film", "book", "a", "the"]
-    >>> texts = [f"{a} {b} {c}" for a in words for b in words for c in words][::8]
+    >>> texts = [f"{a} {b} {c}" for a in words for b in words for c in words][::7]
     >>> outcome = compare(texts, ["not" in text for text in texts], minutes=0.02, contenders=["foldbatch"])
     >>> outcome.contenders[0].title, outcome.facts.trained
-    ('foldbatch', 45)
+    ('foldbatch', 52)
     """
     clock = Clock(60 * _positive("minutes", minutes))
     limit = limit if limit is None else int(_positive("limit", limit))
