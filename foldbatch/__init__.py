@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from foldbatch import blocks as blocks
     from foldbatch import communicators as communicators
+    from foldbatch import contest as contest
     from foldbatch import errors, train, trees
     from foldbatch import functions as functions
     from foldbatch import params as params
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from foldbatch import views as views
     from foldbatch import zoo as zoo
     from foldbatch.blocks import *  # noqa: F403 - and no list of them twice
+    from foldbatch.contest import compare
     from foldbatch.functions import Module, cell, loss, metric, tensor, together
     from foldbatch.gain import bench
     from foldbatch.params.parameters import Parameter
@@ -87,6 +89,7 @@ __all__ = [
     "ZipWith",
     "bench",
     "cell",
+    "compare",
     "compile",
     "errors",
     "explain",
@@ -102,7 +105,17 @@ __all__ = [
 
 # All is imported when it is first asked for: programs that only load and run a model need half of the rooms.
 _ROOMS = (
-    *("blocks", "communicators", "errors", "estimators", "exporting", "functions", "params", "program"),
+    *(
+        "blocks",
+        "communicators",
+        "contest",
+        "errors",
+        "estimators",
+        "exporting",
+        "functions",
+        "params",
+        "program",
+    ),
     *("schema", "timelines", "torch", "train", "trees", "types", "views", "zoo"),
 )
 _HOMES = dict.fromkeys(__all__, "blocks") | {
@@ -111,6 +124,7 @@ _HOMES = dict.fromkeys(__all__, "blocks") | {
     **dict.fromkeys(("Program", "compile", "load"), "program"),
     "Parameter": "params.parameters",
     "bench": "gain",
+    "compare": "contest",
     "explain": "views",
 }
 _FOREIGN_NAMES = {  # names of TensorFlow Fold and PyTorch

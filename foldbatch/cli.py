@@ -60,6 +60,7 @@ MODULES = {
     "export": ("write a saved model as an ONNX graph", "foldbatch.commands.saved:export"),
     "inspect": ("a model, its parameters, and how examples run", "foldbatch.commands.saved:inspect"),
     "data": ("count, check, convert and split files of examples", "foldbatch.commands.data"),
+    "compare": ("does structure pay on your data? models beside baselines", "foldbatch.commands.compare"),
     "bench": ("measure what batching gains on a block and examples of yours", "foldbatch.commands.bench"),
 }
 COMMANDS: dict[str, tuple[str, Command]] = {

@@ -202,6 +202,7 @@ NAMED: dict[str, Callable[[], Any]] = {
     "examples of trees": lambda: (
         says("examples/trees/sentiment.py", "TreeLSTM") or says("examples/trees/sentiment.py", "zoo")
     ),
+    "compare": lambda: callable(fb.compare) and "compare" in COMMANDS,
     "bench": lambda: callable(fb.bench) and "bench" in COMMANDS,
     "SST": lambda: says("benchmarks/sst.py", "SST"),
 }
