@@ -312,6 +312,11 @@ class Captured:
         placed, packed = room.table.filled(schedule, taken, ids)
         return Arranged(room.tables, packed, room.steps, fitted.rooms, placed)
 
+    def came_again(self) -> None:
+        """Count a batch that was made ready before, and fits into no class when it runs once more."""
+        with self.device.lock:
+            self._miss("it was planned, and no class that it fits into is learned yet")
+
     def _room(self, rooms: Rooms) -> Room:
         """Return a class made ready, by a batch that takes all room."""
         tables = launch_tables(self._bound, rooms.full)

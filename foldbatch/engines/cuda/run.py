@@ -77,7 +77,9 @@ class Ready:
     batch: ScheduledBatch  # the schedule, with data
     arranged: Arranged  # what it launches
     looks: bool  # whether the host must look at ids that a cell computes
+    waits: bool  # whether it runs straight until there is a class that it fits into
     learned: int  # how often classes had been learned
+    ran: bool = False  # whether it has run since it was made ready
 
     @property
     def ranks(self) -> Sequence[Ints] | None:
