@@ -31,7 +31,17 @@ from foldbatch.engines.engine import (
     choose_straight,
     load_engine,
 )
-from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, empty_results, sum_losses
+from foldbatch.engines.parts import (
+    Derived,
+    ForwardPart,
+    Naming,
+    Seeds,
+    collect,
+    collected,
+    empty_results,
+    result_numbers,
+    sum_losses,
+)
 from foldbatch.engines.report import MemoryBound, Report, Shared, may_share, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
@@ -672,15 +682,18 @@ class Runner:
         Where `visited`, the result lists the calls that read data; with `asides`, it has the results.
         """
         begun = self.begin(step, seeds is not None, part, ready, memory, numbers, weights)
-        results = None
+        results, later = None, False
         if asides is not None:
-            with Naming(self.model, begun.batch, part.first):
-                results = collect(self.model, begun.batch, begun.run, asides)
+            later = self.engine.expect(begun.run, result_numbers(self.model, begun.batch))
+            if not later:
+                results = collected(self.model, begun, asides)
         cotangents: Cotangents = ()
         if seeds is not None:
             seeds_of_examples = begun.batch_seeds(seeds[part.first : part.first + len(part.traces)])
             cotangents = [pair for pairs in seeds_of_examples for pair in pairs]
         derived = self.finish(begun, cotangents, visited=visited)
+        if asides is not None and later:
+            results = collected(self.model, begun, asides)
         return derived if results is None else replace(derived, results=results)
 
     @np.errstate(all="ignore")

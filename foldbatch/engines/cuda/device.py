@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, wraps
+from functools import cached_property, wraps
 from math import prod
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -221,6 +221,7 @@ class Device:
         """Copy an array of the host to one of its shape and dtype; `source` may change then."""
         self.follow()
         self.flush()
+        target.flag = None
         if source.nbytes:
             staged = self.driver.pinned(source.nbytes)
             staged[:] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
@@ -313,14 +314,46 @@ class Guard(Protocol):
         """Wait for the batch, and raise its error if it is bad."""
 
 
+class Words(Guard, Protocol):
+    """The status of a batch."""
+
+    def words(self) -> Array:
+        """Wait for the batch, and return what it has written: ``[n] int64``."""
+
+
+class Flag(NamedTuple):
+    """Where a batch tells whether a gradient that it makes has a NaN or an infinity."""
+
+    status: Words  # of the batch
+    place: int  # the word of the status that is then 1
+    room: int  # for how many numbers the gradient has room
+
+    @property
+    def pointer(self) -> int:
+        """The address of the word."""
+        return self.status.word.pointer + 8 * self.place
+
+
 class DeviceArray(Remote, NDArrayOperatorsMixin):
     """An array in memory of a device, without gaps.
 
     It begins `offset` bytes from where its buffer does. `guards` are those of the batches that it was
-    computed from; reading it raises the error of a bad one.
+    computed from; reading it raises the error of a bad one. A gradient that a batch has made, and that
+    nobody has changed, has a `flag`.
     """
 
-    __slots__ = ("buffer", "device", "dtype", "guards", "nbytes", "offset", "pointer", "shape", "size")
+    __slots__ = (
+        "buffer",
+        "device",
+        "dtype",
+        "flag",
+        "guards",
+        "nbytes",
+        "offset",
+        "pointer",
+        "shape",
+        "size",
+    )
 
     def __init__(
         self,
@@ -337,6 +370,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         self.dtype = np.dtype(dtype)
         self.offset = offset
         self.guards = guards
+        self.flag: Flag | None = None
         self.pointer = buffer.pointer + offset  # the address of the first element
         self.size = prod(shape)  # how many elements there are
         self.nbytes = self.size * self.dtype.itemsize
@@ -415,6 +449,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
     def native(self) -> Any:
         """The array as one of the device's library, over the same memory: CuPy's on a GPU."""
         self.device.flush()
+        self.flag = None  # whoever has it may change it
         buffer = self.device.driver.array(self.buffer, (self.buffer.nbytes,), "uint8")
         return buffer[self.offset : self.offset + self.nbytes].view(self.dtype).reshape(self.shape)
 
@@ -456,9 +491,15 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
 
     def first_not_finite(self, arrays: Sequence[Any]) -> Callable[[], int | None]:
         """Look for the first array with a NaN or an infinity; return what waits for its number."""
-        due = self.device.due  # another thread may launch it meanwhile: it looks by itself all the same
-        if due is not None and all(id(array) in due.flags for array in arrays):
-            return partial(due.first_not_finite, arrays)
+        flags = [array.flag for array in arrays]
+        if flags and all(flag is not None and flag.status is flags[0].status for flag in flags):
+            status, places = flags[0].status, [flag.place for flag in flags]
+
+            def first_place() -> int | None:
+                words = status.words()
+                return next((k for k, place in enumerate(places) if words[place]), None)
+
+            return first_place
         # who asks later must not wait for later steps
         read = self.device.read_later(flags_of(self.device, arrays))
 

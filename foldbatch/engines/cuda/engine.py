@@ -22,7 +22,7 @@ from foldbatch.engines.cuda.memory import DeviceMemory, Staging
 from foldbatch.engines.cuda.run import CudaRun, PhaseKernels, Ready
 from foldbatch.engines.cuda.steps import LaunchStep, PackedBatch, StepWalker, pack, steps_of_both
 from foldbatch.engines.cuda.updates import DeviceUpdates
-from foldbatch.engines.engine import Engine
+from foldbatch.engines.engine import Engine, Run
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.watching import Watch, named
 from foldbatch.model.labels import title
@@ -330,6 +330,13 @@ class CudaEngine(Engine):
     def launched(self, ready: Ready) -> tuple[int, int]:
         bound = ready.phase.bound
         return launched_of(bound, launch_tables(bound, ready.batch.schedule))
+
+    def expect(self, run: Run, numbers: Sequence[int]) -> bool:
+        """Let values come to the host with the status of a run, see `Engine.expect`."""
+        if not isinstance(run, CudaRun) or run.device.due is not run:
+            return False
+        run.expect(numbers)
+        return True
 
     def wait(self) -> None:
         """Wait until the device has done what was launched; a step that is due is not launched."""

@@ -137,6 +137,16 @@ KERNEL gathered(i8 source, i8 rows, i8 count, i8 words, i8 target, i8 word) {
     ((i4*)target)[e] = bad ? -1 : ((const i4*)source)[((const i8*)rows)[e / words] * words + e % words];
 }
 """
+# Rows of a buffer go into the status from a place on; in the table, from ``list`` on, lie their count and
+# their numbers.
+_RESULTS = """\
+KERNEL results_{k}(i8 table, i8 buffer, i8 list, i8 words, i8 place) {{
+  {head}
+  const i8 n = t[list] * words, *rows = t + list + 1;
+  {k}* to = ({k}*)((i8*)t[{status}] + place);
+  {each} to[e] = ((const {k}*)BUFFER(buffer))[rows[e / words] * words + e % words];
+}}
+"""
 # The sum of a bad batch's losses is NaN, too; `status` is the batch's, of which `first` is the first sum.
 _LOSS = """\
 KERNEL loss_{k}(i8 status, i8 first, i8 count, i8 out) {{
@@ -248,6 +258,7 @@ TEXT = "\n".join(
         _FAULT,
         *(_text(_TAKE, k, "count * words") for k in ("i4", "b1")),
         _GATHERED,
+        *(_text(_RESULTS, k) for k in ("i4", "b1")),
         *(_text(_LOSS, k) for k in KINDS.values()),
         *(_text(_PLANNED, k, "count * width") for k in KINDS.values()),
         *(_text(_FLAGGED, k) for k in KINDS.values()),

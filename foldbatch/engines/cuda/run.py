@@ -8,7 +8,7 @@ goes with the step. Whatever else is asked of the device launches the step first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -21,11 +21,19 @@ from numpy.typing import NDArray
 from foldbatch.engines.batch import ScheduledBatch, arenas_of, by_arena, fetched, kept_rows
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.cuda.captured import Arranged, Captured, Key
-from foldbatch.engines.cuda.device import THREADS, Device, DeviceArray, DeviceRows, blocks_for, elementwise
+from foldbatch.engines.cuda.device import (
+    THREADS,
+    Device,
+    DeviceArray,
+    DeviceRows,
+    Flag,
+    blocks_for,
+    elementwise,
+)
 from foldbatch.engines.cuda.fixed_kernels import FAULTS, plan_of
 from foldbatch.engines.cuda.kernel_text import KINDS
 from foldbatch.engines.cuda.kernels import Kernel
-from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging
+from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging, capacity
 from foldbatch.engines.cuda.row_texts import found_by
 from foldbatch.engines.cuda.steps import SUMMED, StepWalker
 from foldbatch.engines.cuda.updates import UpdateLaunch, device_value
@@ -56,7 +64,7 @@ class PhaseKernels:
         return is_fixed
 
 
-class Flag(NamedTuple):
+class Flagged(NamedTuple):
     """A gradient that a batch makes, and that is looked at: of which parameter, and in which buffer.
 
     It has `width` numbers, or with a plan so many for each of its targets; at most `room`.
@@ -116,16 +124,16 @@ class Ready:
         return [(n, p.type.nbytes) for p, n in brought["gradient"] if yields[p] > 1] + inputs
 
     @cached_property
-    def flagged(self) -> list[Flag]:
+    def flagged(self) -> list[Flagged]:
         """The gradients that are looked at; those of tables last, which only have some rows."""
-        bound, flags = self.phase.bound, list[Flag]()
+        bound, flags = self.phase.bound, list[Flagged]()
         for parameter, number in bound.brought["gradient"]:
             if self.arranged.tables.yields[parameter]:
-                flags.append(Flag(parameter, number, parameter.type.size, 0, parameter.type.size))
+                flags.append(Flagged(parameter, number, parameter.type.size, 0, parameter.type.size))
         for at, ((k, i), (plan, _)) in enumerate(self.arranged.packed.sums.items()):
             parameter, buffer = bound.model.cells[k].sums[i].parameter, len(bound.types) + SUMMED * at
             width = _width(parameter)
-            flags.append(Flag(parameter, buffer, width, plan, self.rows_of[k, i] * width))
+            flags.append(Flagged(parameter, buffer, width, plan, self.rows_of[k, i] * width))
         return flags
 
 
@@ -150,6 +158,31 @@ class StackedCotangents(NamedTuple):
     terms: DeviceArray  # ``[m, *shape]``
 
 
+class Wanted(NamedTuple):
+    """Values of one arena that a batch writes behind its status, so that one copy brings both to the host."""
+
+    arena: int
+    places: Ints  # of the values, among all that are wanted: ``[m]``
+    rows: Ints  # of the arena, where they lie: ``[m]``
+    room: int  # for how many of them there is room
+    begin: int  # the word of the status at which they begin
+
+
+class WantedValues(NamedTuple):
+    """The values that are wanted of a batch."""
+
+    numbers: Sequence[int]  # in the batch
+    parts: Sequence[Wanted]  # by arena
+    words: int  # that they take in the status
+    table: Ints  # per part how many there are, then their rows: ``[*] int64``; each has its room
+
+    @property
+    def key(self) -> Hashable:
+        """Equal where blocks and places are."""
+        return tuple([(part.arena, part.room) for part in self.parts])
+
+
+NONE_WANTED = WantedValues((), (), 0, np.zeros(0, np.int64))
 WORDS = 3  # before the losses
 
 
@@ -159,16 +192,22 @@ class Status:
     `word` is ``[WORDS + losses + flags] int64`` on the device, which the batch writes whole: whether an id
     was out of range, and where; its call's rank and the id (see `row_texts.found_by`); the word of the
     device's faults. Sums of losses follow, as bits of doubles; then 1 for each gradient that is not finite.
+    Behind these may stand values of the batch, see `widen`.
     """
 
     def __init__(
         self, device: Device, losses: int, flags: int = 0, ranks: Sequence[Array] | None = None
     ) -> None:
-        self.word = device.empty((WORDS + losses + flags,), "int64")
+        self.size = WORDS + losses + flags
+        self.word = device.empty((self.size,), "int64")
         self.within: Callable[[], AbstractContextManager[None]] = nullcontext  # which may change errors
         self._ranks = ranks  # per cell, where the calls of each rank are; None where they are at their ranks
         self._wait: Callable[[], Array] | None = None
         self._numbers: Array | None = None
+
+    def widen(self, words: int) -> None:
+        """Make room for values behind the status, of a batch that was not launched yet."""
+        self.word = self.word.device.empty((self.size + words,), "int64")
 
     def send(self) -> None:
         self._wait = self.word.device.read_later(self.word)
@@ -191,7 +230,7 @@ class Status:
         return numbers[WORDS:].view(np.float64)
 
     def words(self) -> Array:
-        """Wait for the batch, and return all words: ``[WORDS + losses + flags] int64``."""
+        """Wait for the batch, and return all words: ``[WORDS + losses + flags + those of values] int64``."""
         if self._numbers is None:
             if self._wait is None:
                 self.word.device.flush()
@@ -226,9 +265,6 @@ class CudaRun:
         self.ready, self.arranged = ready, ready.arranged
         self.memory = memory
         self.staging = staging
-        # where in the status it is told whether a gradient is finite, by the identity of its array, and how
-        # many numbers there is room for in it
-        self.flags: dict[int, tuple[int, int]] = {}
         self._captured = captured if self.arranged.rooms is not None else None
         self._launches = 0
         self._block: StagedBlock | None = None
@@ -238,6 +274,7 @@ class CudaRun:
         self.placed_rows: dict[tuple[int, int], DeviceArray] = {}
         self._brought_arrays: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
         self._sums: list[DeviceArray] = []  # values and places of the gradients of tables
+        self._wanted = NONE_WANTED
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
         self._status = Status(device, len(self._loss_keys), len(ready.flagged), ready.ranks)
         # whether the backward pass was asked for, or there is none
@@ -267,7 +304,7 @@ class CudaRun:
         return self._status
 
     def forward(self, feeds: Sequence[Sequence[Array | PartlyThere]]) -> None:
-        """Bring data, parameters and results into place; the launches wait."""
+        """Bring data, parameters and results into place; the launches wait until something is read."""
         if not len(self.arranged.tables.forward.launches):
             word = self._status.word
             self.device.driver.fill(word.pointer, 0, word.nbytes, self.device.stream)
@@ -276,8 +313,6 @@ class CudaRun:
         self._feeds = feeds
         self._bring()
         self.device.due = self
-        if self._derived:
-            self.device.flush()
 
     def backward(
         self, cotangents: Cotangents = (), stacked: Sequence[StackedCotangents] = ()
@@ -320,16 +355,18 @@ class CudaRun:
         """Launch the passes that `forward` and `backward` have noted, then an update by their gradients."""
         packed, memory = self.arranged.packed, self.memory
         update_numbers = np.zeros(0, np.int64) if update is None else update.numbers
-        count = len(packed.numbers)
-        block, table = self._brought(packed.numbers.nbytes + update_numbers.nbytes)
+        count, wanted = len(packed.numbers), self._wanted
+        end = count + len(update_numbers)
+        block, table = self._brought(8 * (end + len(wanted.table)))
         sums = [array.pointer for array in self._sums]
         packed.filled(table[:count], memory.addresses, sums, self._status.word.pointer)
-        table[count:] = update_numbers
+        table[count:end] = update_numbers
+        table[end:] = wanted.table
         self.staging.send(block, self._end)
         self._place_rows()
         self._block, self._table = block, block.device.pointer
         self._after = self._table + packed.numbers.nbytes
-        enqueue = partial(self._enqueue, update)
+        enqueue = partial(self._enqueue, update, end)
         if self._captured is None:
             enqueue()
         else:
@@ -345,11 +382,16 @@ class CudaRun:
         rooms = self.arranged.rooms
         assert rooms is not None, "it is captured"
         fixed = self.memory.addresses[self.ready.phase.fixed].tobytes()
-        return Key(rooms, self._table, fixed, update and update.key, part)
+        return Key(rooms, self._table, fixed, (update and update.key, self._wanted.key), part)
 
-    def _enqueue(self, update: UpdateLaunch | None) -> None:
-        """Enqueue the batch: what is told of it here is the same for all batches of a class."""
-        self._around("begin", self._status.word.size, self._status.word.size)
+    def _enqueue(self, update: UpdateLaunch | None, wanted_at: int) -> None:
+        """Enqueue the batch: what is told of it here is the same for all batches of a class.
+
+        Args:
+            update: by its gradients.
+            wanted_at: where in the table the rows of values that are wanted lie.
+        """
+        self._around("begin", self._status.size, self._status.size)
         for number, nbytes in self.ready.cleared:
             self._around("clear", -(-nbytes // 4), number, nbytes)
         self._run(0)
@@ -357,6 +399,11 @@ class CudaRun:
             kind = KINDS[self.model.cells[k].graph.losses[i].dtype]
             arguments = self._table, number, self.arranged.packed.wholes[k], place
             self.device.launch(f"total_{kind}", 1, (4 * THREADS, 1), arguments)
+        for part in self._wanted.parts:
+            kind, words = _words(self.model.arenas[part.arena].nbytes)
+            buffer = self.ready.phase.bound.buffers["values", part.arena]
+            self._around(f"results_{kind}", part.room * words, buffer, wanted_at, words, part.begin)
+            wanted_at += 1 + part.room
         if self._derived and self.arranged.packed.backward is not None:
             self._zero_and_seed((), ())
             self._derive()
@@ -478,20 +525,12 @@ class CudaRun:
             if flag.plan:
                 (_, targets), array, places = next(sums)
                 gradient = DeviceRows(targets.copy(), array, parameter.type.shape, places)
-            self.flags[id(array)] = place, flag.room
+            if self.device.due is self:  # else its status is written already
+                array.flag = Flag(self._status, place, flag.room)
             parts.setdefault(parameter, []).append(gradient)
         if self.ready.looks:
             self._sum_looked(parts)
         return parts
-
-    def first_not_finite(self, arrays: Sequence[DeviceArray]) -> int | None:
-        """Return the number of the first of some of its gradients with a NaN or an infinity; waits."""
-        words = self._status.words()
-        return next((k for k, array in enumerate(arrays) if words[self.flags[id(array)][0]]), None)
-
-    def flag_of(self, array: DeviceArray) -> int:
-        """Return the address of the flag of one of its gradients."""
-        return self._status.word.pointer + 8 * self.flags[id(array)][0]
 
     def _seed(self, cotangents: Cotangents, stacked: Sequence[StackedCotangents]) -> None:
         """Add the cotangents that the caller gives, value by value: a value may have several."""
@@ -556,8 +595,45 @@ class CudaRun:
         values = np.asarray(array)
         return values if self.ready.ranks is None else values[self.ready.ranks[key[0]]]
 
+    def expect(self, numbers: Sequence[int]) -> None:
+        """Let values, by their numbers in the batch, come to the host with its status, if it is still due."""
+        with self.device.lock:
+            if self.device.due is not self or self._wanted is not NONE_WANTED:
+                return
+            parts, end, table = list[Wanted](), self._status.size, list[Ints]()
+            every = np.array(numbers, np.int64)
+            arenas = self._arenas_of(every)
+            for arena in np.unique(arenas).tolist():
+                places = np.flatnonzero(arenas == arena)
+                rows, room = self._lie(arena, every[places]), capacity(len(places))
+                parts.append(Wanted(arena, places, rows, room, end))
+                end += -(-room * self.model.arenas[arena].nbytes // 8)
+                table += [np.array([len(rows)]), rows, np.zeros(room - len(rows), np.int64)]
+            if parts:
+                words = end - self._status.size
+                self._wanted = WantedValues(numbers, parts, words, np.concatenate(table))
+                self._status.widen(words)
+
+    def _arenas_of(self, numbers: Ints) -> Ints:
+        """Return the arena of each value of a result, by its number in the batch: ``[n]``."""
+        if len(self.model.results) == 1:
+            return np.full(len(numbers), next(iter(self.model.results)), np.int64)
+        return arenas_of(self.ready.batch.merged.trace, self.model.signatures).take(numbers)
+
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
+        self.expect(numbers)
         self._status.look()  # also where none is asked for
+        wanted = self._wanted
+        if wanted.numbers == numbers and wanted.parts:
+            words = self._status.words()
+            values: list[Array] = [words] * len(numbers)
+            for part in wanted.parts:
+                type_ = self.model.arenas[part.arena]
+                memory = words[part.begin :].view(np.uint8)[: len(part.rows) * type_.nbytes]
+                rows = memory.view(type_.dtype).reshape(-1, *type_.shape)
+                for row, place in enumerate(part.places.tolist()):
+                    values[place] = rows[row, ...]
+            return values
         arenas = partial(arenas_of, self.ready.batch.merged.trace, self.model.signatures)
         return fetched(numbers, self.model.results, arenas, self.take)
 

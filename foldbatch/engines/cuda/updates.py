@@ -208,16 +208,20 @@ class DeviceUpdates(RemoteUpdates):
                 arrays = [on_device(self.device, numbers_of(change.gradient)) for change in there]
                 alive: list[DeviceArray] = []  # what is told of by addresses alone, until it is enqueued
                 steps = [arguments for change in changes for arguments in self._steps(change, alive)]
-                due = self.device.due
-                # a factor above 1 may make a gradient infinite, which the step's own look does not see
-                if len(there) < len(changes) or any(abs(change.factor) > 1 for change in changes):
-                    due = None
-                if due is None or not arrays or any(id(array) not in due.flags for array in arrays):
+                due, looked = self.device.due, [array.flag for array in arrays if array.flag is not None]
+                # a factor above 1 may make a gradient infinite, which the batch's own look does not see
+                if len(looked) < len(arrays) or any(abs(change.factor) > 1 for change in changes):
                     due = None
                     flag_array = flags_of(self.device, arrays, there[0].factor if there else 1.0)
                     flags = [flag_array.pointer + 8 * k for k in range(len(arrays))]
                 else:
-                    flags = [due.flag_of(array) for array in arrays]
+                    flags = [flag.pointer for flag in looked]
+                if due is not None and (
+                    not arrays
+                    or len(there) < len(changes)
+                    or any(flag.status is not due.status for flag in looked)
+                ):
+                    due = None
             except BaseException:
                 undo()
                 raise
@@ -253,8 +257,8 @@ class DeviceUpdates(RemoteUpdates):
         tables = [device_value(device, change.parameter), *change.moments]
         g, rows, width = on_device(device, numbers_of(gradient)), 0, 1
         # a gradient of a step that is due has room for so many numbers
-        due = device.due is not None and id(g) in device.due.flags
-        size = int(device.due.flags[id(g)][1]) if due else g.size
+        due = device.due is not None and g.flag is not None and g.flag.status is device.due.status
+        size = g.flag.room if due and g.flag is not None else g.size
         if isinstance(gradient, SparseRows):
             width = tables[0].size // max(1, gradient.shape[0])
             places = places_of(device, gradient)
