@@ -20,7 +20,7 @@ from warnings import warn
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
+from foldbatch.engines.batch import ScheduledBatch, SubBatch, needless, pruned, schedule_batch
 from foldbatch.engines.budget import Bounded, Budget
 from foldbatch.engines.engine import (
     Cotangents,
@@ -154,6 +154,7 @@ class Runner:
             self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]
         self._sparse = {parameter for cell in model.cells for parameter in cell.sparse}
+        self._needless_cells: dict[frozenset[str], frozenset[int]] = {}  # by what is asked for
         self._frozen = {parameter for parameter in model.parameters if not parameter.trainable}
         start_in_each_process(self, Runner._start)
 
@@ -202,8 +203,30 @@ class Runner:
 
     def run(self, batch: Work, step: int = 0, asides: Collection[str] = ASIDES) -> Results:
         """Return one result per trace, of inference, with those of ``losses`` and ``metrics`` asked for."""
+        if not isinstance(batch, list) and self._budget is None:
+            batch = tuple([self._pruned(part, asides) for part in batch])
         parts = self._map_parts(partial(self._run, step, asides), batch, training=False)
         return join(parts) if parts else empty_results(self.model, asides)
+
+    def pruned(self, batch: ScheduledBatch, asides: Collection[str]) -> ScheduledBatch:
+        """Return a batch of all cells without the calls that inference of what is asked for does not need."""
+        cells = self._needless(frozenset(asides))
+        return pruned(batch, cells) if cells else batch
+
+    def _needless(self, asides: frozenset[str]) -> frozenset[int]:
+        if asides not in self._needless_cells:
+            self._needless_cells[asides] = needless(self.model, asides)
+        return self._needless_cells[asides]
+
+    def _pruned(self, part: SubBatch, asides: Collection[str]) -> SubBatch:
+        """Return a part for inference as `pruned` does; a planned part keeps what was made."""
+        cells = self._needless(frozenset(asides))
+        if not cells or part.batch is None:
+            return part
+        kept = part.ready.get((cells, False))
+        if not isinstance(kept, SubBatch):
+            kept = part.ready[cells, False] = SubBatch(part.first, part.traces, pruned(part.batch, cells))
+        return kept
 
     @alone
     @np.errstate(all="ignore")

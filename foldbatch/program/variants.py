@@ -249,7 +249,7 @@ def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: i
         chosen = draw.permutation(len(traces))[:batch_size].tolist()
         batch = runner.scheduled([traces[number] for number in chosen])
         for training in learners:
-            engine.ready(batch, training=training)
+            engine.ready(batch if training else runner.pruned(batch, ()), training=training)
     for learner in learners.values():
         learner.learn()
     return captures(engine)

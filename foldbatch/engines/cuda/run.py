@@ -396,6 +396,8 @@ class CudaRun:
             self._around("clear", -(-nbytes // 4), number, nbytes)
         self._run(0)
         for place, ((k, i), number) in enumerate(self.ready.phase.bound.brought["loss"], WORDS):
+            if not self.ready.ranks_room[k]:  # its sum stays zero
+                continue
             kind = KINDS[self.model.cells[k].graph.losses[i].dtype]
             arguments = self._table, number, self.arranged.packed.wholes[k], place
             self.device.launch(f"total_{kind}", 1, (4 * THREADS, 1), arguments)

@@ -183,6 +183,38 @@ def test_results_come_with_the_status_in_one_copy(launch: str, kind: str) -> Non
                 np.testing.assert_allclose(part, right, rtol=1e-5)
 
 
+@pytest.mark.parametrize("warmed", [False, True])
+def test_a_planned_batch_computes_no_losses_that_are_not_asked_for(warmed: bool) -> None:
+    """It launches no more than a batch of the model without them, which has other cells; `warm` knows of it."""
+    with driven() as driver:
+        made = fb.compile(
+            beside(), "cuda-on-cpu", seed=3, threads=1, launch="captured" if warmed else "straight"
+        )
+        planned, asked = made.plan(EXAMPLES), []
+        if warmed:
+            made.warm(EXAMPLES, batch_size=len(EXAMPLES))
+        for examples in (EXAMPLES, planned):
+            for _ in range(3):
+                results = made.run(examples)
+            begin = len(driver.calls)
+            results = made.run(examples)
+            asked.append(driver.enqueued(begin))
+            expected = made.run(examples, losses=True)
+            np.testing.assert_allclose(np.array([*results]), np.array([*expected]), rtol=1e-6)
+            assert float(expected.loss) == pytest.approx(float(made.value_and_grad(EXAMPLES)[0]))
+        assert ("replay" in asked[1]) == warmed
+        assert asked[0] == asked[1] or warmed
+
+
+def beside() -> Any:
+    """A block whose loss is of a cell of its own, which reads a result."""
+    words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3))
+    states = {True: words >> fb.Sum(), False: words >> fb.RNN(fb.GRUCell(3)) >> fb.GetItem(1)}
+    out = fb.Linear(2)
+    loss = fb.Function(lambda h: ops.sum(out(h) ** 2)) >> fb.Loss()
+    return fb.OneOf(lambda x: len(x) > 2, states) >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
+
+
 def two_results() -> Any:
     """A block whose results lie in two arenas: a state and its sum, one beside the other."""
     words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3))
