@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import accumulate, chain
 from math import prod
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 
+_NO_NUMBERS = np.zeros(0, np.int64)
 OF_BATCH = ("gradient", "input", "metric", "feed")  # what a batch brings, at addresses that no launch is told
 
 
@@ -136,6 +138,16 @@ class Ready:
             flags.append(Flagged(parameter, buffer, width, plan, self.rows_of[k, i] * width))
         return flags
 
+    @cached_property
+    def flag_table(self) -> Ints:
+        """The numbers by which ``flagged`` is told of all gradients, see `fixed_kernels`: ``[*] int64``."""
+        flags, place = self.flagged, WORDS + len(self.phase.bound.brought["loss"])
+        rows = [
+            (flag.buffer, flag.width, flag.plan, place + k, np.dtype(flag.parameter.type.dtype).itemsize)
+            for k, flag in enumerate(flags)
+        ]
+        return np.array([len(flags), *chain.from_iterable(rows)], np.int64)
+
 
 class PartlyThere(NamedTuple):
     """The data of a feed of which the device has some rows already."""
@@ -182,7 +194,7 @@ class WantedValues(NamedTuple):
         return tuple([(part.arena, part.room) for part in self.parts])
 
 
-NONE_WANTED = WantedValues((), (), 0, np.zeros(0, np.int64))
+NONE_WANTED = WantedValues((), (), 0, _NO_NUMBERS)
 WORDS = 3  # before the losses
 
 
@@ -354,19 +366,19 @@ class CudaRun:
     def fire(self, update: UpdateLaunch | None = None) -> None:
         """Launch the passes that `forward` and `backward` have noted, then an update by their gradients."""
         packed, memory = self.arranged.packed, self.memory
-        update_numbers = np.zeros(0, np.int64) if update is None else update.numbers
-        count, wanted = len(packed.numbers), self._wanted
-        end = count + len(update_numbers)
-        block, table = self._brought(8 * (end + len(wanted.table)))
+        update_numbers = _NO_NUMBERS if update is None else update.numbers
+        wanted, flags = self._wanted, self.ready.flag_table if self._looks_at_gradients else _NO_NUMBERS
+        starts = [0, *accumulate(map(len, (packed.numbers, flags, update_numbers, wanted.table)))]
+        block, table = self._brought(8 * starts[-1])
         sums = [array.pointer for array in self._sums]
-        packed.filled(table[:count], memory.addresses, sums, self._status.word.pointer)
-        table[count:end] = update_numbers
-        table[end:] = wanted.table
+        packed.filled(table[: starts[1]], memory.addresses, sums, self._status.word.pointer)
+        for start, numbers in zip(starts[1:], (flags, update_numbers, wanted.table), strict=False):
+            table[start : start + len(numbers)] = numbers
         self.staging.send(block, self._end)
         self._place_rows()
         self._block, self._table = block, block.device.pointer
-        self._after = self._table + packed.numbers.nbytes
-        enqueue = partial(self._enqueue, update, end)
+        self._after = self._table + 8 * starts[2]
+        enqueue = partial(self._enqueue, update, starts[1], starts[3])
         if self._captured is None:
             enqueue()
         else:
@@ -384,11 +396,17 @@ class CudaRun:
         fixed = self.memory.addresses[self.ready.phase.fixed].tobytes()
         return Key(rooms, self._table, fixed, (update and update.key, self._wanted.key), part)
 
-    def _enqueue(self, update: UpdateLaunch | None, wanted_at: int) -> None:
+    @property
+    def _looks_at_gradients(self) -> bool:
+        """Whether the backward pass, too, is launched by `fire`."""
+        return self._derived and self.arranged.packed.backward is not None
+
+    def _enqueue(self, update: UpdateLaunch | None, flags_at: int, wanted_at: int) -> None:
         """Enqueue the batch: what is told of it here is the same for all batches of a class.
 
         Args:
             update: by its gradients.
+            flags_at: where in the table it is told which gradients are looked at.
             wanted_at: where in the table the rows of values that are wanted lie.
         """
         self._around("begin", self._status.size, self._status.size)
@@ -406,12 +424,11 @@ class CudaRun:
             buffer = self.ready.phase.bound.buffers["values", part.arena]
             self._around(f"results_{kind}", part.room * words, buffer, wanted_at, words, part.begin)
             wanted_at += 1 + part.room
-        if self._derived and self.arranged.packed.backward is not None:
+        if self._looks_at_gradients:
             self._zero_and_seed((), ())
             self._derive()
-            for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
-                kind = KINDS[flag.parameter.type.dtype]
-                self._around(f"flagged_{kind}", flag.room, flag.buffer, flag.width, flag.plan, place)
+            if self.ready.flagged:
+                self._around("flagged", sum(flag.room for flag in self.ready.flagged), flags_at)
         self.device.launch("end", 1, (1, 1), (self._table, self.device.faults.word.pointer))
         for kernel, blocks, at in () if update is None else update.launches:
             self.device.launch(kernel, blocks, (THREADS, 1), (self._after + 8 * at,))

@@ -223,6 +223,27 @@ def two_results() -> Any:
     return state >> fb.AllOf(fb.Identity(), total, total >> fb.Loss()) >> fb.Slice(stop=2)
 
 
+def test_a_step_has_one_launch_for_all_flags_and_one_for_all_updates() -> None:
+    """However many gradients there are: of a table, of weights and of biases."""
+    counts = []
+    for layers in (1, 3):
+        with driven() as driver:
+            words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3)) >> fb.Sum()
+            for _ in range(layers):
+                words = words >> fb.Linear(3, bias=False)
+            made = fb.compile(words >> fb.Function(ops.sum) >> fb.Loss(), "cuda-on-cpu", threads=1)
+            optimizer = fb.train.LazyAdam(lr=0.01)
+            for _ in range(2):
+                begin = len(driver.calls)
+                optimizer.update(made.params, made.value_and_grad(EXAMPLES)[1])
+            launched = [given[0] for name, given in driver.calls[begin:] if name == "launch" and given]
+            named = made.engine.device.names()
+            counts.append(len(made.params))
+            assert [named.get(id(kernel)) for kernel in launched].count("flagged") == 1
+            assert [named.get(id(kernel)) for kernel in launched].count("step") == 1
+    assert counts == [2, 4]
+
+
 def test_results_between_both_passes_are_computed_and_change_nothing() -> None:
     plain, looked = due(), due()
     wanted, made = plain.value_and_grad(EXAMPLES)[1], looked.step(EXAMPLES)
