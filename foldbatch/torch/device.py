@@ -104,12 +104,22 @@ class CudaCard:
 class TorchBuffer:
     """Memory that a tensor holds; see `foldbatch.engines.cuda.driver.DeviceBuffer`."""
 
-    __slots__ = ("__weakref__", "nbytes", "pointer", "tensor")
+    __slots__ = ("__weakref__", "_typed", "nbytes", "pointer", "tensor")
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
         self.pointer: int = tensor.data_ptr()
         self.nbytes: int = tensor.nbytes
+        self._typed: dict[torch.dtype, torch.Tensor] = {}
+
+    def typed(self, dtype: torch.dtype) -> torch.Tensor:
+        """Return the memory as numbers of a dtype, as many as fit into it whole: ``[n]``."""
+        typed = self._typed.get(dtype)
+        if typed is None:
+            memory = self.tensor.reshape(-1).view(torch.uint8)
+            whole = memory[: self.nbytes // dtype.itemsize * dtype.itemsize]
+            typed = self._typed[dtype] = whole.view(dtype)
+        return typed
 
 
 class TorchDriver:
@@ -177,6 +187,16 @@ class TorchDriver:
         """Return an array of the device's library over the memory of a buffer."""
         tensor = buffer.tensor.reshape(-1).view(getattr(torch, dtype)).reshape(shape)
         return self.card.array(tensor)
+
+
+@cache
+def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a tensor without gaps, in numbers.
+
+    >>> strides((2, 3, 4))
+    (12, 4, 1)
+    """
+    return tuple([prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
 
 def _aligned(shape: tuple[int, ...], dtype: torch.dtype, place: torch.device) -> torch.Tensor:
@@ -275,10 +295,11 @@ class TorchDevice(Device):
         buffer: Any = array.buffer
         tensor: torch.Tensor = buffer.tensor
         dtype = DTYPES[array.dtype]
-        if tensor.dtype == dtype and tuple(tensor.shape) == array.shape:
+        if not array.offset and tensor.dtype == dtype and tuple(tensor.shape) == array.shape:
             return tensor
-        memory = tensor.reshape(-1).view(torch.uint8)[array.offset : array.offset + array.nbytes]
-        return memory.view(dtype).view(array.shape)
+        numbers: torch.Tensor = buffer.typed(dtype)
+        first = numbers.storage_offset() + array.offset // dtype.itemsize
+        return numbers.as_strided(array.shape, strides(array.shape), first)
 
     def array(self, tensor: torch.Tensor) -> DeviceArray:
         """Return an array over the memory of a tensor of this device, or of its copy without gaps."""

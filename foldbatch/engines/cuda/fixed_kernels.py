@@ -148,16 +148,6 @@ KERNEL results_{k}(i8 table, i8 buffer, i8 list, i8 words, i8 place) {{
   {each} to[e] = ((const {k}*)BUFFER(buffer))[rows[e / words] * words + e % words];
 }}
 """
-# The sum of a bad batch's losses is NaN, too; `status` is the batch's, of which `first` is the first sum.
-_LOSS = """\
-KERNEL loss_{k}(i8 status, i8 first, i8 count, i8 out) {{
-  if (BLOCK || LANE_X) return;
-  const f8* sums = (const f8*)status + first;
-  f8 total = *(const i8*)status ? as_f8(-1) : 0;
-  for (i8 e = 0; e < count; e++) total += sums[e];
-  *({k}*)out = ({k})total;
-}}
-"""
 # Adds terms to rows, as a plan tells (see `plan_of`); `width` numbers a row. ``add`` keeps what is
 # there.
 _PLANNED = """\
@@ -236,9 +226,16 @@ KERNEL begin(i8 table, i8 n) {{
   {head}
   {each} ((i8*)t[{status}])[e] = 0;
 }}
-KERNEL end(i8 table, i8 word) {{
+// the last one: the word of faults, and of so many losses the sum, NaN of a bad batch
+KERNEL end(i8 table, i8 word, i8 first, i8 count, i8 place) {{
   {head}
-  if (BLOCK == 0 && LANE_X == 0) ((i8*)t[{status}])[{faults}] = *(const i8*)word;
+  if (BLOCK || LANE_X) return;
+  i8* status = (i8*)t[{status}];
+  f8 total = *status ? as_f8(-1) : 0;
+  for (i8 e = 0; e < count; e++) total += ((const f8*)status)[first + e];
+  status[{faults}] = *(const i8*)word;
+  ((f8*)status)[place] = total;
+  *(f4*)(status + place + 1) = (f4)total;
 }}
 KERNEL clear(i8 table, i8 buffer, i8 bytes) {{
   {head}
@@ -270,7 +267,6 @@ TEXT = "\n".join(
         *(_text(_TAKE, k, "count * words") for k in ("i4", "b1")),
         _GATHERED,
         *(_text(_RESULTS, k) for k in ("i4", "b1")),
-        *(_text(_LOSS, k) for k in KINDS.values()),
         *(_text(_PLANNED, k, "count * width") for k in KINDS.values()),
         *(_text(_BAD, k) for k in KINDS.values()),
         f"#define FLAG_SIZE {FLAG_SIZE}",

@@ -66,6 +66,25 @@ class PhaseKernels:
         return is_fixed
 
 
+class Brought(NamedTuple):
+    """An array that a batch makes of its own, beside others in one piece of memory."""
+
+    kind: str  # "gradient", "metric", "input"; "values" or "places" of a gradient that has some rows
+    key: Any  # the parameter, or the cell and the number there
+    number: int  # of its buffer; -1 of a gradient that has some rows
+    shape: tuple[int, ...]
+    dtype: str
+    offset: int  # bytes
+
+
+class BroughtArrays(NamedTuple):
+    """The arrays that a batch makes of its own: first the gradients of parameters, by dtype."""
+
+    arrays: Sequence[Brought]
+    nbytes: int  # of all
+    slopes: tuple[str, int] | None  # the gradients' dtype, and their bytes with gaps; None where they differ
+
+
 class Flagged(NamedTuple):
     """A gradient that a batch makes, and that is looked at: of which parameter, and in which buffer.
 
@@ -114,6 +133,37 @@ class Ready:
             rows, ids = model.cells[k].sums[i].parameter.type.shape[0], model.cells[k].sums[i].ids
             max_rows[k, i] = min(rooms.sizes[k] * model.feeds[k][int(ids.key)].type.size, rows)
         return max_rows
+
+    @cached_property
+    def brought(self) -> BroughtArrays:
+        """The arrays that the batch makes of its own, in one piece of memory."""
+        bound, rows, packed = self.phase.bound, self.ranks_room, self.arranged.packed
+        model, arrays, end = bound.model, list[Brought](), 0
+        slopes: tuple[str, int] | None = None
+
+        def add(kind: str, key: object, number: int, shape: tuple[int, ...], dtype: str) -> None:
+            nonlocal end
+            arrays.append(Brought(kind, key, number, shape, dtype, end))
+            end += -(-prod(shape) * np.dtype(dtype).itemsize // GRAIN) * GRAIN
+
+        if packed.backward is not None:
+            for parameter, number in bound.brought["gradient"]:
+                if self.arranged.tables.yields[parameter]:
+                    add("gradient", parameter, number, parameter.type.shape, parameter.type.dtype)
+            tables = {(k, i): model.cells[k].sums[i].parameter.type for k, i in packed.sums}
+            for key, (_, targets) in packed.sums.items():
+                add("values", key, -1, (len(targets), *tables[key].shape[1:]), tables[key].dtype)
+            dtypes = {array.dtype for array in arrays}
+            slopes = (dtypes.pop(), end) if len(dtypes) == 1 else None
+            for key, (_, targets) in packed.sums.items():
+                add("places", key, -1, (len(targets),), "int64")
+            for (k, i), number in bound.brought["input"]:
+                type_ = model.feeds[k][i].type
+                add("input", (k, i), number, (rows[k], *type_.shape), type_.dtype)
+        for (k, i), number in bound.brought["metric"]:
+            type_ = model.cells[k].graph.metrics[i].type
+            add("metric", (k, i), number, (rows[k], *type_.shape), type_.dtype)
+        return BroughtArrays(arrays, end, slopes)
 
     @cached_property
     def cleared(self) -> list[tuple[int, int]]:
@@ -196,21 +246,23 @@ class WantedValues(NamedTuple):
 
 NONE_WANTED = WantedValues((), (), 0, _NO_NUMBERS)
 WORDS = 3  # before the losses
+TOTALS = ("float64", "float32")  # the forms of the sum of all losses
 
 
 class Status:
     """The status of a batch that has run: ids out of range, and the sums of losses.
 
-    `word` is ``[WORDS + losses + flags] int64`` on the device, which the batch writes whole: whether an id
-    was out of range, and where; its call's rank and the id (see `row_texts.found_by`); the word of the
-    device's faults. Sums of losses follow, as bits of doubles; then 1 for each gradient that is not finite.
-    Behind these may stand values of the batch, see `widen`.
+    `word` is ``[size] int64`` on the device, which the batch writes whole: whether an id was out of range,
+    and where; its call's rank and the id (see `row_texts.found_by`); the word of the device's faults. Sums of
+    losses follow, as bits of doubles; then 1 for each gradient that is not finite; then the sum of all
+    losses, NaN if an id was out of range, as a float64 and in another word as a float32. Behind these may
+    stand values of the batch, see `widen`.
     """
 
     def __init__(
         self, device: Device, losses: int, flags: int = 0, ranks: Sequence[Array] | None = None
     ) -> None:
-        self.size = WORDS + losses + flags
+        self.size = WORDS + losses + flags + len(TOTALS)
         self.word = device.empty((self.size,), "int64")
         self.within: Callable[[], AbstractContextManager[None]] = nullcontext  # which may change errors
         self._ranks = ranks  # per cell, where the calls of each rank are; None where they are at their ranks
@@ -242,7 +294,7 @@ class Status:
         return numbers[WORDS:].view(np.float64)
 
     def words(self) -> Array:
-        """Wait for the batch, and return all words: ``[WORDS + losses + flags + those of values] int64``."""
+        """Wait for the batch, and return all words: ``[size + those of values] int64``."""
         if self._numbers is None:
             if self._wait is None:
                 self.word.device.flush()
@@ -284,8 +336,8 @@ class CudaRun:
         self._feeds: Sequence[Sequence[Array | PartlyThere]] = ()
         # by cell and feed, in which rows of the feed's buffer the device puts what it has: ``[m] int64``
         self.placed_rows: dict[tuple[int, int], DeviceArray] = {}
-        self._brought_arrays: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
-        self._sums: list[DeviceArray] = []  # values and places of the gradients of tables
+        kinds = "gradient", "values", "places", "input", "metric"
+        self._brought_arrays: dict[str, dict[Any, DeviceArray]] = {kind: {} for kind in kinds}
         self._wanted = NONE_WANTED
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
         self._status = Status(device, len(self._loss_keys), len(ready.flagged), ready.ranks)
@@ -370,7 +422,8 @@ class CudaRun:
         wanted, flags = self._wanted, self.ready.flag_table if self._looks_at_gradients else _NO_NUMBERS
         starts = [0, *accumulate(map(len, (packed.numbers, flags, update_numbers, wanted.table)))]
         block, table = self._brought(8 * starts[-1])
-        sums = [array.pointer for array in self._sums]
+        values, places = self._brought_arrays["values"], self._brought_arrays["places"]
+        sums = [array[key].pointer for key in packed.sums for array in (values, places)]
         packed.filled(table[: starts[1]], memory.addresses, sums, self._status.word.pointer)
         for start, numbers in zip(starts[1:], (flags, update_numbers, wanted.table), strict=False):
             table[start : start + len(numbers)] = numbers
@@ -429,7 +482,9 @@ class CudaRun:
             self._derive()
             if self.ready.flagged:
                 self._around("flagged", sum(flag.room for flag in self.ready.flagged), flags_at)
-        self.device.launch("end", 1, (1, 1), (self._table, self.device.faults.word.pointer))
+        place, losses = self._status.size - len(TOTALS), len(self._loss_keys)
+        arguments = self._table, self.device.faults.word.pointer, WORDS, losses, place
+        self.device.launch("end", 1, (1, 1), arguments)
         for kernel, blocks, at in () if update is None else update.launches:
             self.device.launch(kernel, blocks, (THREADS, 1), (self._after + 8 * at,))
 
@@ -466,31 +521,16 @@ class CudaRun:
 
     def _bring(self) -> None:
         """Bring parameters, and make memory for what the batch yields."""
-        ready, bound, rows = self.ready, self.ready.phase.bound, self.ready.ranks_room
-        for parameter, number in bound.brought["parameter"]:
+        for parameter, number in self.ready.phase.bound.brought["parameter"]:
             self.memory.bring(number, device_value(self.device, parameter))
-        for (k, i), number in bound.brought["metric"]:
-            type_ = self.model.cells[k].graph.metrics[i].type
-            self._bring_one("metric", (k, i), number, (rows[k], *type_.shape), type_.dtype)
-        if ready.arranged.packed.backward is None:
+        brought, guards = self.ready.brought, (self._status,)
+        if not brought.arrays:
             return
-        for parameter, number in bound.brought["gradient"]:
-            if self.arranged.tables.yields[parameter]:
-                type_ = parameter.type
-                self._bring_one("gradient", parameter, number, type_.shape, type_.dtype)
-        for (k, i), number in bound.brought["input"]:
-            type_ = self.model.feeds[k][i].type
-            self._bring_one("input", (k, i), number, (rows[k], *type_.shape), type_.dtype)
-        for (k, i), (_, targets) in ready.arranged.packed.sums.items():
-            type_ = self.model.cells[k].sums[i].parameter.type
-            values = self.device.empty((len(targets), *type_.shape[1:]), type_.dtype)
-            values.guards = (self._status,)
-            self._sums += [values, self.device.empty((len(targets),), "int64")]
-
-    def _bring_one(self, kind: str, key: object, number: int, shape: tuple[int, ...], dtype: str) -> None:
-        array = self._brought_arrays[kind][key] = self.device.empty(shape, dtype)
-        array.guards = (self._status,)
-        self.memory.bring(number, array)
+        buffer = self.device.allocate(brought.nbytes)
+        for kind, key, number, shape, dtype, offset in brought.arrays:
+            self._brought_arrays[kind][key] = DeviceArray(self.device, buffer, shape, dtype, offset, guards)
+            if number >= 0:
+                self.memory.bring(number, buffer, offset)
 
     def _brought(self, nbytes: int) -> tuple[StagedBlock, Ints]:
         """Pack the examples' data behind a table of so many bytes; return the block and the table."""
@@ -536,14 +576,16 @@ class CudaRun:
     def _gradients(self) -> dict[Parameter, list[Gradient]]:
         """Return the gradients, by parameter, and note their flags."""
         parts: dict[Parameter, list[Gradient]] = {}
-        sums = iter(zip(self.arranged.packed.sums.values(), self._sums[::2], self._sums[1::2], strict=True))
+        values, places = self._brought_arrays["values"], self._brought_arrays["places"]
+        sums = iter(self.arranged.packed.sums.items())
         for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
             parameter = flag.parameter
             array: Any = self._brought_arrays["gradient"].get(parameter)
             gradient = array
             if flag.plan:
-                (_, targets), array, places = next(sums)
-                gradient = DeviceRows(targets.copy(), array, parameter.type.shape, places)
+                key, (_, targets) = next(sums)
+                array = values[key]
+                gradient = DeviceRows(targets.copy(), array, parameter.type.shape, places[key])
             if self.device.due is self:  # else its status is written already
                 array.flag = Flag(self._status, place, flag.room)
             parts.setdefault(parameter, []).append(gradient)
@@ -680,13 +722,11 @@ class CudaRun:
         return taken
 
     def loss(self, dtype: str) -> DeviceArray:
-        """Return the sum of all losses on the device, NaN of a batch that is bad; nobody waits."""
-        loss = self.device.empty((), dtype)
-        loss.guards = (self._status,)
-        word = self._status.word.pointer
-        arguments = [word, WORDS, len(self._loss_keys), loss.pointer]
-        self.device.launch(f"loss_{KINDS[dtype]}", 1, (THREADS, 1), arguments)
-        return loss
+        """Return the sum of all losses on the device, of one of `TOTALS`; NaN of a batch that is bad."""
+        self.device.flush()
+        word = self._status.word
+        place = self._status.size - len(TOTALS) + TOTALS.index(dtype)
+        return DeviceArray(self.device, word.buffer, (), dtype, 8 * place, (self._status,))
 
     def input_rows(self, key: tuple[int, int]) -> DeviceArray | None:
         """Return the gradients of a feed's data, as they lie in its buffer; None where there are none."""
