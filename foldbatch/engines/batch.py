@@ -183,6 +183,8 @@ class Planned:
     @property
     def traces(self) -> list[Trace]:
         """The traces of all examples, in order."""
+        if len(self.parts) == 1:
+            return [*self.parts[0].traces]
         return [trace for part in self.parts for trace in part.traces]
 
     def __reduce__(self) -> tuple[type[Planned], tuple[object, ...]]:

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from foldbatch.engines.cuda.cupy_driver import check, load_driver
-from foldbatch.engines.cuda.device import Device, DeviceArray, Guard
-from foldbatch.engines.cuda.driver import Event, Stream
+from foldbatch.engines.cuda.device import CopyOut, Device, DeviceArray, Guard
+from foldbatch.engines.cuda.driver import Stream
 from foldbatch.engines.cuda.updates import OnDevice
 from foldbatch.errors import BackendError, DeviceMemoryError
 from foldbatch.params.parameters import Array, Parameter
@@ -214,11 +214,10 @@ class LivesThere(OnDevice):
     stays = True
 
 
-class WatchedBatch(NamedTuple):
-    """A batch that nobody has heard of yet whether it is bad."""
+class WatchedBatch(Guard, Protocol):
+    """A batch that was launched, and of which nobody has heard yet whether it is bad."""
 
-    event: Event  # when it has run
-    guard: Guard
+    copy: CopyOut | None  # of what tells so; None where somebody has heard of it
 
 
 class TorchDevice(Device):
@@ -242,19 +241,15 @@ class TorchDevice(Device):
         """Let what comes run on PyTorch's current stream, and raise the error of a bad batch that has run."""
         self.follow()
         while self._watched:
-            event, guard = self._watched[0]
-            if len(self._watched) <= WATCHED and not self.driver.completed(event):
+            copy = self._watched[0].copy
+            if copy is not None and len(self._watched) <= WATCHED and not self.driver.completed(copy.event):
                 return
-            self._watched.popleft()
-            guard.check()
+            self._watched.popleft().check()
 
-    def watch(self, guard: Guard) -> None:
+    def watch(self, batch: WatchedBatch) -> None:
         """Look at whether a batch was bad when another one begins, as nobody waits for this one."""
-        with self.lock:
-            self.flush()
-            event = self.driver.event()
-            self.driver.record(event, self.stream)
-        self._watched.append(WatchedBatch(event, guard))
+        self.flush()
+        self._watched.append(batch)
 
     def follow(self) -> None:
         """Let what comes run on PyTorch's current stream, behind what was launched on another one."""

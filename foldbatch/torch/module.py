@@ -804,7 +804,8 @@ class Module(ParameterModule):
             batch_run = pool.hold(plan, step, training=self.training and self._phases, feed=feed)
         if there is not None:
             details = list(trained), reads_there, numbers
-            device_call = on_device.call_on(there, batch_run, *details, sparse=self.sparse)
+            expected = losses and bool(trained) and self.training
+            device_call = on_device.call_on(there, batch_run, *details, sparse=self.sparse, together=expected)
             return device_call, [*trained.values(), *(read.values for read in device_call.reads)]
         gradients.settle(list(self.program.params.parameters.values()))
         twice = SecondPass(derivatives, traces, step, settled)

@@ -444,7 +444,7 @@ def test_a_full_card_is_told_in_the_engines_words(card):
 
 
 @pytest.mark.parametrize("losses", [False, True])
-def test_a_captured_step_is_two_graphs(monkeypatch, losses):
+def test_a_captured_step_is_one_graph_from_a_loss_and_two_from_results(monkeypatch, losses):
     monkeypatch.setenv(LAUNCH_VARIABLE, "captured")
     with always_captured(), on_card() as card:
         module = fb.torch.Module(loss_of(tree_of()) if losses else tree_of(), "numpy", seed=2)
@@ -459,11 +459,30 @@ def test_a_captured_step_is_two_graphs(monkeypatch, losses):
         for _ in range(4):
             step()
         calls = [name for name, _ in asked(card, step)]
-        assert calls.count("replay") == 2
+        assert calls.count("replay") == (1 if losses else 2)
+        assert "launch" not in calls or not losses
         assert "multiply" not in calls
         step(plain)
         for name, gradient in gradients_of(plain).items():
             torch.testing.assert_close(gradients_of(module)[name], gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_loss_may_be_changed_in_place_used_twice_or_left(card, trains):
+    """Whether or not its backward pass was launched with it, as it is in training."""
+    with mock.patch("foldbatch.torch.device.find", lambda place: None):
+        plain = fb.torch.Module(loss_of(tree_of()), "numpy", seed=2)
+    module, found = fb.torch.Module(loss_of(tree_of()), "numpy", seed=2), []
+    for each in (plain, module):
+        each.train(trains)
+        each.loss(TREES[:2])
+        loss, other = each.loss(TREES), each.loss(TREES[1:])
+        loss *= 3
+        loss.backward(retain_graph=True)
+        (loss + other).backward()
+        found.append(gradients_of(each))
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_gradients_on_a_card_are_taken_once(card):

@@ -242,7 +242,8 @@ class Key(NamedTuple):
     table: int
     addresses: bytes
     update: Hashable
-    part: str = "whole"  # or "forward", or "backward" of a batch whose results were read in between
+    # or "both" without a look at the gradients; "forward"; "backward" where results were read in between
+    part: str = "whole"
 
 
 class Room(NamedTuple):

@@ -230,24 +230,17 @@ class Device:
 
     def read(self, source: DeviceArray) -> Array:
         """Return a copy of an array of the device; waits until it is computed."""
-        return self.read_later(source)()
+        return self.read_later(source).wait()
 
     @_alone
-    def read_later(self, source: DeviceArray) -> Callable[[], Array]:
-        """Copy an array to the host when it is computed; return what waits for the copy."""
+    def read_later(self, source: DeviceArray) -> CopyOut:
+        """Copy an array to the host when it is computed; return the copy, for which nobody waits yet."""
         self.follow()
         self.flush()
         staged = self.driver.pinned(max(1, source.nbytes))
         if source.nbytes:
             self.driver.copy_out(staged, source.pointer, self.stream)
-        event = self._mark(staged)
-
-        def wait() -> Array:
-            self.driver.synchronize(event)
-            self._forget(event)
-            return staged[: source.nbytes].view(source.dtype).reshape(source.shape).copy()
-
-        return wait
+        return CopyOut(self, self._mark(staged), staged, source.shape, source.dtype)
 
     def _mark(self, staged: Array) -> Event:
         """Keep pinned memory of a copy that was enqueued, and return the event of its end."""
@@ -303,6 +296,23 @@ class Device:
             if function is None:
                 function = self._kernels["", kernel] = self._common(kernel)
         self.driver.launch(function, blocks, threads, arguments, self.stream)
+
+
+class CopyOut(NamedTuple):
+    """A copy of an array of a device to the host, which may be under way."""
+
+    device: Device
+    event: Event  # when it is done
+    staged: Array  # pinned memory that it goes to
+    shape: tuple[int, ...]  # of the array
+    dtype: np.dtype[Any]
+
+    def wait(self) -> Array:
+        """Wait until the array is copied, and return it."""
+        self.device.driver.synchronize(self.event)
+        self.device._forget(self.event)
+        nbytes = prod(self.shape) * self.dtype.itemsize
+        return self.staged[:nbytes].view(self.dtype).reshape(self.shape).copy()
 
 
 class Guard(Protocol):
@@ -504,7 +514,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         read = self.device.read_later(flags_of(self.device, arrays))
 
         def first() -> int | None:
-            flagged = np.flatnonzero(read())
+            flagged = np.flatnonzero(read.wait())
             return int(flagged[0]) if len(flagged) else None
 
         return first

@@ -24,6 +24,7 @@ from foldbatch.engines.bindings import Bound
 from foldbatch.engines.cuda.captured import Arranged, Captured, Key
 from foldbatch.engines.cuda.device import (
     THREADS,
+    CopyOut,
     Device,
     DeviceArray,
     DeviceRows,
@@ -266,7 +267,7 @@ class Status:
         self.word = device.empty((self.size,), "int64")
         self.within: Callable[[], AbstractContextManager[None]] = nullcontext  # which may change errors
         self._ranks = ranks  # per cell, where the calls of each rank are; None where they are at their ranks
-        self._wait: Callable[[], Array] | None = None
+        self.copy: CopyOut | None = None  # of the words to the host, until they are there
         self._numbers: Array | None = None
 
     def widen(self, words: int) -> None:
@@ -274,7 +275,7 @@ class Status:
         self.word = self.word.device.empty((self.size + words,), "int64")
 
     def send(self) -> None:
-        self._wait = self.word.device.read_later(self.word)
+        self.copy = self.word.device.read_later(self.word)
 
     def look(self) -> Array:
         """Wait for the batch, refuse ids out of range, and return the sums of losses: ``[losses] float64``.
@@ -296,10 +297,11 @@ class Status:
     def words(self) -> Array:
         """Wait for the batch, and return all words: ``[size + those of values] int64``."""
         if self._numbers is None:
-            if self._wait is None:
+            if self.copy is None:
                 self.word.device.flush()
-            assert self._wait is not None, "the batch has run"
-            self._numbers, self._wait = self._wait(), None
+            copy = self.copy
+            assert copy is not None, "the batch has run"
+            self._numbers, self.copy = copy.wait(), None
         return self._numbers
 
     def check(self) -> None:
@@ -339,6 +341,7 @@ class CudaRun:
         kinds = "gradient", "values", "places", "input", "metric"
         self._brought_arrays: dict[str, dict[Any, DeviceArray]] = {kind: {} for kind in kinds}
         self._wanted = NONE_WANTED
+        self._looked = True
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
         self._status = Status(device, len(self._loss_keys), len(ready.flagged), ready.ranks)
         # whether the backward pass was asked for, or there is none
@@ -379,7 +382,7 @@ class CudaRun:
         self.device.due = self
 
     def backward(
-        self, cotangents: Cotangents = (), stacked: Sequence[StackedCotangents] = ()
+        self, cotangents: Cotangents = (), stacked: Sequence[StackedCotangents] = (), *, looked: bool = True
     ) -> dict[Parameter, Gradient]:
         """Enqueue the backward pass; return the gradients by parameter, as arrays on the device.
 
@@ -390,6 +393,7 @@ class CudaRun:
             cotangents: numbers of values, each with the cotangent to begin with; by default only losses are
                 derived.
             stacked: more of them, which the device has.
+            looked: whether the batch looks at whether its gradients are finite, as our optimizers ask.
         """
         assert self.arranged.packed.backward is not None, "forward must have run for training"
         if not len(self.arranged.tables.forward.launches):
@@ -399,7 +403,7 @@ class CudaRun:
             device.follow()
             if device.due is self and (cotangents or stacked or self.ready.looks):
                 device.flush()
-            self._derived = True
+            self._derived, self._looked = True, looked
             if device.due is not self:  # it has run forward
                 self._zero_and_seed(cotangents, stacked)
                 if self._captured is None:
@@ -435,7 +439,8 @@ class CudaRun:
         if self._captured is None:
             enqueue()
         else:
-            key = self._key("whole" if self._derived else "forward", update)
+            part = "whole" if self._looks_at_gradients else "both" if self._derived else "forward"
+            key = self._key(part, update)
             if self._captured.run(key, enqueue):
                 self._launches = 1
         self._status.send()
@@ -451,6 +456,11 @@ class CudaRun:
 
     @property
     def _looks_at_gradients(self) -> bool:
+        """Whether `fire` tells which gradients are finite."""
+        return self._is_whole and self._looked and bool(self.ready.flagged)
+
+    @property
+    def _is_whole(self) -> bool:
         """Whether the backward pass, too, is launched by `fire`."""
         return self._derived and self.arranged.packed.backward is not None
 
@@ -477,11 +487,11 @@ class CudaRun:
             buffer = self.ready.phase.bound.buffers["values", part.arena]
             self._around(f"results_{kind}", part.room * words, buffer, wanted_at, words, part.begin)
             wanted_at += 1 + part.room
-        if self._looks_at_gradients:
+        if self._is_whole:
             self._zero_and_seed((), ())
             self._derive()
-            if self.ready.flagged:
-                self._around("flagged", sum(flag.room for flag in self.ready.flagged), flags_at)
+        if self._looks_at_gradients:
+            self._around("flagged", sum(flag.room for flag in self.ready.flagged), flags_at)
         place, losses = self._status.size - len(TOTALS), len(self._loss_keys)
         arguments = self._table, self.device.faults.word.pointer, WORDS, losses, place
         self.device.launch("end", 1, (1, 1), arguments)
@@ -586,7 +596,7 @@ class CudaRun:
                 key, (_, targets) = next(sums)
                 array = values[key]
                 gradient = DeviceRows(targets.copy(), array, parameter.type.shape, places[key])
-            if self.device.due is self:  # else its status is written already
+            if self._looked and self.device.due is self:  # else its status is written already
                 array.flag = Flag(self._status, place, flag.room)
             parts.setdefault(parameter, []).append(gradient)
         if self.ready.looks:
@@ -727,6 +737,15 @@ class CudaRun:
         word = self._status.word
         place = self._status.size - len(TOTALS) + TOTALS.index(dtype)
         return DeviceArray(self.device, word.buffer, (), dtype, 8 * place, (self._status,))
+
+    def slopes(self) -> DeviceArray | None:
+        """Return the memory of all gradients that the batch yields, with gaps; None where dtypes differ."""
+        slopes = self.ready.brought.slopes
+        if slopes is None:
+            return None
+        dtype, nbytes = slopes
+        array = next(array for arrays in self._brought_arrays.values() for array in arrays.values())
+        return DeviceArray(self.device, array.buffer, (nbytes // np.dtype(dtype).itemsize,), dtype)
 
     def input_rows(self, key: tuple[int, int]) -> DeviceArray | None:
         """Return the gradients of a feed's data, as they lie in its buffer; None where there are none."""
