@@ -449,6 +449,8 @@ class Runner:
 
     def _sum_over(self, parts: Sequence[Derived], parameter: Parameter) -> Gradient | None:
         """Return the gradient of a parameter, summed over parts; None where no part has one."""
+        if len(parts) == 1:
+            return parts[0].gradients.get(parameter)
         terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
         sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
         return total(terms, sums) if terms else None

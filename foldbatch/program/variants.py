@@ -354,6 +354,8 @@ class Variant:
         self, examples: Iterable[object] | Planned, trace_all: TraceAll | None = None
     ) -> tuple[ReadyModel, list[Trace]]:
         """Return the traces of examples, and the model that runs them; errors are those of `work`."""
+        if isinstance(examples, Planned) and examples.owner is self.ready and not self.tracer.grows:
+            return self.ready, examples.traces
         batch = examples if isinstance(examples, Planned) else listed(examples)
         if not isinstance(batch, Planned) and (former := self._former(batch)) is not None:
             return former, former.traces.all(batch, former)

@@ -160,24 +160,7 @@ class DeviceCall(BackwardCall):
         """Return the gradients of parameters, then those of reads, for the gradient of `summed`."""
         refuse_hidden(grad)
         pulled = self._pulled_ahead.pop() if self._pulled_ahead else self._pull(())
-        tensors, (_, run) = self._tensors(*pulled), pulled
-        with torch.no_grad():
-            self._scale(tensors, run, grad)
-        return tensors
-
-    def _scale(self, tensors: Sequence[torch.Tensor | None], run: CudaRun, factor: torch.Tensor) -> None:
-        """Multiply gradients in place, by one kernel where they lie side by side."""
-        # the memory of a sparse one is that of its values
-        memory = [g.values() if g.is_sparse else g for g in tensors[: len(self.parameters)] if g is not None]
-        side_by_side = run.slopes()
-        if side_by_side is not None:
-            slopes = self.device.tensor(side_by_side)
-            begin, end = slopes.data_ptr(), slopes.data_ptr() + slopes.nbytes
-            slopes.mul_(factor)
-            memory = [part for part in memory if not begin <= part.data_ptr() < end]
-        memory += [g for g in tensors[len(self.parameters) :] if g is not None]
-        if memory:
-            torch._foreach_mul_(memory, factor)
+        return self._tensors(*pulled, grad.detach())
 
     def of_results(self, grads: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """Return the gradients of parameters, then those of reads, for the gradients of `stacked`."""
@@ -206,18 +189,34 @@ class DeviceCall(BackwardCall):
 
         return self.batch.pulled(pull), ran[0]
 
-    def _tensors(self, gradients: BatchGradients[Parameter], run: CudaRun) -> list[torch.Tensor | None]:
-        """Return the gradients of parameters, then those of reads, after a backward pass."""
+    def _tensors(
+        self, gradients: BatchGradients[Parameter], run: CudaRun, factor: torch.Tensor | None = None
+    ) -> list[torch.Tensor | None]:
+        """Return the gradients of parameters, then those of reads, after a backward pass; times a factor."""
         self.device.flush()
-        used = [None if p in gradients.unused else gradients.get(p) for p in self.parameters]
-        tensors = [self._of_parameter(g, p) for g, p in zip(used, self.parameters, strict=True)]
-        of_reads = self.all_reads.gradients(run) if self.reads else {}
-        return [*tensors, *(of_reads[id(read)] for read in self.reads)]
+        slopes = run.slopes() if factor is not None else None
+        if factor is not None and slopes is not None:  # first, so that what is made of them is scaled, too
+            self.device.tensor(slopes).mul_(factor)
+        tensors, unscaled = list[torch.Tensor | None](), list[torch.Tensor]()
+        for parameter in self.parameters:
+            gradient: Any = None if parameter in gradients.unused else gradients.get(parameter)
+            tensor = None if gradient is None else self._of_parameter(gradient, parameter)
+            tensors.append(tensor)
+            array = gradient.values if isinstance(gradient, DeviceRows) else gradient
+            scaled = slopes is not None and getattr(array, "buffer", None) is slopes.buffer
+            if tensor is not None and not scaled:  # the memory of a sparse one is that of its values
+                unscaled.append(tensor.values() if tensor.is_sparse else tensor)
+        if self.reads:
+            by_read = self.all_reads.gradients(run)
+            of_reads = [by_read[id(read)] for read in self.reads]
+            tensors += of_reads
+            unscaled += of_reads
+        if factor is not None and unscaled:
+            torch._foreach_mul_(unscaled, factor)
+        return tensors
 
     def _of_parameter(self, gradient: Any, parameter: Parameter) -> torch.Tensor | None:
-        """Return the gradient of a parameter as a tensor, sparse where the module is; or None."""
-        if gradient is None:
-            return None
+        """Return the gradient of a parameter as a tensor, sparse where the module is."""
         if isinstance(gradient, DeviceRows) and self.sparse:
             values, places = self.device.tensor(gradient.values), self.device.tensor(gradient.places)  # type: ignore[arg-type]
             return torch.sparse_coo_tensor(
