@@ -203,15 +203,20 @@ class Runner:
 
     def run(self, batch: Work, step: int = 0, asides: Collection[str] = ASIDES) -> Results:
         """Return one result per trace, of inference, with those of ``losses`` and ``metrics`` asked for."""
-        if not isinstance(batch, list) and self._budget is None:
-            batch = tuple([self._pruned(part, asides) for part in batch])
-        parts = self._map_parts(partial(self._run, step, asides), batch, training=False)
+        work = self.asked(batch, asides)
+        parts = self._map_parts(partial(self._run, step, asides), work, training=False)
         return join(parts) if parts else empty_results(self.model, asides)
 
     def pruned(self, batch: ScheduledBatch, asides: Collection[str]) -> ScheduledBatch:
         """Return a batch of all cells without the calls that inference of what is asked for does not need."""
         cells = self._needless(frozenset(asides))
         return pruned(batch, cells) if cells else batch
+
+    def asked(self, batch: Work, asides: Collection[str]) -> Work:
+        """Return a batch for inference: one that was planned without calls that nothing asked for needs."""
+        if isinstance(batch, list) or self._budget is not None:
+            return batch
+        return tuple([self._pruned(part, asides) for part in batch])
 
     def _needless(self, asides: frozenset[str]) -> frozenset[int]:
         if asides not in self._needless_cells:

@@ -819,8 +819,9 @@ class Module(ParameterModule):
             work = plan if pool.runner is derivatives.runner else traces
             batch_run = pool.hold(work, step, results=not losses, feed=feed)
         else:
-            pool = derivatives.own_pool
-            batch_run = pool.hold(plan, step, training=self.training and self._phases, feed=feed)
+            pool, trains = derivatives.own_pool, self.training and self._phases
+            work = plan if trains else pool.runner.asked(plan, LOSSES if losses else NO_METRICS)
+            batch_run = pool.hold(work, step, training=trains, feed=feed)
         if there is not None:
             details = list(trained), reads_there, numbers
             expected = losses and bool(trained) and self.training

@@ -466,6 +466,23 @@ def test_a_captured_step_is_one_graph_from_a_loss_and_two_from_results(monkeypat
             torch.testing.assert_close(gradients_of(module)[name], gradient, rtol=1e-4, atol=1e-6)
 
 
+def test_results_of_a_planned_batch_compute_no_losses(card):
+    """They launch as much as those of a batch that was not planned, whose model has no losses."""
+    key = fb.GetItem("leaf") >> fb.Scalar("int32")
+    other = key >> fb.Embedding(5, 3, name="others") >> fb.Function(fb.ops.tanh)
+    states = {True: key >> fb.Embedding(5, 3, name="words"), False: other}
+    loss = fb.Function(lambda h: fb.ops.sum(h * h)) >> fb.Loss()
+    block = fb.OneOf(lambda x: x["leaf"] > 1, states) >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
+    module, examples = fb.torch.Module(block, "numpy").eval(), [{"leaf": 1}, {"leaf": 2}]
+    plan = module.plan(examples)
+    with torch.no_grad():
+        plain = asked(card, lambda: module(examples))
+        planned = asked(card, lambda: module(plan))
+        torch.testing.assert_close(module(plan), module(examples))
+    launches = [[name for name, _ in calls].count("launch") for calls in (plain, planned)]
+    assert launches[0] == launches[1]
+
+
 @pytest.mark.parametrize("trains", [False, True])
 def test_a_loss_may_be_changed_in_place_used_twice_or_left(card, trains):
     """Whether or not its backward pass was launched with it, as it is in training."""
