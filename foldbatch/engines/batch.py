@@ -133,15 +133,15 @@ def needless(model: Model, asides: Collection[str]) -> frozenset[int]:
     asked = [getattr(model, name) for name in ("losses", "metrics") if name in asides]
     needed: set[int] = set()
     while True:
-        found = {
+        reached = {
             k
             for k in cells - needed
             if not arenas.isdisjoint(model.signatures[k].outputs) or any(names[k] for names in asked)
         }
-        if not found:
+        if not reached:
             return cells - needed
-        needed |= found
-        arenas |= {operand.arena for k in found for operand in model.signatures[k].operands}
+        needed |= reached
+        arenas |= {operand.arena for k in reached for operand in model.signatures[k].operands}
 
 
 def pruned(batch: ScheduledBatch, cells: Collection[int]) -> ScheduledBatch:

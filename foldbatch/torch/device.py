@@ -117,8 +117,8 @@ class TorchBuffer:
         typed = self._typed.get(dtype)
         if typed is None:
             memory = self.tensor.reshape(-1).view(torch.uint8)
-            whole = memory[: self.nbytes // dtype.itemsize * dtype.itemsize]
-            typed = self._typed[dtype] = whole.view(dtype)
+            full = memory[: self.nbytes // dtype.itemsize * dtype.itemsize]
+            typed = self._typed[dtype] = full.view(dtype)
         return typed
 
 

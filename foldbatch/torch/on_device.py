@@ -226,7 +226,7 @@ class DeviceCall(BackwardCall):
         if isinstance(array, DeviceArray):
             tensor = self.device.tensor(array)
             # PyTorch keeps it as the parameter's gradient where nobody else has it
-            return tensor.detach() if tensor is array.buffer.tensor else tensor  # type: ignore[attr-defined]
+            return tensor.detach() if tensor is array.buffer.tensor else tensor
         # no call has a gradient of it
         zeros = torch.zeros(
             parameter.type.shape, dtype=getattr(torch, parameter.type.dtype), device=self.device.place

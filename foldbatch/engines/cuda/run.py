@@ -493,8 +493,8 @@ class CudaRun:
         if self._looks_at_gradients:
             self._around("flagged", sum(flag.room for flag in self.ready.flagged), flags_at)
         place, losses = self._status.size - len(TOTALS), len(self._loss_keys)
-        arguments = self._table, self.device.faults.word.pointer, WORDS, losses, place
-        self.device.launch("end", 1, (1, 1), arguments)
+        sums = self._table, self.device.faults.word.pointer, WORDS, losses, place
+        self.device.launch("end", 1, (1, 1), sums)
         for kernel, blocks, at in () if update is None else update.launches:
             self.device.launch(kernel, blocks, (THREADS, 1), (self._after + 8 * at,))
 
@@ -692,6 +692,10 @@ class CudaRun:
         return arenas_of(self.ready.batch.merged.trace, self.model.signatures).take(numbers)
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
+        """Wait for the batch, and return values by their numbers; see `Run.fetch`.
+
+        Those that were expected, or are asked for before the launch, have come with the status.
+        """
         self.expect(numbers)
         self._status.look()  # also where none is asked for
         wanted = self._wanted
