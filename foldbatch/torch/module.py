@@ -659,7 +659,8 @@ class Module(ParameterModule):
     def loss(self, examples: Iterable[object] | Planned) -> torch.Tensor:
         """Return the sum of all losses over a batch: a scalar with gradients.
 
-        Errors are those of `forward`.
+        On a GPU its backward pass is launched with it in training, unless under ``torch.no_grad()``. Errors
+        are those of `forward`.
 
         Raises:
             BlockTypeError: when the block has no `Loss`.
