@@ -17,7 +17,7 @@ from foldbatch.planning.merge import Merged, merge
 from foldbatch.planning.policies import COMPILED, Costs, Policy
 from foldbatch.planning.sharing import Share, leaves
 from foldbatch.planning.tables import build
-from foldbatch.scheduler.schedule import Index, Schedule
+from foldbatch.scheduler.schedule import Index, Schedule, without
 from foldbatch.scheduler.trace import CellSignature, Trace
 from foldbatch.static.op import Axis
 
@@ -127,6 +127,30 @@ class SubBatch:
         return SubBatch, (self.first, self.traces, self.batch)
 
 
+def needless(model: Model, asides: Collection[str]) -> frozenset[int]:
+    """Return the cells that neither results need, nor those of ``losses`` and ``metrics`` asked for."""
+    arenas, cells = {*model.results}, frozenset(range(len(model.cells)))
+    asked = [getattr(model, name) for name in ("losses", "metrics") if name in asides]
+    needed: set[int] = set()
+    while True:
+        reached = {
+            k
+            for k in cells - needed
+            if not arenas.isdisjoint(model.signatures[k].outputs) or any(names[k] for names in asked)
+        }
+        if not reached:
+            return cells - needed
+        needed |= reached
+        arenas |= {operand.arena for k in reached for operand in model.signatures[k].operands}
+
+
+def pruned(batch: ScheduledBatch, cells: Collection[int]) -> ScheduledBatch:
+    """Return a batch for a forward pass in which some cells, see `needless`, have no calls."""
+    columns = enumerate(batch.feeds)
+    feeds = tuple([tuple([data[:0] for data in cell]) if k in cells else cell for k, cell in columns])
+    return batch._replace(schedule=without(batch.schedule, cells), feeds=feeds)
+
+
 class Owner(Protocol):
     """A model made ready, for which batches are planned."""
 
@@ -163,6 +187,8 @@ class Planned:
     @property
     def traces(self) -> list[Trace]:
         """The traces of all examples, in order."""
+        if len(self.parts) == 1:
+            return [*self.parts[0].traces]
         return [trace for part in self.parts for trace in part.traces]
 
     def __reduce__(self) -> tuple[type[Planned], tuple[object, ...]]:

@@ -121,6 +121,15 @@ class EngineOf(Protocol[Memory, Ready]):
                 that does not wait for a device raises it when a loss, a metric or a value is read.
         """
 
+    def expect(self, run: Run, numbers: Sequence[int]) -> bool:
+        """Note values that will be fetched of a run, by their numbers in the batch.
+
+        Returns:
+            Whether they may be fetched after the backward pass, and are better: both passes are then launched
+            together. Else a backward pass spoils them.
+        """
+        return False
+
     def run_small(
         self,
         memory: Memory,

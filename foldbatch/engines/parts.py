@@ -13,7 +13,7 @@ from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.results import Losses, Metrics, MetricValues, Results, collect_metric, no_values
 from foldbatch.engines.visits import DataGradients
 from foldbatch.errors import ExamplePlace
-from foldbatch.model.decoding import decode
+from foldbatch.model.decoding import decode, numbers_in
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.trace import Trace
@@ -57,6 +57,17 @@ def collect(model: Model, batch: ScheduledBatch, run: Run, asides: Collection[st
     items = decode(model.result, batch.results, batch.merged.offsets.tolist(), run.fetch)
     metrics = _metrics(model, _by_name(model, batch, run)) if "metrics" in asides else None
     return Results(items, metrics, sum_losses(model, run) if "losses" in asides else None)
+
+
+def collected(model: Model, begun: ForwardPart, asides: Collection[str]) -> Results:
+    """Return the results of a part that has begun, see `collect`; errors name its examples."""
+    with Naming(model, begun.batch, begun.part.first):
+        return collect(model, begun.batch, begun.run, asides)
+
+
+def result_numbers(model: Model, batch: ScheduledBatch) -> list[int]:
+    """Return the numbers of all values of results in a batch, in the order in which they are fetched."""
+    return numbers_in(model.result, batch.results, batch.merged.offsets.tolist())
 
 
 def empty_results(model: Model, asides: Collection[str]) -> Results:

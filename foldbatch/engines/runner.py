@@ -20,7 +20,7 @@ from warnings import warn
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.batch import ScheduledBatch, SubBatch
+from foldbatch.engines.batch import ScheduledBatch, SubBatch, needless, pruned
 from foldbatch.engines.budget import Bounded, Budget
 from foldbatch.engines.engine import (
     Cotangents,
@@ -31,7 +31,17 @@ from foldbatch.engines.engine import (
     choose_straight,
     load_engine,
 )
-from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, empty_results, sum_losses
+from foldbatch.engines.parts import (
+    Derived,
+    ForwardPart,
+    Naming,
+    Seeds,
+    collect,
+    collected,
+    empty_results,
+    result_numbers,
+    sum_losses,
+)
 from foldbatch.engines.planner import Planner, Ways
 from foldbatch.engines.report import MemoryBound, Report, Shared, may_share, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, join
@@ -142,6 +152,7 @@ class Runner:
             self.engine.updates.helped = options.threads > 1
         self.planner = Planner(model, self._ways(options))
         self._sparse = {parameter for cell in model.cells for parameter in cell.sparse}
+        self._needless_cells: dict[frozenset[str], frozenset[int]] = {}  # by what is asked for
         self._frozen = {parameter for parameter in model.parameters if not parameter.trainable}
         start_in_each_process(self, Runner._start)
 
@@ -186,8 +197,35 @@ class Runner:
 
     def run(self, batch: Work, step: int = 0, asides: Collection[str] = ASIDES) -> Results:
         """Return one result per trace, of inference, with those of ``losses`` and ``metrics`` asked for."""
-        parts = self._map_parts(partial(self._run, step, asides), batch, training=False)
+        work = self.asked(batch, asides)
+        parts = self._map_parts(partial(self._run, step, asides), work, training=False)
         return join(parts) if parts else empty_results(self.model, asides)
+
+    def pruned(self, batch: ScheduledBatch, asides: Collection[str]) -> ScheduledBatch:
+        """Return a batch of all cells without the calls that inference of what is asked for does not need."""
+        cells = self._needless(frozenset(asides))
+        return pruned(batch, cells) if cells else batch
+
+    def asked(self, batch: Work, asides: Collection[str]) -> Work:
+        """Return a batch for inference: one that was planned without calls that nothing asked for needs."""
+        if isinstance(batch, list) or self._budget is not None:
+            return batch
+        return tuple([self._pruned(part, asides) for part in batch])
+
+    def _needless(self, asides: frozenset[str]) -> frozenset[int]:
+        if asides not in self._needless_cells:
+            self._needless_cells[asides] = needless(self.model, asides)
+        return self._needless_cells[asides]
+
+    def _pruned(self, part: SubBatch, asides: Collection[str]) -> SubBatch:
+        """Return a part for inference as `pruned` does; a planned part keeps what was made."""
+        cells = self._needless(frozenset(asides))
+        if not cells or part.batch is None:
+            return part
+        kept = part.ready.get((cells, False))
+        if not isinstance(kept, SubBatch):
+            kept = part.ready[cells, False] = SubBatch(part.first, part.traces, pruned(part.batch, cells))
+        return kept
 
     @alone
     @np.errstate(all="ignore")
@@ -410,6 +448,8 @@ class Runner:
 
     def _sum_over(self, parts: Sequence[Derived], parameter: Parameter) -> Gradient | None:
         """Return the gradient of a parameter, summed over parts; None where no part has one."""
+        if len(parts) == 1:
+            return parts[0].gradients.get(parameter)
         terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
         sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
         return total(terms, sums) if terms else None
@@ -659,15 +699,18 @@ class Runner:
         Where `visited`, the result lists the calls that read data; with `asides`, it has the results.
         """
         begun = self.begin(step, seeds is not None, part, ready, memory, numbers, weights)
-        results = None
+        results, later = None, False
         if asides is not None:
-            with Naming(self.model, begun.batch, part.first):
-                results = collect(self.model, begun.batch, begun.run, asides)
+            later = self.engine.expect(begun.run, result_numbers(self.model, begun.batch))
+            if not later:
+                results = collected(self.model, begun, asides)
         cotangents: Cotangents = ()
         if seeds is not None:
             seeds_of_examples = begun.batch_seeds(seeds[part.first : part.first + len(part.traces)])
             cotangents = [pair for pairs in seeds_of_examples for pair in pairs]
         derived = self.finish(begun, cotangents, visited=visited)
+        if asides is not None and later:
+            results = collected(self.model, begun, asides)
         return derived if results is None else replace(derived, results=results)
 
     @np.errstate(all="ignore")

@@ -21,7 +21,7 @@ def decode(
     Offsets are what merging added to value numbers. `fetch` returns the arrays of some; it is called once.
     """
     if isinstance(type_, TensorType):  # of which there is one
-        return fetch([number + offset for (number,), offset in zip(results, offsets, strict=True)])
+        return fetch(numbers_in(type_, results, offsets))
     if isinstance(type_, SequenceType) and isinstance(type_.element, TensorType):
         sequences = [sequence for (sequence,) in results]
         ends = list(itertools.accumulate(map(len, sequences), initial=0))
@@ -35,6 +35,8 @@ def decode(
 
 def numbers_in(type_: Type, results: Sequence[Any], offsets: Sequence[int]) -> list[int]:
     """Return the value numbers of all tensors in results, in the batch; arguments are those of `decode`."""
+    if isinstance(type_, TensorType):
+        return [number + offset for (number,), offset in zip(results, offsets, strict=True)]
     numbers: list[int] = []
     for terminals, offset in zip(results, offsets, strict=True):
         map_tensors(type_, iter(terminals), lambda number, offset=offset: numbers.append(number + offset))  # type: ignore[misc]

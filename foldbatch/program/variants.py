@@ -249,7 +249,7 @@ def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: i
         chosen = draw.permutation(len(traces))[:batch_size].tolist()
         batch = runner.scheduled([traces[number] for number in chosen])
         for training in learners:
-            engine.ready(batch, training=training)
+            engine.ready(batch if training else runner.pruned(batch, ()), training=training)
     for learner in learners.values():
         learner.learn()
     return captures(engine)
@@ -354,6 +354,8 @@ class Variant:
         self, examples: Iterable[object] | Planned, trace_all: TraceAll | None = None
     ) -> tuple[ReadyModel, list[Trace]]:
         """Return the traces of examples, and the model that runs them; errors are those of `work`."""
+        if isinstance(examples, Planned) and examples.owner is self.ready and not self.tracer.grows:
+            return self.ready, examples.traces
         batch = examples if isinstance(examples, Planned) else listed(examples)
         if not isinstance(batch, Planned) and (former := self._former(batch)) is not None:
             return former, former.traces.all(batch, former)

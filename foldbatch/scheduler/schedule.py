@@ -181,6 +181,25 @@ def seeded(schedule: Schedule, arenas: Collection[int]) -> Schedule:
     return replace(schedule, cells=cells, zero_rows=zero_rows)
 
 
+def without(schedule: Schedule, cells: Collection[int]) -> Schedule:
+    """Return a schedule for a forward pass in which some cells have no calls.
+
+    No other cell may read their values; those of the others stay in their rows.
+    """
+    none = np.zeros(0, np.int64)
+    tables = list(schedule.cells)
+    for k in cells:
+        table = tables[k]
+        operands = tuple(
+            [span._replace(size=0, start=0, rows=None, repeats=False) for span in table.operands]
+        )
+        segments = tuple([np.zeros(1, np.int64)] * len(table.segments))
+        outputs = (none,) * len(table.outputs)
+        tables[k] = CellTable(none, operands, outputs, segments, np.zeros_like(table.counts))
+    steps = tuple([step for step in schedule.steps if step.cell not in cells])
+    return replace(schedule, cells=tuple(tables), steps=steps)
+
+
 def _is_group(step: Step) -> bool:
     """Before and after stages of a recursive cell accompany its steps; they are no groups."""
     return step.stop > step.start and ("step" in step.stages)

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from foldbatch.engines.cuda.cupy_driver import check, load_driver
-from foldbatch.engines.cuda.device import Device, DeviceArray, Guard
-from foldbatch.engines.cuda.driver import Event, Stream
+from foldbatch.engines.cuda.device import CopyOut, Device, DeviceArray, Guard
+from foldbatch.engines.cuda.driver import Stream
 from foldbatch.engines.cuda.updates import OnDevice
 from foldbatch.errors import BackendError, DeviceMemoryError
 from foldbatch.params.parameters import Array, Parameter
@@ -104,12 +104,22 @@ class CudaCard:
 class TorchBuffer:
     """Memory that a tensor holds; see `foldbatch.engines.cuda.driver.DeviceBuffer`."""
 
-    __slots__ = ("__weakref__", "nbytes", "pointer", "tensor")
+    __slots__ = ("__weakref__", "_typed", "nbytes", "pointer", "tensor")
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
         self.pointer: int = tensor.data_ptr()
         self.nbytes: int = tensor.nbytes
+        self._typed: dict[torch.dtype, torch.Tensor] = {}
+
+    def typed(self, dtype: torch.dtype) -> torch.Tensor:
+        """Return the memory as numbers of a dtype, as many as fit into it whole: ``[n]``."""
+        typed = self._typed.get(dtype)
+        if typed is None:
+            memory = self.tensor.reshape(-1).view(torch.uint8)
+            full = memory[: self.nbytes // dtype.itemsize * dtype.itemsize]
+            typed = self._typed[dtype] = full.view(dtype)
+        return typed
 
 
 class TorchDriver:
@@ -179,6 +189,16 @@ class TorchDriver:
         return self.card.array(tensor)
 
 
+@cache
+def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a tensor without gaps, in numbers.
+
+    >>> strides((2, 3, 4))
+    (12, 4, 1)
+    """
+    return tuple([prod(shape[axis + 1 :]) for axis in range(len(shape))])
+
+
 def _aligned(shape: tuple[int, ...], dtype: torch.dtype, place: torch.device) -> torch.Tensor:
     """Return a tensor that begins at a multiple of `ALIGNMENT`."""
     nbytes = prod(shape) * dtype.itemsize
@@ -194,11 +214,10 @@ class LivesThere(OnDevice):
     stays = True
 
 
-class WatchedBatch(NamedTuple):
-    """A batch that nobody has heard of yet whether it is bad."""
+class WatchedBatch(Guard, Protocol):
+    """A batch that was launched, and of which nobody has heard yet whether it is bad."""
 
-    event: Event  # when it has run
-    guard: Guard
+    copy: CopyOut | None  # of what tells so; None where somebody has heard of it
 
 
 class TorchDevice(Device):
@@ -222,19 +241,15 @@ class TorchDevice(Device):
         """Let what comes run on PyTorch's current stream, and raise the error of a bad batch that has run."""
         self.follow()
         while self._watched:
-            event, guard = self._watched[0]
-            if len(self._watched) <= WATCHED and not self.driver.completed(event):
+            copy = self._watched[0].copy
+            if copy is not None and len(self._watched) <= WATCHED and not self.driver.completed(copy.event):
                 return
-            self._watched.popleft()
-            guard.check()
+            self._watched.popleft().check()
 
-    def watch(self, guard: Guard) -> None:
+    def watch(self, batch: WatchedBatch) -> None:
         """Look at whether a batch was bad when another one begins, as nobody waits for this one."""
-        with self.lock:
-            self.flush()
-            event = self.driver.event()
-            self.driver.record(event, self.stream)
-        self._watched.append(WatchedBatch(event, guard))
+        self.flush()
+        self._watched.append(batch)
 
     def follow(self) -> None:
         """Let what comes run on PyTorch's current stream, behind what was launched on another one."""
@@ -275,10 +290,11 @@ class TorchDevice(Device):
         buffer: Any = array.buffer
         tensor: torch.Tensor = buffer.tensor
         dtype = DTYPES[array.dtype]
-        if tensor.dtype == dtype and tuple(tensor.shape) == array.shape:
+        if not array.offset and tensor.dtype == dtype and tuple(tensor.shape) == array.shape:
             return tensor
-        memory = tensor.reshape(-1).view(torch.uint8)[array.offset : array.offset + array.nbytes]
-        return memory.view(dtype).view(array.shape)
+        numbers: torch.Tensor = buffer.typed(dtype)
+        first = numbers.storage_offset() + array.offset // dtype.itemsize
+        return numbers.as_strided(array.shape, strides(array.shape), first)
 
     def array(self, tensor: torch.Tensor) -> DeviceArray:
         """Return an array over the memory of a tensor of this device, or of its copy without gaps."""

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -305,7 +305,7 @@ class BackwardCall:
 
     def summed(self, dtype: torch.dtype) -> torch.Tensor:
         """Return the sum of the losses as a scalar."""
-        return torch.tensor(float(self.batch.loss), dtype=dtype)
+        return torch.from_numpy(np.array(float(self.batch.loss), numpy_dtype(dtype)))
 
     def stacked(self) -> list[torch.Tensor]:
         """Return the values of results, those of a group as one tensor ``[m, *shape]``."""
@@ -337,15 +337,18 @@ class BackwardCall:
         """Return the gradient of a parameter as a tensor, sparse where the module is; or None."""
         if gradient is None:
             return None
-        dtype = getattr(torch, parameter.type.dtype)
+        dtype = parameter.type.dtype
         if isinstance(gradient, SparseRows):
             if not self.sparse:
-                return as_tensor(gradient.dense()).to(dtype)
-            rows, values = torch.from_numpy(gradient.rows)[None], as_tensor(gradient.values).to(dtype)
+                return as_tensor(np.asarray(gradient.dense(), dtype))
+            rows, values = (
+                torch.from_numpy(gradient.rows[None]),
+                as_tensor(np.asarray(gradient.values, dtype)),
+            )
             return torch.sparse_coo_tensor(
                 rows, values, gradient.shape, is_coalesced=True, check_invariants=False
             )
-        return as_tensor(gradient).to(dtype)
+        return as_tensor(np.asarray(gradient, dtype))
 
     def _of_read(self, gradients: Gradients, read: TensorRead) -> torch.Tensor:
         """Return the gradient of a read of tensors, in the order of its rows."""
@@ -366,6 +369,16 @@ class BackwardCall:
         # the other examples were traced before, with no tensors
         ours = np.isin(example_of_visit, np.asarray(self.traced, np.int64))
         return read.places if ours.all() else np.flatnonzero(ours)[read.places]
+
+
+@cache
+def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
+    """Return NumPy's dtype for one of PyTorch.
+
+    >>> numpy_dtype(torch.float32)
+    dtype('float32')
+    """
+    return np.dtype(str(dtype).removeprefix("torch."))
 
 
 def settle(parameters: Sequence[Parameter]) -> None:

@@ -7,6 +7,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -299,12 +300,23 @@ def mount(module: ParameterModule, parameters: Mapping[str, Parameter]) -> dict[
     return mounted
 
 
+@cache
+def path_of(full_name: str) -> tuple[tuple[str, ...], str]:
+    """Return the names of the modules that a parameter is in, and its name there.
+
+    >>> path_of("tree.join.weight")
+    (('tree', 'join'), 'weight')
+    """
+    *path, name = full_name.split(".")
+    return tuple(path), name
+
+
 def refuse_replaced(
     module: ParameterModule, mounted: Mapping[str, torch.nn.Parameter], memory: Mapping[str, int]
 ) -> None:
     """Refuse parameters that others have replaced: the program would go on computing with its own."""
     for full_name, parameter in mounted.items():
-        *path, name = full_name.split(".")
+        path, name = path_of(full_name)
         place: torch.nn.Module = module
         for part in path:
             place = place._modules[part]
@@ -422,6 +434,9 @@ class Module(ParameterModule):
     >>> module.get_parameter("out.bias").grad
     tensor([3., 3.])
     """
+
+    # the model and the dtype of its loss, when they were last asked for
+    _dtype_of_loss: tuple[Model, torch.dtype | None] | None = None
 
     def __init__(
         self, block: Any, backend: BackendName = "auto", *, sparse: bool = False, **options: Any
@@ -645,7 +660,8 @@ class Module(ParameterModule):
     def loss(self, examples: Iterable[object] | Planned) -> torch.Tensor:
         """Return the sum of all losses over a batch: a scalar with gradients.
 
-        Errors are those of `forward`.
+        On a GPU its backward pass is launched with it in training, unless under ``torch.no_grad()``. Errors
+        are those of `forward`.
 
         Raises:
             BlockTypeError: when the block has no `Loss`.
@@ -667,7 +683,10 @@ class Module(ParameterModule):
     def _loss(self, examples: Iterable[object] | Planned) -> torch.Tensor:
         """Return the summed loss of a batch, outside of graphs."""
         examples = examples if isinstance(examples, Planned) else listed(examples)
-        dtype = loss_dtype(self._learnt(examples))
+        model = self._learnt(examples)
+        if self._dtype_of_loss is None or self._dtype_of_loss[0] is not model:
+            self._dtype_of_loss = model, loss_dtype(model)
+        _, dtype = self._dtype_of_loss
         if dtype is None:
             fix = "end a branch of it with Loss, or compute the loss of the results in PyTorch"
             raise BlockTypeError("Module.loss", "a block with a Loss", "none", fix)
@@ -744,6 +763,7 @@ class Module(ParameterModule):
             actual = "one of a plain function, whose layers are not its own"
             raise BlockTypeError("fb.torch.Module", "a module that can be copied or pickled", actual, fix)
         dropped = {"program", "_mounted", "_memory", "_phases", "_draws", "_form", "_device", "_at_home"}
+        dropped.add("_dtype_of_loss")
         state = {name: value for name, value in self.__dict__.items() if name not in dropped}
         mounted = {name.split(".")[0] for name in self._mounted}
         for registry in ("_parameters", "_modules"):  # those of a subclass stay, and each has its place
@@ -825,11 +845,13 @@ class Module(ParameterModule):
             work = plan if pool.runner is derivatives.runner else traces
             batch_run = pool.hold(work, step, results=not losses, feed=feed)
         else:
-            pool = derivatives.own_pool
-            batch_run = pool.hold(plan, step, training=self.training and self._phases, feed=feed)
+            pool, trains = derivatives.own_pool, self.training and self._phases
+            work = plan if trains else pool.runner.asked(plan, LOSSES if losses else NO_METRICS)
+            batch_run = pool.hold(work, step, training=trains, feed=feed)
         if there is not None:
             details = list(trained), reads_there, numbers
-            device_call = on_device.call_on(there, batch_run, *details, sparse=self.sparse)
+            expected = losses and bool(trained) and self.training
+            device_call = on_device.call_on(there, batch_run, *details, sparse=self.sparse, together=expected)
             return device_call, [*trained.values(), *(read.values for read in device_call.reads)]
         gradients.settle(list(self.program.params.parameters.values()))
         twice = SecondPass(derivatives, traces, step, settled)
@@ -892,6 +914,9 @@ class Module(ParameterModule):
         """
         reads = gradients.TensorReads()
         traced: Sequence[int] = ()
+        if isinstance(batch, Planned):
+            ready, traces = variant.all(batch)
+            return ready, traces, reads, traced
         stays = there is not None and variant.ready.runner.is_whole
 
         def trace_all(examples: Sequence[object], numbers: Sequence[int]) -> list[Trace]:
@@ -908,7 +933,7 @@ class Module(ParameterModule):
                 raise
         if reads.refused is not None:
             raise reads.refused
-        if reads.wanted() and any(isinstance(batch[n], Tree) for n in traced):  # type: ignore[index]
+        if reads.wanted() and any(isinstance(batch[n], Tree) for n in traced):
             self._refuse_tensors(reads.wanted())
         return ready, traces, reads, traced
 

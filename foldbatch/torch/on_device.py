@@ -19,6 +19,7 @@ from foldbatch.engines.batch import ScheduledBatch, arenas_of
 from foldbatch.engines.cuda.device import DeviceArray, DeviceRows
 from foldbatch.engines.cuda.run import CudaRun, PartlyThere, StackedCotangents
 from foldbatch.engines.held import WaitingBatch
+from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import Gradient, Parameter, dense
 from foldbatch.torch.device import TorchDevice
 from foldbatch.torch.gradients import BackwardCall, TensorRead, refuse_hidden
@@ -90,6 +91,10 @@ class DeviceCall(BackwardCall):
 
     device: TorchDevice
     all_reads: ReadsThere  # those that no gradient is wanted of, too
+    together: bool  # whether the backward pass from the loss is launched with the forward pass
+    _pulled_ahead: list[tuple[BatchGradients[Parameter], CudaRun]] = field(
+        default_factory=list, init=False, repr=False
+    )
     _numbers: list[NDArray[np.int64]] = field(default_factory=list, init=False, repr=False)
 
     @property
@@ -125,9 +130,12 @@ class DeviceCall(BackwardCall):
 
     def summed(self, dtype: torch.dtype) -> torch.Tensor:
         """Return the sum of the losses as a scalar; nobody waits for it."""
-        name = str(dtype).removeprefix("torch.") if dtype.is_floating_point else "float64"
-        loss = self.device.tensor(self.run.loss(name)).to(dtype)
-        self.device.watch(self.run.status)
+        run = self.run
+        if self.together and not run.ready.looks:  # else the host would wait
+            self._pulled_ahead.append(self._pull(()))
+        name = "float32" if dtype == torch.float32 else "float64"
+        loss = self.device.tensor(run.loss(name)).detach().to(dtype)  # which may be changed in place
+        self.device.watch(run.status)
         return loss
 
     def stacked(self) -> list[torch.Tensor]:
@@ -151,13 +159,8 @@ class DeviceCall(BackwardCall):
     def of_loss(self, grad: torch.Tensor) -> list[torch.Tensor | None]:
         """Return the gradients of parameters, then those of reads, for the gradient of `summed`."""
         refuse_hidden(grad)
-        tensors = self._pulled(())
-        # the memory of a sparse one is that of its values
-        memory = [g.values() if g.is_sparse else g for g in tensors if g is not None]
-        if memory:
-            with torch.no_grad():  # as one kernel
-                torch._foreach_mul_(memory, grad)
-        return tensors
+        pulled = self._pulled_ahead.pop() if self._pulled_ahead else self._pull(())
+        return self._tensors(*pulled, grad.detach())
 
     def of_results(self, grads: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """Return the gradients of parameters, then those of reads, for the gradients of `stacked`."""
@@ -173,28 +176,47 @@ class DeviceCall(BackwardCall):
                 terms = grad if len(distinct) == 1 else grad.index_select(0, self.device.index(inside))
                 numbers = self.numbers[places[inside]]
                 stacked.append(StackedCotangents(arena, numbers, self.device.array(terms)))
-        return self._pulled(stacked)
+        return self._tensors(*self._pull(stacked))
 
-    def _pulled(self, stacked: Sequence[StackedCotangents]) -> list[torch.Tensor | None]:
-        """Return the gradients of parameters, then those of reads, for cotangents of results."""
+    def _pull(self, stacked: Sequence[StackedCotangents]) -> tuple[BatchGradients[Parameter], CudaRun]:
+        """Run the batch backward from losses and cotangents of results; return gradients, and what ran."""
         self.device.enter()
         ran: list[CudaRun] = []
 
         def pull(run: CudaRun) -> dict[Parameter, Gradient]:
             ran.append(run)
-            return run.backward((), stacked)
+            return run.backward((), stacked, looked=False)
 
-        gradients = self.batch.pulled(pull)
+        return self.batch.pulled(pull), ran[0]
+
+    def _tensors(
+        self, gradients: BatchGradients[Parameter], run: CudaRun, factor: torch.Tensor | None = None
+    ) -> list[torch.Tensor | None]:
+        """Return the gradients of parameters, then those of reads, after a backward pass; times a factor."""
         self.device.flush()
-        used = [None if p in gradients.unused else gradients.get(p) for p in self.parameters]
-        tensors = [self._of_parameter(g, p) for g, p in zip(used, self.parameters, strict=True)]
-        of_reads = self.all_reads.gradients(ran[0]) if self.reads else {}
-        return [*tensors, *(of_reads[id(read)] for read in self.reads)]
+        slopes = run.slopes() if factor is not None else None
+        if factor is not None and slopes is not None:  # first, so that what is made of them is scaled, too
+            self.device.tensor(slopes).mul_(factor)
+        tensors, unscaled = list[torch.Tensor | None](), list[torch.Tensor]()
+        for parameter in self.parameters:
+            gradient: Any = None if parameter in gradients.unused else gradients.get(parameter)
+            tensor = None if gradient is None else self._of_parameter(gradient, parameter)
+            tensors.append(tensor)
+            array = gradient.values if isinstance(gradient, DeviceRows) else gradient
+            scaled = slopes is not None and getattr(array, "buffer", None) is slopes.buffer
+            if tensor is not None and not scaled:  # the memory of a sparse one is that of its values
+                unscaled.append(tensor.values() if tensor.is_sparse else tensor)
+        if self.reads:
+            by_read = self.all_reads.gradients(run)
+            of_reads = [by_read[id(read)] for read in self.reads]
+            tensors += of_reads
+            unscaled += of_reads
+        if factor is not None and unscaled:
+            torch._foreach_mul_(unscaled, factor)
+        return tensors
 
     def _of_parameter(self, gradient: Any, parameter: Parameter) -> torch.Tensor | None:
-        """Return the gradient of a parameter as a tensor, sparse where the module is; or None."""
-        if gradient is None:
-            return None
+        """Return the gradient of a parameter as a tensor, sparse where the module is."""
         if isinstance(gradient, DeviceRows) and self.sparse:
             values, places = self.device.tensor(gradient.values), self.device.tensor(gradient.places)  # type: ignore[arg-type]
             return torch.sparse_coo_tensor(
@@ -202,7 +224,9 @@ class DeviceCall(BackwardCall):
             )
         array = dense(gradient)
         if isinstance(array, DeviceArray):
-            return self.device.tensor(array).detach()  # which PyTorch may keep as the parameter's gradient
+            tensor = self.device.tensor(array)
+            # PyTorch keeps it as the parameter's gradient where nobody else has it
+            return tensor.detach() if tensor is array.buffer.tensor else tensor
         # no call has a gradient of it
         zeros = torch.zeros(
             parameter.type.shape, dtype=getattr(torch, parameter.type.dtype), device=self.device.place
@@ -248,6 +272,7 @@ def call_on(
     traced: Sequence[int],
     *,
     sparse: bool,
+    together: bool,
 ) -> BackwardCall:
     """Return the call of a batch on a device.
 
@@ -258,8 +283,9 @@ def call_on(
         reads: of tensors, on the device or on the host.
         traced: the numbers of the examples that were read now.
         sparse: whether gradients of tables stay sparse.
+        together: whether a backward pass from the loss is expected, so that both passes run as one.
     """
     wanted = [read for read in reads.reads if torch.is_grad_enabled() and read.values.requires_grad]
     if len(batch.parts) == 1 and isinstance(batch.parts[0].run, CudaRun):
-        return DeviceCall(batch, parameters, wanted, traced, sparse, FirstPass(), device, reads)
+        return DeviceCall(batch, parameters, wanted, traced, sparse, FirstPass(), device, reads, together)
     return CopiedCall(batch, parameters, wanted, traced, sparse, FirstPass(), device)

@@ -121,9 +121,9 @@ def test_what_an_encoder_yields_stays_on_the_card_both_ways():
 
 def test_gradients_are_memory_of_the_engine(card):
     module = fb.torch.Module(tree_of(), "numpy", sparse=True)
-    made = []
+    made, tensor = [], type(card).tensor
     with mock.patch.object(
-        type(card), "tensor", lambda self, array: made.append(array) or array.buffer.tensor
+        type(card), "tensor", lambda self, array: made.append(array) or tensor(self, array)
     ):
         (module(TREES[1:3]) ** 2).sum().backward()
     pointers = {array.pointer for array in made}
@@ -444,7 +444,7 @@ def test_a_full_card_is_told_in_the_engines_words(card):
 
 
 @pytest.mark.parametrize("losses", [False, True])
-def test_a_captured_step_is_two_graphs(monkeypatch, losses):
+def test_a_captured_step_is_one_graph_from_a_loss_and_two_from_results(monkeypatch, losses):
     monkeypatch.setenv(LAUNCH_VARIABLE, "captured")
     with always_captured(), on_card() as card:
         module = fb.torch.Module(loss_of(tree_of()) if losses else tree_of(), "numpy", seed=2)
@@ -459,11 +459,46 @@ def test_a_captured_step_is_two_graphs(monkeypatch, losses):
         for _ in range(4):
             step()
         calls = [name for name, _ in asked(card, step)]
-        assert calls.count("replay") == 2
+        assert calls.count("replay") == (1 if losses else 2)
         assert "multiply" not in calls
         step(plain)
         for name, gradient in gradients_of(plain).items():
             torch.testing.assert_close(gradients_of(module)[name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_results_of_a_planned_batch_compute_no_losses(card):
+    """They launch as much as those of a batch that was not planned, whose model has no losses."""
+    key = fb.GetItem("leaf") >> fb.Scalar("int32")
+    other = key >> fb.Embedding(5, 3, name="others") >> fb.Function(fb.ops.tanh)
+    states = {True: key >> fb.Embedding(5, 3, name="words"), False: other}
+    loss = fb.Function(lambda h: fb.ops.sum(h * h)) >> fb.Loss()
+    block = fb.OneOf(lambda x: x["leaf"] > 1, states) >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
+    module, examples = fb.torch.Module(block, "numpy").eval(), [{"leaf": 1}, {"leaf": 2}]
+    plan = module.plan(examples)
+    with torch.no_grad():
+        plain = asked(card, lambda: module(examples))
+        planned = asked(card, lambda: module(plan))
+        torch.testing.assert_close(module(plan), module(examples))
+    launches = [[name for name, _ in calls].count("launch") for calls in (plain, planned)]
+    assert launches[0] == launches[1]
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_loss_may_be_changed_in_place_used_twice_or_left(card, trains):
+    """Whether or not its backward pass was launched with it, as it is in training."""
+    with mock.patch("foldbatch.torch.device.find", lambda place: None):
+        plain = fb.torch.Module(loss_of(tree_of()), "numpy", seed=2)
+    module, found = fb.torch.Module(loss_of(tree_of()), "numpy", seed=2), []
+    for each in (plain, module):
+        each.train(trains)
+        each.loss(TREES[:2])
+        loss, other = each.loss(TREES), each.loss(TREES[1:])
+        loss *= 3
+        loss.backward(retain_graph=True)
+        (loss + other).backward()
+        found.append(gradients_of(each))
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_gradients_on_a_card_are_taken_once(card):

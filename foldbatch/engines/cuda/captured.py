@@ -242,7 +242,8 @@ class Key(NamedTuple):
     table: int
     addresses: bytes
     update: Hashable
-    part: str = "whole"  # or "forward", or "backward" of a batch whose results were read in between
+    # or "both" without a look at the gradients; "forward"; "backward" where results were read in between
+    part: str = "whole"
 
 
 class Room(NamedTuple):
@@ -311,6 +312,11 @@ class Captured:
         taken = dict(zip(fitted.slots, shape.items, strict=True))
         placed, packed = room.table.filled(schedule, taken, ids)
         return Arranged(room.tables, packed, room.steps, fitted.rooms, placed)
+
+    def came_again(self) -> None:
+        """Count a batch that was made ready before, and fits into no class when it runs once more."""
+        with self.device.lock:
+            self._miss("it was planned, and no class that it fits into is learned yet")
 
     def _room(self, rooms: Rooms) -> Room:
         """Return a class made ready, by a batch that takes all room."""

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, wraps
+from functools import cached_property, wraps
 from math import prod
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -221,6 +221,7 @@ class Device:
         """Copy an array of the host to one of its shape and dtype; `source` may change then."""
         self.follow()
         self.flush()
+        target.flag = None
         if source.nbytes:
             staged = self.driver.pinned(source.nbytes)
             staged[:] = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
@@ -229,24 +230,17 @@ class Device:
 
     def read(self, source: DeviceArray) -> Array:
         """Return a copy of an array of the device; waits until it is computed."""
-        return self.read_later(source)()
+        return self.read_later(source).wait()
 
     @_alone
-    def read_later(self, source: DeviceArray) -> Callable[[], Array]:
-        """Copy an array to the host when it is computed; return what waits for the copy."""
+    def read_later(self, source: DeviceArray) -> CopyOut:
+        """Copy an array to the host when it is computed; return the copy, for which nobody waits yet."""
         self.follow()
         self.flush()
         staged = self.driver.pinned(max(1, source.nbytes))
         if source.nbytes:
             self.driver.copy_out(staged, source.pointer, self.stream)
-        event = self._mark(staged)
-
-        def wait() -> Array:
-            self.driver.synchronize(event)
-            self._forget(event)
-            return staged[: source.nbytes].view(source.dtype).reshape(source.shape).copy()
-
-        return wait
+        return CopyOut(self, self._mark(staged), staged, source.shape, source.dtype)
 
     def _mark(self, staged: Array) -> Event:
         """Keep pinned memory of a copy that was enqueued, and return the event of its end."""
@@ -304,6 +298,23 @@ class Device:
         self.driver.launch(function, blocks, threads, arguments, self.stream)
 
 
+class CopyOut(NamedTuple):
+    """A copy of an array of a device to the host, which may be under way."""
+
+    device: Device
+    event: Event  # when it is done
+    staged: Array  # pinned memory that it goes to
+    shape: tuple[int, ...]  # of the array
+    dtype: np.dtype[Any]
+
+    def wait(self) -> Array:
+        """Wait until the array is copied, and return it."""
+        self.device.driver.synchronize(self.event)
+        self.device._forget(self.event)
+        nbytes = prod(self.shape) * self.dtype.itemsize
+        return self.staged[:nbytes].view(self.dtype).reshape(self.shape).copy()
+
+
 class Guard(Protocol):
     """Knows whether a batch is bad."""
 
@@ -313,14 +324,46 @@ class Guard(Protocol):
         """Wait for the batch, and raise its error if it is bad."""
 
 
+class Words(Guard, Protocol):
+    """The status of a batch."""
+
+    def words(self) -> Array:
+        """Wait for the batch, and return what it has written: ``[n] int64``."""
+
+
+class Flag(NamedTuple):
+    """Where a batch tells whether a gradient that it makes has a NaN or an infinity."""
+
+    status: Words  # of the batch
+    place: int  # the word of the status that is then 1
+    room: int  # for how many numbers the gradient has room
+
+    @property
+    def pointer(self) -> int:
+        """The address of the word."""
+        return self.status.word.pointer + 8 * self.place
+
+
 class DeviceArray(Remote, NDArrayOperatorsMixin):
     """An array in memory of a device, without gaps.
 
     It begins `offset` bytes from where its buffer does. `guards` are those of the batches that it was
-    computed from; reading it raises the error of a bad one.
+    computed from; reading it raises the error of a bad one. A gradient that a batch has made, and that
+    nobody has changed, has a `flag`.
     """
 
-    __slots__ = ("buffer", "device", "dtype", "guards", "nbytes", "offset", "pointer", "shape", "size")
+    __slots__ = (
+        "buffer",
+        "device",
+        "dtype",
+        "flag",
+        "guards",
+        "nbytes",
+        "offset",
+        "pointer",
+        "shape",
+        "size",
+    )
 
     def __init__(
         self,
@@ -337,6 +380,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         self.dtype = np.dtype(dtype)
         self.offset = offset
         self.guards = guards
+        self.flag: Flag | None = None
         self.pointer = buffer.pointer + offset  # the address of the first element
         self.size = prod(shape)  # how many elements there are
         self.nbytes = self.size * self.dtype.itemsize
@@ -415,6 +459,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
     def native(self) -> Any:
         """The array as one of the device's library, over the same memory: CuPy's on a GPU."""
         self.device.flush()
+        self.flag = None  # whoever has it may change it
         buffer = self.device.driver.array(self.buffer, (self.buffer.nbytes,), "uint8")
         return buffer[self.offset : self.offset + self.nbytes].view(self.dtype).reshape(self.shape)
 
@@ -456,14 +501,20 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
 
     def first_not_finite(self, arrays: Sequence[Any]) -> Callable[[], int | None]:
         """Look for the first array with a NaN or an infinity; return what waits for its number."""
-        due = self.device.due  # another thread may launch it meanwhile: it looks by itself all the same
-        if due is not None and all(id(array) in due.flags for array in arrays):
-            return partial(due.first_not_finite, arrays)
+        flags = [array.flag for array in arrays]
+        if flags and all(flag is not None and flag.status is flags[0].status for flag in flags):
+            status, places = flags[0].status, [flag.place for flag in flags]
+
+            def first_place() -> int | None:
+                words = status.words()
+                return next((k for k, place in enumerate(places) if words[place]), None)
+
+            return first_place
         # who asks later must not wait for later steps
         read = self.device.read_later(flags_of(self.device, arrays))
 
         def first() -> int | None:
-            flagged = np.flatnonzero(read())
+            flagged = np.flatnonzero(read.wait())
             return int(flagged[0]) if len(flagged) else None
 
         return first

@@ -13,7 +13,7 @@ import numpy as np
 from foldbatch.engines.arrays import launched_of
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.bindings import bind, launch_tables
-from foldbatch.engines.cuda.captured import Arranged, Captured
+from foldbatch.engines.cuda.captured import MAX_STEPS, Arranged, Captured
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.kernel_text import CALLS, TARGET
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
@@ -22,7 +22,7 @@ from foldbatch.engines.cuda.memory import DeviceMemory, Staging
 from foldbatch.engines.cuda.run import CudaRun, PhaseKernels, Ready
 from foldbatch.engines.cuda.steps import LaunchStep, PackedBatch, StepWalker, pack, steps_of_both
 from foldbatch.engines.cuda.updates import DeviceUpdates
-from foldbatch.engines.engine import Engine
+from foldbatch.engines.engine import Engine, Run
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.watching import Watch, named
 from foldbatch.model.labels import title
@@ -280,21 +280,34 @@ class CudaEngine(Engine):
             for i in range(len(cell.sums))
         )
         captured, arranged = self.launcher(training=training), None
+        fits = captured is not None and not looks and 0 < len(batch.schedule.steps) <= MAX_STEPS
         if captured is not None and not looks and batch.schedule.steps:
             arranged = captured.arranged(batch.schedule, ids)
+        waits = fits and arranged is None
         if arranged is None:
             tables = launch_tables(bound, batch.schedule)
             packed = pack(bound, phase.kernels, tables, batch.schedule, ids)
             arranged = Arranged(tables, packed, steps_of_both(phase.kernels, packed, spaced=False))
-        return Ready(phase, batch, arranged, looks, 0 if captured is None else captured.learned)
+        return Ready(phase, batch, arranged, looks, waits, 0 if captured is None else captured.learned)
 
     def _renew(self, ready: Ready) -> None:
-        """Make a known batch ready anew if it is in no class, and others have been learned since."""
-        captured = self.launcher(training=ready.phase.bound.training)
-        if captured is not None and ready.arranged.rooms is None and ready.learned < captured.learned:
-            renewed = self.ready(ready.batch, training=ready.phase.bound.training)
+        """Make a batch ready anew if it is in no class, and others have been learned since.
+
+        A batch that was planned is made ready once and may come again and again: each time counts as one
+        batch more from which classes are to be learned.
+        """
+        captured, training = self.launcher(training=ready.phase.bound.training), ready.phase.bound.training
+        training = ready.phase.bound.training
+        captured = self.launcher(training=training)
+        if captured is None or not ready.waits:
+            return
+        if ready.ran:
+            captured.came_again()
+        if ready.learned < captured.learned:
+            renewed = self.ready(ready.batch, training=training)
             vars(ready).clear()
             vars(ready).update(vars(renewed))
+        ready.ran = True
 
     def launcher(self, *, training: bool) -> Captured | None:
         """Return the object that captures batches of a phase; None if they run straight."""
@@ -317,6 +330,13 @@ class CudaEngine(Engine):
     def launched(self, ready: Ready) -> tuple[int, int]:
         bound = ready.phase.bound
         return launched_of(bound, launch_tables(bound, ready.batch.schedule))
+
+    def expect(self, run: Run, numbers: Sequence[int]) -> bool:
+        """Let values come to the host with the status of a run, see `Engine.expect`."""
+        if not isinstance(run, CudaRun) or run.device.due is not run:
+            return False
+        run.expect(numbers)
+        return True
 
     def wait(self) -> None:
         """Wait until the device has done what was launched; a step that is due is not launched."""

@@ -21,6 +21,7 @@ from foldbatch.engines.cuda.kernel_text import ADDRESSES_AT, CALLS, INDEX_AT, LI
 from foldbatch.planning.integers import group
 
 KINDS = {"float32": "f4", "float64": "f8"}
+FLAG_SIZE = 5  # numbers by which `flagged` is told of an array
 FAULTS = 2  # the place in a batch's status of the word of the device's faults
 
 # What the lanes of a block add up, in an order that depends on their number alone.
@@ -137,14 +138,14 @@ KERNEL gathered(i8 source, i8 rows, i8 count, i8 words, i8 target, i8 word) {
     ((i4*)target)[e] = bad ? -1 : ((const i4*)source)[((const i8*)rows)[e / words] * words + e % words];
 }
 """
-# The sum of a bad batch's losses is NaN, too; `status` is the batch's, of which `first` is the first sum.
-_LOSS = """\
-KERNEL loss_{k}(i8 status, i8 first, i8 count, i8 out) {{
-  if (BLOCK || LANE_X) return;
-  const f8* sums = (const f8*)status + first;
-  f8 total = *(const i8*)status ? as_f8(-1) : 0;
-  for (i8 e = 0; e < count; e++) total += sums[e];
-  *({k}*)out = ({k})total;
+# Rows of a buffer go into the status from a place on; in the table, from ``list`` on, lie their count and
+# their numbers.
+_RESULTS = """\
+KERNEL results_{k}(i8 table, i8 buffer, i8 list, i8 words, i8 place) {{
+  {head}
+  const i8 n = t[list] * words, *rows = t + list + 1;
+  {k}* to = ({k}*)((i8*)t[{status}] + place);
+  {each} to[e] = ((const {k}*)BUFFER(buffer))[rows[e / words] * words + e % words];
 }}
 """
 # Adds terms to rows, as a plan tells (see `plan_of`); `width` numbers a row. ``add`` keeps what is
@@ -170,16 +171,26 @@ KERNEL summed_{k}(i8 table, i8 terms, i8 plan, i8 width, i8 target) {{
   planned_{k}((const {k}*)BUFFER(terms), ints + plan, width, ({k}*)BUFFER(target), 0);
 }}
 """
-# A flag of the status becomes 1 where an array has a NaN or an infinity; with a plan, ``count`` is of each
-# target.
-_FLAGGED = """\
-KERNEL flagged_{k}(i8 table, i8 buffer, i8 count, i8 plan, i8 place) {{
-  {head}
-  const {k}* a = (const {k}*)BUFFER(buffer);
-  const i8 n = plan ? ints[plan] * count : count;
+# Whether an array has a NaN or an infinity, as far as a thread looks.
+_BAD = """\
+DEVICE b1 bad_{k}(const {k}* a, i8 n) {{
   b1 bad = 0;
   {each} bad |= !(a[e] - a[e] == 0);
-  if (bad) (void)CLAIMED((i8*)t[{status}] + place, 1);
+  return bad;
+}}
+"""
+# A flag of the status becomes 1 where an array has a NaN or an infinity. In the table, from ``list`` on, lie
+# how many arrays there are, and of each its buffer; how many numbers it has, or with a plan so many for each
+# target; the plan, or 0; the place of its flag; and the bytes of a number.
+_FLAGGED = """\
+KERNEL flagged(i8 table, i8 list) {{
+  {head}
+  const i8* a = t + list + 1;
+  for (i8 k = t[list]; k > 0; k--, a += FLAG_SIZE) {{
+    const i8 n = a[2] ? ints[a[2]] * a[1] : a[1], at = BUFFER(a[0]);
+    if (a[4] == 4 ? bad_f4((const f4*)at, n) : bad_f8((const f8*)at, n))
+      (void)CLAIMED((i8*)t[{status}] + a[3], 1);
+  }}
 }}
 """
 _ZERO = """\
@@ -215,9 +226,16 @@ KERNEL begin(i8 table, i8 n) {{
   {head}
   {each} ((i8*)t[{status}])[e] = 0;
 }}
-KERNEL end(i8 table, i8 word) {{
+// the last one: the word of faults, and of so many losses the sum, NaN of a bad batch
+KERNEL end(i8 table, i8 word, i8 first, i8 count, i8 place) {{
   {head}
-  if (BLOCK == 0 && LANE_X == 0) ((i8*)t[{status}])[{faults}] = *(const i8*)word;
+  if (BLOCK || LANE_X) return;
+  i8* status = (i8*)t[{status}];
+  f8 total = *status ? as_f8(-1) : 0;
+  for (i8 e = 0; e < count; e++) total += ((const f8*)status)[first + e];
+  status[{faults}] = *(const i8*)word;
+  ((f8*)status)[place] = total;
+  *(f4*)(status + place + 1) = (f4)total;
 }}
 KERNEL clear(i8 table, i8 buffer, i8 bytes) {{
   {head}
@@ -248,9 +266,11 @@ TEXT = "\n".join(
         _FAULT,
         *(_text(_TAKE, k, "count * words") for k in ("i4", "b1")),
         _GATHERED,
-        *(_text(_LOSS, k) for k in KINDS.values()),
+        *(_text(_RESULTS, k) for k in ("i4", "b1")),
         *(_text(_PLANNED, k, "count * width") for k in KINDS.values()),
-        *(_text(_FLAGGED, k) for k in KINDS.values()),
+        *(_text(_BAD, k) for k in KINDS.values()),
+        f"#define FLAG_SIZE {FLAG_SIZE}",
+        _text(_FLAGGED),
         *(_text(_ZERO, k) for k in ("i4", "b1")),
         *(_text(_TOTAL, k) for k in ("f4", "f8", "i4", "i8")),
         _text(_PLAIN_KERNELS),

@@ -44,6 +44,7 @@ class DeviceMemory:
         self._poisoned = poisoned  # whether buffers of floats are filled with NaN before each batch
         self._owned = np.array([type_ is not None for type_ in types], bool)
         self._capacity = np.zeros(len(types), np.int64)
+        self._fitted: Ints | None = None  # the heights of the batch before
         self.limit: int | None = (
             None  # bytes of all buffers, where it may not grow ahead of what a batch needs
         )
@@ -56,7 +57,9 @@ class DeviceMemory:
         The contents of a buffer that grows are lost. With `debug`, buffers of floats are filled with NaN.
         """
         driver = self._device.driver
-        wanted = np.maximum(heights, 1)
+        if heights is self._fitted and self.limit is None and not self._poisoned:
+            return  # as batches of one class, or one that comes again
+        wanted, self._fitted = np.maximum(heights, 1), None
         if self.limit is not None:
             self._shrink(wanted, self.limit)
         for number in np.flatnonzero(self._owned & (wanted > self._capacity)).tolist():
@@ -67,6 +70,7 @@ class DeviceMemory:
             self.sources[number] = None  # before the new one is there: together they may be too much
             self.bring(number, self._device.allocate(rows * type_.nbytes))
             self._capacity[number] = rows
+        self._fitted = heights
         if self._poisoned:
             for number in np.flatnonzero(self._owned).tolist():
                 type_ = self._types[number]

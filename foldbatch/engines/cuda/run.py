@@ -8,10 +8,11 @@ goes with the step. Whatever else is asked of the device launches the step first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import accumulate, chain
 from math import prod
 from typing import Any, NamedTuple
 
@@ -21,11 +22,20 @@ from numpy.typing import NDArray
 from foldbatch.engines.batch import ScheduledBatch, arenas_of, by_arena, fetched, kept_rows
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.cuda.captured import Arranged, Captured, Key
-from foldbatch.engines.cuda.device import THREADS, Device, DeviceArray, DeviceRows, blocks_for, elementwise
+from foldbatch.engines.cuda.device import (
+    THREADS,
+    CopyOut,
+    Device,
+    DeviceArray,
+    DeviceRows,
+    Flag,
+    blocks_for,
+    elementwise,
+)
 from foldbatch.engines.cuda.fixed_kernels import FAULTS, plan_of
 from foldbatch.engines.cuda.kernel_text import KINDS
 from foldbatch.engines.cuda.kernels import Kernel
-from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging
+from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging, capacity
 from foldbatch.engines.cuda.row_texts import found_by
 from foldbatch.engines.cuda.steps import SUMMED, StepWalker
 from foldbatch.engines.cuda.updates import UpdateLaunch, device_value
@@ -36,6 +46,7 @@ from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 
+_NO_NUMBERS = np.zeros(0, np.int64)
 OF_BATCH = ("gradient", "input", "metric", "feed")  # what a batch brings, at addresses that no launch is told
 
 
@@ -56,7 +67,26 @@ class PhaseKernels:
         return is_fixed
 
 
-class Flag(NamedTuple):
+class Brought(NamedTuple):
+    """An array that a batch makes of its own, beside others in one piece of memory."""
+
+    kind: str  # "gradient", "metric", "input"; "values" or "places" of a gradient that has some rows
+    key: Any  # the parameter, or the cell and the number there
+    number: int  # of its buffer; -1 of a gradient that has some rows
+    shape: tuple[int, ...]
+    dtype: str
+    offset: int  # bytes
+
+
+class BroughtArrays(NamedTuple):
+    """The arrays that a batch makes of its own: first the gradients of parameters, by dtype."""
+
+    arrays: Sequence[Brought]
+    nbytes: int  # of all
+    slopes: tuple[str, int] | None  # the gradients' dtype, and their bytes with gaps; None where they differ
+
+
+class Flagged(NamedTuple):
     """A gradient that a batch makes, and that is looked at: of which parameter, and in which buffer.
 
     It has `width` numbers, or with a plan so many for each of its targets; at most `room`.
@@ -77,7 +107,9 @@ class Ready:
     batch: ScheduledBatch  # the schedule, with data
     arranged: Arranged  # what it launches
     looks: bool  # whether the host must look at ids that a cell computes
+    waits: bool  # whether it runs straight until there is a class that it fits into
     learned: int  # how often classes had been learned
+    ran: bool = False  # whether it has run since it was made ready
 
     @property
     def ranks(self) -> Sequence[Ints] | None:
@@ -104,6 +136,37 @@ class Ready:
         return max_rows
 
     @cached_property
+    def brought(self) -> BroughtArrays:
+        """The arrays that the batch makes of its own, in one piece of memory."""
+        bound, rows, packed = self.phase.bound, self.ranks_room, self.arranged.packed
+        model, arrays, end = bound.model, list[Brought](), 0
+        slopes: tuple[str, int] | None = None
+
+        def add(kind: str, key: object, number: int, shape: tuple[int, ...], dtype: str) -> None:
+            nonlocal end
+            arrays.append(Brought(kind, key, number, shape, dtype, end))
+            end += -(-prod(shape) * np.dtype(dtype).itemsize // GRAIN) * GRAIN
+
+        if packed.backward is not None:
+            for parameter, number in bound.brought["gradient"]:
+                if self.arranged.tables.yields[parameter]:
+                    add("gradient", parameter, number, parameter.type.shape, parameter.type.dtype)
+            tables = {(k, i): model.cells[k].sums[i].parameter.type for k, i in packed.sums}
+            for key, (_, targets) in packed.sums.items():
+                add("values", key, -1, (len(targets), *tables[key].shape[1:]), tables[key].dtype)
+            dtypes = {array.dtype for array in arrays}
+            slopes = (dtypes.pop(), end) if len(dtypes) == 1 else None
+            for key, (_, targets) in packed.sums.items():
+                add("places", key, -1, (len(targets),), "int64")
+            for (k, i), number in bound.brought["input"]:
+                type_ = model.feeds[k][i].type
+                add("input", (k, i), number, (rows[k], *type_.shape), type_.dtype)
+        for (k, i), number in bound.brought["metric"]:
+            type_ = model.cells[k].graph.metrics[i].type
+            add("metric", (k, i), number, (rows[k], *type_.shape), type_.dtype)
+        return BroughtArrays(arrays, end, slopes)
+
+    @cached_property
     def cleared(self) -> list[tuple[int, int]]:
         """The buffers that begin as zeros, and their bytes."""
         if self.arranged.tables.backward is None:
@@ -114,17 +177,27 @@ class Ready:
         return [(n, p.type.nbytes) for p, n in brought["gradient"] if yields[p] > 1] + inputs
 
     @cached_property
-    def flagged(self) -> list[Flag]:
+    def flagged(self) -> list[Flagged]:
         """The gradients that are looked at; those of tables last, which only have some rows."""
-        bound, flags = self.phase.bound, list[Flag]()
+        bound, flags = self.phase.bound, list[Flagged]()
         for parameter, number in bound.brought["gradient"]:
             if self.arranged.tables.yields[parameter]:
-                flags.append(Flag(parameter, number, parameter.type.size, 0, parameter.type.size))
+                flags.append(Flagged(parameter, number, parameter.type.size, 0, parameter.type.size))
         for at, ((k, i), (plan, _)) in enumerate(self.arranged.packed.sums.items()):
             parameter, buffer = bound.model.cells[k].sums[i].parameter, len(bound.types) + SUMMED * at
             width = _width(parameter)
-            flags.append(Flag(parameter, buffer, width, plan, self.rows_of[k, i] * width))
+            flags.append(Flagged(parameter, buffer, width, plan, self.rows_of[k, i] * width))
         return flags
+
+    @cached_property
+    def flag_table(self) -> Ints:
+        """The numbers by which ``flagged`` is told of all gradients, see `fixed_kernels`: ``[*] int64``."""
+        flags, place = self.flagged, WORDS + len(self.phase.bound.brought["loss"])
+        rows = [
+            (flag.buffer, flag.width, flag.plan, place + k, np.dtype(flag.parameter.type.dtype).itemsize)
+            for k, flag in enumerate(flags)
+        ]
+        return np.array([len(flags), *chain.from_iterable(rows)], np.int64)
 
 
 class PartlyThere(NamedTuple):
@@ -148,28 +221,61 @@ class StackedCotangents(NamedTuple):
     terms: DeviceArray  # ``[m, *shape]``
 
 
+class Wanted(NamedTuple):
+    """Values of one arena that a batch writes behind its status, so that one copy brings both to the host."""
+
+    arena: int
+    places: Ints  # of the values, among all that are wanted: ``[m]``
+    rows: Ints  # of the arena, where they lie: ``[m]``
+    room: int  # for how many of them there is room
+    begin: int  # the word of the status at which they begin
+
+
+class WantedValues(NamedTuple):
+    """The values that are wanted of a batch."""
+
+    numbers: Sequence[int]  # in the batch
+    parts: Sequence[Wanted]  # by arena
+    words: int  # that they take in the status
+    table: Ints  # per part how many there are, then their rows: ``[*] int64``; each has its room
+
+    @property
+    def key(self) -> Hashable:
+        """Equal where blocks and places are."""
+        return tuple([(part.arena, part.room) for part in self.parts])
+
+
+NONE_WANTED = WantedValues((), (), 0, _NO_NUMBERS)
 WORDS = 3  # before the losses
+TOTALS = ("float64", "float32")  # the forms of the sum of all losses
 
 
 class Status:
     """The status of a batch that has run: ids out of range, and the sums of losses.
 
-    `word` is ``[WORDS + losses + flags] int64`` on the device, which the batch writes whole: whether an id
-    was out of range, and where; its call's rank and the id (see `row_texts.found_by`); the word of the
-    device's faults. Sums of losses follow, as bits of doubles; then 1 for each gradient that is not finite.
+    `word` is ``[size] int64`` on the device, which the batch writes whole: whether an id was out of range,
+    and where; its call's rank and the id (see `row_texts.found_by`); the word of the device's faults. Sums of
+    losses follow, as bits of doubles; then 1 for each gradient that is not finite; then the sum of all
+    losses, NaN if an id was out of range, as a float64 and in another word as a float32. Behind these may
+    stand values of the batch, see `widen`.
     """
 
     def __init__(
         self, device: Device, losses: int, flags: int = 0, ranks: Sequence[Array] | None = None
     ) -> None:
-        self.word = device.empty((WORDS + losses + flags,), "int64")
+        self.size = WORDS + losses + flags + len(TOTALS)
+        self.word = device.empty((self.size,), "int64")
         self.within: Callable[[], AbstractContextManager[None]] = nullcontext  # which may change errors
         self._ranks = ranks  # per cell, where the calls of each rank are; None where they are at their ranks
-        self._wait: Callable[[], Array] | None = None
+        self.copy: CopyOut | None = None  # of the words to the host, until they are there
         self._numbers: Array | None = None
 
+    def widen(self, words: int) -> None:
+        """Make room for values behind the status, of a batch that was not launched yet."""
+        self.word = self.word.device.empty((self.size + words,), "int64")
+
     def send(self) -> None:
-        self._wait = self.word.device.read_later(self.word)
+        self.copy = self.word.device.read_later(self.word)
 
     def look(self) -> Array:
         """Wait for the batch, refuse ids out of range, and return the sums of losses: ``[losses] float64``.
@@ -189,12 +295,13 @@ class Status:
         return numbers[WORDS:].view(np.float64)
 
     def words(self) -> Array:
-        """Wait for the batch, and return all words: ``[WORDS + losses + flags] int64``."""
+        """Wait for the batch, and return all words: ``[size + those of values] int64``."""
         if self._numbers is None:
-            if self._wait is None:
+            if self.copy is None:
                 self.word.device.flush()
-            assert self._wait is not None, "the batch has run"
-            self._numbers, self._wait = self._wait(), None
+            copy = self.copy
+            assert copy is not None, "the batch has run"
+            self._numbers, self.copy = copy.wait(), None
         return self._numbers
 
     def check(self) -> None:
@@ -224,9 +331,6 @@ class CudaRun:
         self.ready, self.arranged = ready, ready.arranged
         self.memory = memory
         self.staging = staging
-        # where in the status it is told whether a gradient is finite, by the identity of its array, and how
-        # many numbers there is room for in it
-        self.flags: dict[int, tuple[int, int]] = {}
         self._captured = captured if self.arranged.rooms is not None else None
         self._launches = 0
         self._block: StagedBlock | None = None
@@ -234,8 +338,10 @@ class CudaRun:
         self._feeds: Sequence[Sequence[Array | PartlyThere]] = ()
         # by cell and feed, in which rows of the feed's buffer the device puts what it has: ``[m] int64``
         self.placed_rows: dict[tuple[int, int], DeviceArray] = {}
-        self._brought_arrays: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
-        self._sums: list[DeviceArray] = []  # values and places of the gradients of tables
+        kinds = "gradient", "values", "places", "input", "metric"
+        self._brought_arrays: dict[str, dict[Any, DeviceArray]] = {kind: {} for kind in kinds}
+        self._wanted = NONE_WANTED
+        self._looked = True
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
         self._status = Status(device, len(self._loss_keys), len(ready.flagged), ready.ranks)
         # whether the backward pass was asked for, or there is none
@@ -265,7 +371,7 @@ class CudaRun:
         return self._status
 
     def forward(self, feeds: Sequence[Sequence[Array | PartlyThere]]) -> None:
-        """Bring data, parameters and results into place; the launches wait."""
+        """Bring data, parameters and results into place; the launches wait until something is read."""
         if not len(self.arranged.tables.forward.launches):
             word = self._status.word
             self.device.driver.fill(word.pointer, 0, word.nbytes, self.device.stream)
@@ -274,11 +380,9 @@ class CudaRun:
         self._feeds = feeds
         self._bring()
         self.device.due = self
-        if self._derived:
-            self.device.flush()
 
     def backward(
-        self, cotangents: Cotangents = (), stacked: Sequence[StackedCotangents] = ()
+        self, cotangents: Cotangents = (), stacked: Sequence[StackedCotangents] = (), *, looked: bool = True
     ) -> dict[Parameter, Gradient]:
         """Enqueue the backward pass; return the gradients by parameter, as arrays on the device.
 
@@ -289,6 +393,7 @@ class CudaRun:
             cotangents: numbers of values, each with the cotangent to begin with; by default only losses are
                 derived.
             stacked: more of them, which the device has.
+            looked: whether the batch looks at whether its gradients are finite, as our optimizers ask.
         """
         assert self.arranged.packed.backward is not None, "forward must have run for training"
         if not len(self.arranged.tables.forward.launches):
@@ -298,7 +403,7 @@ class CudaRun:
             device.follow()
             if device.due is self and (cotangents or stacked or self.ready.looks):
                 device.flush()
-            self._derived = True
+            self._derived, self._looked = True, looked
             if device.due is not self:  # it has run forward
                 self._zero_and_seed(cotangents, stacked)
                 if self._captured is None:
@@ -317,21 +422,25 @@ class CudaRun:
     def fire(self, update: UpdateLaunch | None = None) -> None:
         """Launch the passes that `forward` and `backward` have noted, then an update by their gradients."""
         packed, memory = self.arranged.packed, self.memory
-        update_numbers = np.zeros(0, np.int64) if update is None else update.numbers
-        count = len(packed.numbers)
-        block, table = self._brought(packed.numbers.nbytes + update_numbers.nbytes)
-        sums = [array.pointer for array in self._sums]
-        packed.filled(table[:count], memory.addresses, sums, self._status.word.pointer)
-        table[count:] = update_numbers
+        update_numbers = _NO_NUMBERS if update is None else update.numbers
+        wanted, flags = self._wanted, self.ready.flag_table if self._looks_at_gradients else _NO_NUMBERS
+        starts = [0, *accumulate(map(len, (packed.numbers, flags, update_numbers, wanted.table)))]
+        block, table = self._brought(8 * starts[-1])
+        values, places = self._brought_arrays["values"], self._brought_arrays["places"]
+        sums = [array[key].pointer for key in packed.sums for array in (values, places)]
+        packed.filled(table[: starts[1]], memory.addresses, sums, self._status.word.pointer)
+        for start, numbers in zip(starts[1:], (flags, update_numbers, wanted.table), strict=False):
+            table[start : start + len(numbers)] = numbers
         self.staging.send(block, self._end)
         self._place_rows()
         self._block, self._table = block, block.device.pointer
-        self._after = self._table + packed.numbers.nbytes
-        enqueue = partial(self._enqueue, update)
+        self._after = self._table + 8 * starts[2]
+        enqueue = partial(self._enqueue, update, starts[1], starts[3])
         if self._captured is None:
             enqueue()
         else:
-            key = self._key("whole" if self._derived else "forward", update)
+            part = "whole" if self._looks_at_gradients else "both" if self._derived else "forward"
+            key = self._key(part, update)
             if self._captured.run(key, enqueue):
                 self._launches = 1
         self._status.send()
@@ -343,25 +452,49 @@ class CudaRun:
         rooms = self.arranged.rooms
         assert rooms is not None, "it is captured"
         fixed = self.memory.addresses[self.ready.phase.fixed].tobytes()
-        return Key(rooms, self._table, fixed, update and update.key, part)
+        return Key(rooms, self._table, fixed, (update and update.key, self._wanted.key), part)
 
-    def _enqueue(self, update: UpdateLaunch | None) -> None:
-        """Enqueue the batch: what is told of it here is the same for all batches of a class."""
-        self._around("begin", self._status.word.size, self._status.word.size)
+    @property
+    def _looks_at_gradients(self) -> bool:
+        """Whether `fire` tells which gradients are finite."""
+        return self._is_whole and self._looked and bool(self.ready.flagged)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the backward pass, too, is launched by `fire`."""
+        return self._derived and self.arranged.packed.backward is not None
+
+    def _enqueue(self, update: UpdateLaunch | None, flags_at: int, wanted_at: int) -> None:
+        """Enqueue the batch: what is told of it here is the same for all batches of a class.
+
+        Args:
+            update: by its gradients.
+            flags_at: where in the table it is told which gradients are looked at.
+            wanted_at: where in the table the rows of values that are wanted lie.
+        """
+        self._around("begin", self._status.size, self._status.size)
         for number, nbytes in self.ready.cleared:
             self._around("clear", -(-nbytes // 4), number, nbytes)
         self._run(0)
         for place, ((k, i), number) in enumerate(self.ready.phase.bound.brought["loss"], WORDS):
+            if not self.ready.ranks_room[k]:  # its sum stays zero
+                continue
             kind = KINDS[self.model.cells[k].graph.losses[i].dtype]
             arguments = self._table, number, self.arranged.packed.wholes[k], place
             self.device.launch(f"total_{kind}", 1, (4 * THREADS, 1), arguments)
-        if self._derived and self.arranged.packed.backward is not None:
+        for part in self._wanted.parts:
+            kind, words = _words(self.model.arenas[part.arena].nbytes)
+            buffer = self.ready.phase.bound.buffers["values", part.arena]
+            self._around(f"results_{kind}", part.room * words, buffer, wanted_at, words, part.begin)
+            wanted_at += 1 + part.room
+        if self._is_whole:
             self._zero_and_seed((), ())
             self._derive()
-            for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
-                kind = KINDS[flag.parameter.type.dtype]
-                self._around(f"flagged_{kind}", flag.room, flag.buffer, flag.width, flag.plan, place)
-        self.device.launch("end", 1, (1, 1), (self._table, self.device.faults.word.pointer))
+        if self._looks_at_gradients:
+            self._around("flagged", sum(flag.room for flag in self.ready.flagged), flags_at)
+        place, losses = self._status.size - len(TOTALS), len(self._loss_keys)
+        sums = self._table, self.device.faults.word.pointer, WORDS, losses, place
+        self.device.launch("end", 1, (1, 1), sums)
         for kernel, blocks, at in () if update is None else update.launches:
             self.device.launch(kernel, blocks, (THREADS, 1), (self._after + 8 * at,))
 
@@ -398,31 +531,16 @@ class CudaRun:
 
     def _bring(self) -> None:
         """Bring parameters, and make memory for what the batch yields."""
-        ready, bound, rows = self.ready, self.ready.phase.bound, self.ready.ranks_room
-        for parameter, number in bound.brought["parameter"]:
+        for parameter, number in self.ready.phase.bound.brought["parameter"]:
             self.memory.bring(number, device_value(self.device, parameter))
-        for (k, i), number in bound.brought["metric"]:
-            type_ = self.model.cells[k].graph.metrics[i].type
-            self._bring_one("metric", (k, i), number, (rows[k], *type_.shape), type_.dtype)
-        if ready.arranged.packed.backward is None:
+        brought, guards = self.ready.brought, (self._status,)
+        if not brought.arrays:
             return
-        for parameter, number in bound.brought["gradient"]:
-            if self.arranged.tables.yields[parameter]:
-                type_ = parameter.type
-                self._bring_one("gradient", parameter, number, type_.shape, type_.dtype)
-        for (k, i), number in bound.brought["input"]:
-            type_ = self.model.feeds[k][i].type
-            self._bring_one("input", (k, i), number, (rows[k], *type_.shape), type_.dtype)
-        for (k, i), (_, targets) in ready.arranged.packed.sums.items():
-            type_ = self.model.cells[k].sums[i].parameter.type
-            values = self.device.empty((len(targets), *type_.shape[1:]), type_.dtype)
-            values.guards = (self._status,)
-            self._sums += [values, self.device.empty((len(targets),), "int64")]
-
-    def _bring_one(self, kind: str, key: object, number: int, shape: tuple[int, ...], dtype: str) -> None:
-        array = self._brought_arrays[kind][key] = self.device.empty(shape, dtype)
-        array.guards = (self._status,)
-        self.memory.bring(number, array)
+        buffer = self.device.allocate(brought.nbytes)
+        for kind, key, number, shape, dtype, offset in brought.arrays:
+            self._brought_arrays[kind][key] = DeviceArray(self.device, buffer, shape, dtype, offset, guards)
+            if number >= 0:
+                self.memory.bring(number, buffer, offset)
 
     def _brought(self, nbytes: int) -> tuple[StagedBlock, Ints]:
         """Pack the examples' data behind a table of so many bytes; return the block and the table."""
@@ -468,28 +586,22 @@ class CudaRun:
     def _gradients(self) -> dict[Parameter, list[Gradient]]:
         """Return the gradients, by parameter, and note their flags."""
         parts: dict[Parameter, list[Gradient]] = {}
-        sums = iter(zip(self.arranged.packed.sums.values(), self._sums[::2], self._sums[1::2], strict=True))
+        values, places = self._brought_arrays["values"], self._brought_arrays["places"]
+        sums = iter(self.arranged.packed.sums.items())
         for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
             parameter = flag.parameter
             array: Any = self._brought_arrays["gradient"].get(parameter)
             gradient = array
             if flag.plan:
-                (_, targets), array, places = next(sums)
-                gradient = DeviceRows(targets.copy(), array, parameter.type.shape, places)
-            self.flags[id(array)] = place, flag.room
+                key, (_, targets) = next(sums)
+                array = values[key]
+                gradient = DeviceRows(targets.copy(), array, parameter.type.shape, places[key])
+            if self._looked and self.device.due is self:  # else its status is written already
+                array.flag = Flag(self._status, place, flag.room)
             parts.setdefault(parameter, []).append(gradient)
         if self.ready.looks:
             self._sum_looked(parts)
         return parts
-
-    def first_not_finite(self, arrays: Sequence[DeviceArray]) -> int | None:
-        """Return the number of the first of some of its gradients with a NaN or an infinity; waits."""
-        words = self._status.words()
-        return next((k for k, array in enumerate(arrays) if words[self.flags[id(array)][0]]), None)
-
-    def flag_of(self, array: DeviceArray) -> int:
-        """Return the address of the flag of one of its gradients."""
-        return self._status.word.pointer + 8 * self.flags[id(array)][0]
 
     def _seed(self, cotangents: Cotangents, stacked: Sequence[StackedCotangents]) -> None:
         """Add the cotangents that the caller gives, value by value: a value may have several."""
@@ -554,8 +666,49 @@ class CudaRun:
         values = np.asarray(array)
         return values if self.ready.ranks is None else values[self.ready.ranks[key[0]]]
 
+    def expect(self, numbers: Sequence[int]) -> None:
+        """Let values, by their numbers in the batch, come to the host with its status, if it is still due."""
+        with self.device.lock:
+            if self.device.due is not self or self._wanted is not NONE_WANTED:
+                return
+            parts, end, table = list[Wanted](), self._status.size, list[Ints]()
+            every = np.array(numbers, np.int64)
+            arenas = self._arenas_of(every)
+            for arena in np.unique(arenas).tolist():
+                places = np.flatnonzero(arenas == arena)
+                rows, room = self._lie(arena, every[places]), capacity(len(places))
+                parts.append(Wanted(arena, places, rows, room, end))
+                end += -(-room * self.model.arenas[arena].nbytes // 8)
+                table += [np.array([len(rows)]), rows, np.zeros(room - len(rows), np.int64)]
+            if parts:
+                words = end - self._status.size
+                self._wanted = WantedValues(numbers, parts, words, np.concatenate(table))
+                self._status.widen(words)
+
+    def _arenas_of(self, numbers: Ints) -> Ints:
+        """Return the arena of each value of a result, by its number in the batch: ``[n]``."""
+        if len(self.model.results) == 1:
+            return np.full(len(numbers), next(iter(self.model.results)), np.int64)
+        return arenas_of(self.ready.batch.merged.trace, self.model.signatures).take(numbers)
+
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
+        """Wait for the batch, and return values by their numbers; see `Run.fetch`.
+
+        Those that were expected, or are asked for before the launch, have come with the status.
+        """
+        self.expect(numbers)
         self._status.look()  # also where none is asked for
+        wanted = self._wanted
+        if wanted.numbers == numbers and wanted.parts:
+            words = self._status.words()
+            values: list[Array] = [words] * len(numbers)
+            for part in wanted.parts:
+                type_ = self.model.arenas[part.arena]
+                memory = words[part.begin :].view(np.uint8)[: len(part.rows) * type_.nbytes]
+                rows = memory.view(type_.dtype).reshape(-1, *type_.shape)
+                for row, place in enumerate(part.places.tolist()):
+                    values[place] = rows[row, ...]
+            return values
         arenas = partial(arenas_of, self.ready.batch.merged.trace, self.model.signatures)
         return fetched(numbers, self.model.results, arenas, self.take)
 
@@ -583,13 +736,20 @@ class CudaRun:
         return taken
 
     def loss(self, dtype: str) -> DeviceArray:
-        """Return the sum of all losses on the device, NaN of a batch that is bad; nobody waits."""
-        loss = self.device.empty((), dtype)
-        loss.guards = (self._status,)
-        word = self._status.word.pointer
-        arguments = [word, WORDS, len(self._loss_keys), loss.pointer]
-        self.device.launch(f"loss_{KINDS[dtype]}", 1, (THREADS, 1), arguments)
-        return loss
+        """Return the sum of all losses on the device, of one of `TOTALS`; NaN of a batch that is bad."""
+        self.device.flush()
+        word = self._status.word
+        place = self._status.size - len(TOTALS) + TOTALS.index(dtype)
+        return DeviceArray(self.device, word.buffer, (), dtype, 8 * place, (self._status,))
+
+    def slopes(self) -> DeviceArray | None:
+        """Return the memory of all gradients that the batch yields, with gaps; None where dtypes differ."""
+        slopes = self.ready.brought.slopes
+        if slopes is None:
+            return None
+        dtype, nbytes = slopes
+        array = next(array for arrays in self._brought_arrays.values() for array in arrays.values())
+        return DeviceArray(self.device, array.buffer, (nbytes // np.dtype(dtype).itemsize,), dtype)
 
     def input_rows(self, key: tuple[int, int]) -> DeviceArray | None:
         """Return the gradients of a feed's data, as they lie in its buffer; None where there are none."""

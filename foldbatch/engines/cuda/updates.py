@@ -104,17 +104,19 @@ ROUNDED = """\
 
 STEP = """\
 KERNEL step(i8 told_) {{
-  const i8* list_ = (const i8*)told_;
-  const i8 {parameters};
-  if (*(const i8*)word_) return;
-  {numbers}
-  const i8 n = n_;
-  for (i8 i = BLOCK * LANES_X + LANE_X; i < n; i += BLOCKS * LANES_X) {{
-    const i8 at_ = rows_ ? ((const i8*)rows_)[i / width_] * width_ + i % width_ : i;
-    {f} g = rounded_{f}(((const {f}*)g_)[i], ({f})as_f8(factor_));
-    {reads}
-    {lines}
-    {writes}
+  const i8* list_ = (const i8*)told_ + 1;
+  for (i8 left_ = *(const i8*)told_; left_ > 0; left_--, list_ += {size}) {{
+    const i8 {parameters};
+    if (*(const i8*)word_) return;
+    {numbers}
+    const i8 n = n_;
+    for (i8 i = BLOCK * LANES_X + LANE_X; i < n; i += BLOCKS * LANES_X) {{
+      const i8 at_ = rows_ ? ((const i8*)rows_)[i / width_] * width_ + i % width_ : i;
+      {f} g = rounded_{f}(((const {f}*)g_)[i], ({f})as_f8(factor_));
+      {reads}
+      {lines}
+      {writes}
+    }}
   }}
 }}
 """
@@ -123,9 +125,9 @@ KERNEL step(i8 told_) {{
 def kernel_text(rule: Rule, kind: str) -> str:
     """Return the text of a rule's kernel for ``f4`` or ``f8``.
 
-    It finds in memory the addresses of the parameter, the gradient, each moment and the rows (0 for all);
-    how many numbers the gradient has, and a row; the address of a word that must be 0; the bits of the
-    gradient's factor and of each number.
+    It finds in memory how many parameters it is to change, and of each the addresses of the parameter, the
+    gradient, each moment and the rows (0 for all); how many numbers the gradient has, and a row; the address
+    of a word that must be 0; the bits of the gradient's factor and of each number.
     """
     tables = ("p", *rule.moments)
     names = ["p", "g", *rule.moments, "rows", "n", "width", "word", "factor", *rule.numbers]
@@ -134,17 +136,18 @@ def kernel_text(rule: Rule, kind: str) -> str:
     new = [name for name in rule.locals if name != "g"]
     return STEP.format(
         f=kind,
+        size=len(names),
         parameters=_wrapped([f"{name}_ = list_[{k}]" for k, name in enumerate(names)]),
-        numbers="\n  ".join(f"{kind} {name} = ({kind})as_f8({name}_);" for name in rule.numbers),
+        numbers="\n    ".join(f"{kind} {name} = ({kind})as_f8({name}_);" for name in rule.numbers),
         reads=f"{kind} " + ", ".join([*(f"{name} = (({kind}*){name}_)[at_]" for name in tables), *new]) + ";",
-        lines="\n    ".join(lines),
+        lines="\n      ".join(lines),
         writes=" ".join(f"(({kind}*){name}_)[at_] = {name};" for name in tables),
     )
 
 
 def _wrapped(names: Sequence[str], names_a_line: int = 5) -> str:
     lines = [", ".join(names[k : k + names_a_line]) for k in range(0, len(names), names_a_line)]
-    return ",\n    ".join(lines)
+    return ",\n      ".join(lines)
 
 
 class UpdateLaunch(NamedTuple):
@@ -166,14 +169,25 @@ class _KernelCall(NamedTuple):
 
 
 def _together(kernels: Sequence[_KernelCall]) -> UpdateLaunch:
-    """Return the launches of an update with all numbers of their arguments in one array."""
+    """Return the launches of an update with all numbers of their arguments in one array.
+
+    Steps of one rule are one launch, behind all that makes their gradients.
+    """
+    groups: dict[object, list[_KernelCall]] = {}
+    for place, call in enumerate(kernels):
+        groups.setdefault(place if isinstance(call.kernel, str) else id(call.kernel), []).append(call)
     launches: list[tuple[str | Function, int, int]] = []
     parts: list[bytes] = []
     end = 0
-    for kernel, size, numbers, floats in kernels:
-        launches.append((kernel, blocks_for(size), end))
-        parts.append(struct.pack(f"{len(numbers)}q{len(floats)}d", *numbers, *floats))
-        end += len(numbers) + len(floats)
+    for calls in sorted(groups.values(), key=lambda calls: not isinstance(calls[0].kernel, str)):
+        kernel = calls[0].kernel
+        launches.append((kernel, blocks_for(sum(call.size for call in calls)), end))
+        if not isinstance(kernel, str):
+            parts.append(struct.pack("q", len(calls)))
+            end += 1
+        for _, _, numbers, floats in calls:
+            parts.append(struct.pack(f"{len(numbers)}q{len(floats)}d", *numbers, *floats))
+            end += len(numbers) + len(floats)
     key = tuple(
         [(kernel if isinstance(kernel, str) else id(kernel), *key_parts) for kernel, *key_parts in launches]
     )
@@ -208,16 +222,20 @@ class DeviceUpdates(RemoteUpdates):
                 arrays = [on_device(self.device, numbers_of(change.gradient)) for change in there]
                 alive: list[DeviceArray] = []  # what is told of by addresses alone, until it is enqueued
                 steps = [arguments for change in changes for arguments in self._steps(change, alive)]
-                due = self.device.due
-                # a factor above 1 may make a gradient infinite, which the step's own look does not see
-                if len(there) < len(changes) or any(abs(change.factor) > 1 for change in changes):
-                    due = None
-                if due is None or not arrays or any(id(array) not in due.flags for array in arrays):
+                due, looked = self.device.due, [array.flag for array in arrays if array.flag is not None]
+                # a factor above 1 may make a gradient infinite, which the batch's own look does not see
+                if len(looked) < len(arrays) or any(abs(change.factor) > 1 for change in changes):
                     due = None
                     flag_array = flags_of(self.device, arrays, there[0].factor if there else 1.0)
                     flags = [flag_array.pointer + 8 * k for k in range(len(arrays))]
                 else:
-                    flags = [due.flag_of(array) for array in arrays]
+                    flags = [flag.pointer for flag in looked]
+                if due is not None and (
+                    not arrays
+                    or len(there) < len(changes)
+                    or any(flag.status is not due.status for flag in looked)
+                ):
+                    due = None
             except BaseException:
                 undo()
                 raise
@@ -253,8 +271,8 @@ class DeviceUpdates(RemoteUpdates):
         tables = [device_value(device, change.parameter), *change.moments]
         g, rows, width = on_device(device, numbers_of(gradient)), 0, 1
         # a gradient of a step that is due has room for so many numbers
-        due = device.due is not None and id(g) in device.due.flags
-        size = int(device.due.flags[id(g)][1]) if due else g.size
+        due = device.due is not None and g.flag is not None and g.flag.status is device.due.status
+        size = g.flag.room if due and g.flag is not None else g.size
         if isinstance(gradient, SparseRows):
             width = tables[0].size // max(1, gradient.shape[0])
             places = places_of(device, gradient)

@@ -8,7 +8,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.engines.cuda.captured import CAPTURE_TRIES, FIRST_LEARNED, GRAPHS, MAX_STEPS, Captured, Key
 from foldbatch.engines.cuda.device import Device
-from tests.engines.cuda.checked import Asked
+from tests.engines.cuda.checked import Asked, driven
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.emulator import Emulator
 
@@ -129,3 +129,25 @@ def test_a_batch_of_very_many_steps_has_no_class() -> None:
         assert launcher.arranged(schedule, {}) is None
     assert dict(launcher.misses) == {f"it has more than {MAX_STEPS:,} steps": FIRST_LEARNED + 1}
     assert launcher.classes == []
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_planned_batches_that_come_again_become_graphs(training: bool) -> None:
+    """However few they are: each is made ready once, and yet each run of it teaches classes."""
+    with driven() as driver:
+        block = fb.Map(fb.Vector(2) >> fb.Linear(3)) >> fb.Sum() >> fb.Function(fb.ops.sum)
+        block = block >> fb.AllOf(fb.Identity(), fb.Loss()) >> fb.GetItem(0)
+        program = fb.compile(block, "cuda-on-cpu", launch="captured", threads=1)
+        planned = program.plan([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]])
+
+        def run() -> None:
+            if training:
+                float(program.value_and_grad(planned)[0])
+            else:
+                list(program.run(planned))
+
+        for _ in range(FIRST_LEARNED + 4):  # then a class, a straight run, and a capture for each block
+            run()
+        begin = len(driver.calls)
+        run()
+        assert driver.enqueued(begin).count("replay") == 1

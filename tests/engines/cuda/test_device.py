@@ -32,7 +32,7 @@ def test_what_is_put_there_is_read_again(array):
     made = device().put(array)
     assert (made.shape, made.dtype) == (array.shape, array.dtype)
     np.testing.assert_array_equal(device().read(made), array)
-    np.testing.assert_array_equal(device().read_later(made)(), array)
+    np.testing.assert_array_equal(device().read_later(made).wait(), array)
     assert not np.asarray(device().zeros(array.shape, array.dtype.name)).any()
 
 
@@ -51,9 +51,9 @@ def test_writing_waits_for_copies_of_long_ago_only():
 def test_what_is_read_later_waits_when_it_is_asked_for():
     driver = Waits()
     one = Device(driver)
-    wait = one.read_later(one.zeros((2,), "float64"))
+    copy = one.read_later(one.zeros((2,), "float64"))
     assert driver.waited == []
-    assert wait().tolist() == [0, 0]
+    assert copy.wait().tolist() == [0, 0]
     assert len(driver.waited) == 1
 
 

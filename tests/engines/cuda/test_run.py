@@ -158,6 +158,92 @@ def test_a_step_is_launched_when_somebody_looks_and_an_update_goes_with_it(launc
         assert driver.enqueued(begin) == []
 
 
+@pytest.mark.parametrize("launch", ["straight", "captured"])
+@pytest.mark.parametrize("kind", ["step", "run"])
+def test_results_come_with_the_status_in_one_copy(launch: str, kind: str) -> None:
+    """Of a step both passes are one graph with its results in it; nobody waits twice."""
+    trees = fb.compile(two_results(), "numpy", seed=3, threads=1)
+    expected = [np.asarray(part) for result in trees.run(EXAMPLES) for part in result]
+    with driven() as driver, always_captured():
+        made = fb.compile(two_results(), "cuda-on-cpu", seed=3, threads=1, launch=launch)
+
+        def run() -> Any:
+            return made.step(EXAMPLES).results if kind == "step" else made.run(EXAMPLES)
+
+        for _ in range(3):
+            run()
+        begin = len(driver.calls)
+        results = run()
+        asked = driver.enqueued(begin)
+        assert (asked.count("copy_in"), asked.count("copy_out")) == (1, 1)
+        assert len(asked) == 3 if launch == "captured" else "replay" not in asked
+        assert [name for name, _ in driver.calls[begin:]].count("synchronize") == 1
+        for result in (results, run()):
+            for part, right in zip([p for r in result for p in r], expected, strict=True):
+                np.testing.assert_allclose(part, right, rtol=1e-5)
+
+
+@pytest.mark.parametrize("warmed", [False, True])
+def test_a_planned_batch_computes_no_losses_that_are_not_asked_for(warmed: bool) -> None:
+    """It launches no more than a batch of the model without them, which has other cells; `warm` knows of it."""
+    with driven() as driver:
+        made = fb.compile(
+            beside(), "cuda-on-cpu", seed=3, threads=1, launch="captured" if warmed else "straight"
+        )
+        planned, asked = made.plan(EXAMPLES), []
+        if warmed:
+            made.warm(EXAMPLES, batch_size=len(EXAMPLES))
+        for examples in (EXAMPLES, planned):
+            for _ in range(3):
+                results = made.run(examples)
+            begin = len(driver.calls)
+            results = made.run(examples)
+            asked.append(driver.enqueued(begin))
+            expected = made.run(examples, losses=True)
+            np.testing.assert_allclose(np.array([*results]), np.array([*expected]), rtol=1e-6)
+            assert float(expected.loss) == pytest.approx(float(made.value_and_grad(EXAMPLES)[0]))
+        assert ("replay" in asked[1]) == warmed
+        assert asked[0] == asked[1] or warmed
+
+
+def beside() -> Any:
+    """A block whose loss is of a cell of its own, which reads a result."""
+    words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3))
+    states = {True: words >> fb.Sum(), False: words >> fb.RNN(fb.GRUCell(3)) >> fb.GetItem(1)}
+    out = fb.Linear(2)
+    loss = fb.Function(lambda h: ops.sum(out(h) ** 2)) >> fb.Loss()
+    return fb.OneOf(lambda x: len(x) > 2, states) >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
+
+
+def two_results() -> Any:
+    """A block whose results lie in two arenas: a state and its sum, one beside the other."""
+    words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3))
+    state = words >> fb.RNN(fb.GRUCell(4)) >> fb.GetItem(1)
+    total = fb.Function(ops.sum)
+    return state >> fb.AllOf(fb.Identity(), total, total >> fb.Loss()) >> fb.Slice(stop=2)
+
+
+def test_a_step_has_one_launch_for_all_flags_and_one_for_all_updates() -> None:
+    """However many gradients there are: of a table, of weights and of biases."""
+    counts = []
+    for layers in (1, 3):
+        with driven() as driver:
+            words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3)) >> fb.Sum()
+            for _ in range(layers):
+                words = words >> fb.Linear(3, bias=False)
+            made = fb.compile(words >> fb.Function(ops.sum) >> fb.Loss(), "cuda-on-cpu", threads=1)
+            optimizer = fb.train.LazyAdam(lr=0.01)
+            for _ in range(2):
+                begin = len(driver.calls)
+                optimizer.update(made.params, made.value_and_grad(EXAMPLES)[1])
+            launched = [given[0] for name, given in driver.calls[begin:] if name == "launch" and given]
+            named = made.engine.device.names()
+            counts.append(len(made.params))
+            assert [named.get(id(kernel)) for kernel in launched].count("flagged") == 1
+            assert [named.get(id(kernel)) for kernel in launched].count("step") == 1
+    assert counts == [2, 4]
+
+
 def test_results_between_both_passes_are_computed_and_change_nothing() -> None:
     plain, looked = due(), due()
     wanted, made = plain.value_and_grad(EXAMPLES)[1], looked.step(EXAMPLES)
@@ -175,3 +261,28 @@ def test_gradients_that_are_not_finite_change_nothing() -> None:
     optimizer.update(made.params, gradients)
     with pytest.raises(ParameterError, match="finite"), pytest.warns(NotFiniteWarning):
         _ = float(loss), made.params[name]
+
+
+@pytest.mark.parametrize("change", ["none", "an array of the library", "in place"])
+def test_a_backward_pass_that_ran_by_itself_is_looked_at_by_its_update(change: str) -> None:
+    """So is a gradient that was changed after its batch had told that it is finite."""
+    words = fb.Map(fb.Scalar("int32") >> fb.Embedding(9, 3))
+    block = words >> fb.RNN(fb.GRUCell(4)) >> fb.GetItem(1) >> fb.AllOf(fb.Function(ops.sum) >> fb.Loss())
+    made, optimizer = fb.compile(block, "cuda-on-cpu", seed=3), fb.SGD(lr=0.01)
+    if change == "none":
+        huge = fb.Function(lambda h: ops.sum(ops.exp(1000 * ops.exp(h))))
+        made = fb.compile(words >> fb.Sum() >> huge, "cuda-on-cpu", seed=3)
+        gradients = made.vjp(EXAMPLES, [np.float32(1)] * len(EXAMPLES)).gradients
+    else:
+        gradients = made.step(EXAMPLES).gradients
+        (name,) = [name for name in gradients if name.endswith("recurrent")]
+        if change == "in place":
+            gradients[name] *= np.float32(np.nan)
+        else:
+            gradients[name].native[0] = np.nan
+    before = {name: np.array(value) for name, value in made.params.items()}
+    optimizer.update(made.params, gradients)
+    with pytest.raises(ParameterError, match="finite"):
+        _ = [np.asarray(made.params[name]) for name in before]
+    for name, value in before.items():
+        np.testing.assert_array_equal(np.asarray(made.params[name]), value)

@@ -22,7 +22,7 @@ def sent(driver: Driver, sizes: list[int]) -> list[list[int]]:
         driver.copy(made.pointer, block.device.pointer, size, device.stream)
         staging.release(block)
         found.append(device.read_later(made))
-    return [np.unique(wait()).tolist() for wait in found]
+    return [np.unique(copy.wait()).tolist() for copy in found]
 
 
 @pytest.mark.parametrize("order", ORDERS)

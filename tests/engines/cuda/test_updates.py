@@ -210,8 +210,8 @@ def test_a_step_waits_for_nothing():
         opt.update(store, clipped, scale=0.5)
     assert driver.waits == waits
     assert driver.launches == 30 * (
-        4 + 1 + 4 + 4 + 1 + 2 + 4
-    )  # squares, factor, scale; flags, fault, zeros and spread, steps
+        4 + 1 + 4 + 4 + 1 + 2 + 1
+    )  # squares, factor, scale; flags, fault, zeros and spread, all steps
     assert norm == pytest.approx(np.sqrt(2 * 3 + 12 + 4 + 1))
     assert driver.waits > waits
 
