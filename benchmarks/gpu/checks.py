@@ -1,8 +1,10 @@
-"""Whether the engine is right on the card: a training step in each precision, and several steps in a row."""
+"""Whether the engine is right on a card: steps in each precision, in a row, overlapping, short of memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ import numpy as np
 from benchmarks.gpu.contenders import MODELS, SST, OurModel
 from benchmarks.gpu.race import described
 from benchmarks.gpu.record import Check
-from foldbatch.errors import FoldbatchError
+from benchmarks.inside import device_of
+from foldbatch.errors import DeviceMemoryError, DeviceMemoryWarning, FoldbatchError
 from foldbatch.params.parameters import SparseRows
 from foldbatch.trees import Tree
 from foldbatch.types import BackendName
@@ -22,6 +25,9 @@ LIMITS: Mapping[tuple[str, str], float | None] = {
     ("float32", "tf32"): None,
     ("float32", "bf16"): None,
 }
+OVERLAPPED = 200  # steps whose bits must not depend on whether kernels begin early
+SAME = 1e-5  # how far a loss may be from another of the same batch, as a share
+SHORT = 1 << 28  # bytes that are left free for a batch that does not fit
 TRAINED = 1e-9  # how far parameters may be from NumPy's after training in float64
 
 
@@ -136,3 +142,75 @@ def _trained(
     for trees in batches:
         loss = ours.step(trees, len(trees))
     return {"loss": np.asarray(float(loss)), **ours.parameters()}
+
+
+def overlapping(
+    batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: BackendName, way: str
+) -> Check:
+    """Train with kernels that begin while the one before ends, and with kernels that wait: the same bits.
+
+    No tool sees a kernel that reads before the one that writes has ended, so this is the only look at it.
+    """
+    name = f"{OVERLAPPED} training steps with and without overlap{_told(way)}"
+    ours = [OurModel(MODELS[SST], hidden, words, backend, engine=way) for _ in range(2)]
+    driver = device_of(ours[0].program).driver
+    if getattr(driver, "overlap", None) is None:
+        return Check(name, "skipped", "kernels of this card do not overlap")
+    _trained_on(ours[0], batches)
+    kept, driver.overlap = driver.overlap, None
+    try:
+        _trained_on(ours[1], batches)
+    finally:
+        driver.overlap = kept
+    first, second = (model.parameters() for model in ours)
+    other = [key for key, value in first.items() if value.tobytes() != second[key].tobytes()]
+    return Check(name, "failed" if other else "passed", ", ".join(other) or "the same bits")
+
+
+def _trained_on(ours: OurModel, batches: Sequence[Sequence[Tree]]) -> None:
+    for step in range(OVERLAPPED):
+        trees = batches[step % len(batches)]
+        ours.step(trees, len(trees))
+
+
+def short_memory(
+    few: Sequence[Tree], many: Sequence[Tree], hidden: int, words: int, backend: BackendName
+) -> list[Check]:
+    """Return whether a model goes on after the card had no memory left, and runs a batch that does not fit.
+
+    Args:
+        few: a batch that runs before and after.
+        many: a batch that does not fit into what is left, `SHORT` bytes.
+        hidden: size of the model.
+        words: rows of the embedding.
+        backend: that is checked.
+    """
+    first, ours = (OurModel(MODELS[SST], hidden, words, backend) for _ in range(2))
+    whole, before = first.loss(many), ours.loss(few)
+    with _filled(device_of(ours.program).driver) as told:
+        asked = Check("memory until there is none", "passed" if told else "failed", told or "it never ended")
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            cut = ours.loss(many)
+    parts = [str(each.message) for each in warned if issubclass(each.category, DeviceMemoryWarning)]
+    name = f"a batch that does not fit ({parts[0] if parts else 'it did'})"
+    again = _same("a batch when there is memory again", ours.loss(few), before)
+    return [asked, _same(name, cut, whole), again]
+
+
+def _same(name: str, found: float, expected: float) -> Check:
+    right = abs(found - expected) <= SAME * abs(expected)
+    return Check(name, "passed" if right else "failed", f"loss {found:.6g}, {expected:.6g} before")
+
+
+@contextmanager
+def _filled(driver: Any) -> Iterator[str]:
+    """Hold all of a card's memory but for `SHORT` bytes; yields what the card said at the end of it."""
+    held, size, said = [], 1 << 34, ""
+    while size >= SHORT:
+        try:
+            held.append(driver.allocate(size))
+        except DeviceMemoryError as error:
+            size, said = size // 2, str(error)
+    del held[-1:]
+    yield said

@@ -22,12 +22,13 @@ import numpy as np
 from benchmarks.gpu import apart, checks
 from benchmarks.gpu.card import facts
 from benchmarks.gpu.command import run_parts
-from benchmarks.gpu.contenders import MODELS, SST, OurModel, our_ways
+from benchmarks.gpu.contenders import MODELS, SST, OurModel, launch_due, our_ways
+from benchmarks.gpu.cost import counting
 from benchmarks.gpu.parts import Part
 from benchmarks.gpu.record import Check
 from benchmarks.gpu.run import Run, Settings
 from benchmarks.gpu.times import run_race
-from benchmarks.gpu.ways import WAYS, ways_of
+from benchmarks.gpu.ways import WAYS, prepare, ways_of
 from benchmarks.inside import device_of
 from foldbatch.engines.cuda.driver import MatrixProduct
 from foldbatch.engines.cuda.fixed_kernels import TEXT
@@ -35,6 +36,8 @@ from foldbatch.system.processes import no_garbage
 
 SECONDS = 600.0
 HIDDEN, BATCHES = (150, 300, 512), (256, 64, 1)
+FEW_LAUNCHES = 1  # of a step that is a graph
+ROUNDS = 5  # of all batches, which classes are learned from
 ODD = 33  # a hidden size whose rows are no multiple of 16 bytes
 LAUNCHES, NODES, CAPTURES = 5000, 250, 10
 # Rows, columns, terms and how many: a cell's, a level's, the gradient of a weight, and many small ones.
@@ -84,6 +87,14 @@ def first_parts(run: Run) -> list[Part]:
             for size in settings.batches
         ),
     ]
+    what = "whether a kernel reads before another has written: no tool sees that"
+    parts += [Part(f"with and without overlap, {way}", 5, partial(_overlap, way=way), what) for way in WAYS]
+    what = "whether what repeats is a graph, and what the card takes of it alone"
+    parts += [
+        Part(f"graphs alone, batch {size}", 5, partial(_graphs, size=size), what) for size in settings.batches
+    ]
+    what = "whether a batch that does not fit is cut, and the next one runs"
+    parts.append(Part("memory runs out", 20, _short_memory, what))
     if settings.law:
         what = "whether `fb.torch.Module(...).cuda()` may be believed: numbers, copies, streams, short memory"
         parts.append(Part("a module of PyTorch", 60, _module, what))
@@ -305,6 +316,60 @@ def _times(run: Run, hidden: int, size: int) -> None:
     ways = ways_of(make, batches, run.record, f"{SST}, hidden {hidden}, batch {size}")
     run_race(run, SST, hidden, size, our_ways(ways, batches), len(batches))
     run.card.forget()
+
+
+def _overlap(run: Run, way: str) -> None:
+    settings, batches = run.settings, [run.trees[k : k + size] for k, size in enumerate((64, 8, 33, 1))]
+    run.record.checks.append(
+        checks.overlapping(batches, settings.hidden[0], settings.words, settings.backend, way)
+    )
+
+
+def _graphs(run: Run, size: int) -> None:
+    """Note what is one graph: of training, of a step with results and of inference, planned before and known.
+
+    The rates are the seconds of the card's stream alone, by events.
+    """
+    settings, batches = run.settings, run.batches(size)
+    ours = OurModel(MODELS[SST], settings.hidden[0], settings.words, settings.backend, engine=WAYS[-1])
+    prepare(ours, batches)
+    program = ours.program
+    planned = [program.plan(trees) for trees in batches]
+    tasks: dict[str, Callable[[Any], object]] = {
+        "train": lambda batch: ours.step(batch, size),
+        "step": program.step,
+        "infer": program.run,
+    }
+    for (task, do), (kind, batches_of) in itertools.product(
+        tasks.items(), (("planned", planned), ("known", batches))
+    ):
+        for _ in range(ROUNDS):
+            for batch in batches_of:
+                do(batch)
+            launch_due(program)
+        with counting(device_of(ours.program)) as cost:
+            do(batches_of[0])
+            launch_due(program)
+        name = f"{task}, {kind}, batch {size}"
+        copies = f"{cost.copies_in} copies in, {cost.copies_out} out"
+        told = f"{cost.submitted} launches, {copies}, {cost.waits} waits"
+        state = "passed" if cost.products == 0 and cost.submitted <= FEW_LAUNCHES else "failed"
+        run.record.checks.append(Check(f"{name}: a graph", state, told))
+    for training in (True, False):
+        spans = program.profile(planned[0], steps=5, training=training).spans
+        alone = [span.seconds for span in spans if span.row == "compute"]
+        if alone:
+            task = "train" if training else "infer"
+            run.record.rates[f"card alone, {task}, batch {size}"] = sum(alone) / 5
+
+
+def _short_memory(run: Run) -> None:
+    settings = run.settings
+    if not run.card.is_gpu:
+        run.record.checks.append(Check("memory runs out", "skipped", "memory of the host has no such end"))
+        return
+    hidden, words = settings.hidden[0], settings.words
+    run.record.checks += checks.short_memory(run.trees[:8], run.trees[:4096], hidden, words, settings.backend)
 
 
 def _law(run: Run, way: str) -> None:

@@ -332,7 +332,9 @@ class CupyDriver:
         self.identity = f"{properties['uuid'].hex()} at {runtime.deviceGetPCIBusId(self.number)}"
         check_compiler(self._major)
         self._cublas = cublas(self._major)
-        self._overlap = _overlapping() if properties["major"] >= 9 else None
+        self.overlap = (
+            _overlapping() if properties["major"] >= 9 else None
+        )  # None: kernels wait for their turn
         self._products: dict[int, Blas] = {}
         self._first: Any = None
         self._process = os.getpid()
@@ -466,9 +468,9 @@ class CupyDriver:
         """Launch a kernel on a stream, overlapping the one before where its text allows it."""
         values, addresses = self._words()
         _PACKED[len(arguments)](values, 0, *arguments)
-        if function.overlaps and self._overlap is not None and stream.ptr:  # no overlap on the default stream
+        if function.overlaps and self.overlap is not None and stream.ptr:  # no overlap on the default stream
             how = _Launch(blocks, 1, 1, *threads, 1, 0, stream.ptr, ctypes.addressof(OVERLAPPING), 1)
-            status = self._overlap(ctypes.byref(how), function.ptr, addresses, None)
+            status = self.overlap(ctypes.byref(how), function.ptr, addresses, None)
             if status:
                 fix = "look for an earlier error of the GPU"
                 raise BackendError("backend cuda", "a kernel to be launched", f"error {status} of CUDA", fix)
