@@ -11,8 +11,8 @@ import numpy as np
 
 import foldbatch as fb
 from benchmarks.jobs.job import Example
-from benchmarks.jobs.site_features import features, inside, words_of
-from benchmarks.jobs.sites import Part, Site, swapped
+from benchmarks.jobs.site_features import inside, words_of
+from benchmarks.jobs.sites import Part, Site
 from foldbatch import ops
 
 SIZE = 64
@@ -22,7 +22,7 @@ def walk_of(examples: Sequence[Example], size: int = SIZE, dropout: float = 0.5)
     """Return the model: operands and neighbours by a Tree-LSTM, and the way down to them step by step.
 
     One function judges how well two operands stand in their order. The score is its difference for both
-    orders, so the answer for swapped operands is the contrary. Features of the site vote besides.
+    orders, so the answer for swapped operands is the contrary.
     """
     parts = [part for each in examples for part in _parts(each.data)]
     kinds = fb.trees.Vocabulary.count([part.kind for part in parts], minimum=2)
@@ -34,11 +34,6 @@ def walk_of(examples: Sequence[Example], size: int = SIZE, dropout: float = 0.5)
     def wide(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
         return rng.normal(0.0, 0.3, shape)
 
-    seen = fb.trees.Vocabulary.count(
-        (name for each in examples for site in (each.data, swapped(each.data)) for name in features(site)),
-        minimum=3,
-    )
-    vote = fb.Embedding(len(seen), 1, "zeros", name="votes")
     kind_of = fb.Embedding(len(kinds), size, wide, name="kinds")
     word_of = fb.Embedding(len(words), size, wide, name="words")
     place_of = fb.Embedding(len(places), size, wide, name="places")
@@ -57,20 +52,16 @@ def walk_of(examples: Sequence[Example], size: int = SIZE, dropout: float = 0.5)
         return down(ops.concat([drop(place_of(place)), *beside, above]))
 
     @fb.cell
-    def judge(above: Any, first: Any, second: Any, for_it: numbers, against: numbers) -> Any:  # type: ignore[valid-type]
+    def judge(above: Any, first: Any, second: Any) -> Any:
         def fits(one: Any, two: Any) -> Any:
             return out(drop(compared(ops.concat([one, two, one * two, above]))))
 
         score = fits(second, first) - fits(first, second)
-        score += ops.segment_sum(vote(for_it)) - ops.segment_sum(vote(against))
         return ops.concat([0 * score, score])
 
     def visit(part: Part) -> Any:
         named = np.array([words[word] for word in words_of(part)], np.int32)
         return join(kinds[part.kind], named, [visit(below) for _, below in part.below])
-
-    def known(site: Site) -> Any:
-        return np.array([seen[name] for name in features(site) if name in seen], np.int32)
 
     def walk(example: tuple[Site, Any]) -> Any:
         site, label = example
@@ -78,7 +69,7 @@ def walk_of(examples: Sequence[Example], size: int = SIZE, dropout: float = 0.5)
         for each in site.steps:
             before, after = ([visit(part)[0] for part in parts] for parts in (each.before, each.after))
             above = step(places[each.kind], before, after, above)
-        scores = judge(above, visit(site.first)[0], visit(site.second)[0], known(site), known(swapped(site)))
+        scores = judge(above, visit(site.first)[0], visit(site.second)[0])
         fb.loss(ops.cross_entropy(scores, label))
         return scores
 
