@@ -20,7 +20,7 @@ from benchmarks.jobs.job import Example, Job, parted
 from benchmarks.options import positive
 
 COUNT = 10_000
-DEFAULTS = Defaults(epochs=12, lr=2e-3, recurrent_epochs=10)
+DEFAULTS = Defaults(epochs=20, lr=3e-3, recurrent_epochs=10)
 
 
 def tokens(tree: Any) -> list[str]:

@@ -18,7 +18,7 @@ from foldbatch import ops
 SIZE = 64
 
 
-def walk_of(examples: Sequence[Example], size: int = SIZE, dropout: float = 0.5) -> Callable[[Any], Any]:
+def walk_of(examples: Sequence[Example], size: int = SIZE, dropout: float = 0.4) -> Callable[[Any], Any]:
     """Return the model: operands and neighbours by a Tree-LSTM, and the way down to them step by step.
 
     One function judges how well two operands stand in their order. The score is its difference for both

@@ -25,7 +25,7 @@ from foldbatch.errors import ReadError
 
 SKIPPED = {"test", "tests", "idlelib", "lib2to3", "site-packages", "__pycache__"}
 STATEMENTS = {"python": (".py", python_statements), "javascript": (".js", javascript_statements)}
-DEFAULTS = Defaults(epochs=5, lr=2e-3, recurrent_epochs=4, peers=("linear", "boosting"))
+DEFAULTS = Defaults(epochs=8, lr=3e-3, recurrent_epochs=4, peers=("linear", "boosting"))
 
 
 def library(language: str) -> Path:
