@@ -37,6 +37,7 @@ class Job:
         tokens: what a recurrent network reads: words in order.
         mirrored: the same example turned around, with the other label, where there is such a symmetry. Models
             that do not have it built in train on both.
+        bag: the features without those that somebody made for this question, where there are such.
     """
 
     name: str
@@ -48,6 +49,12 @@ class Job:
     features: Callable[[Any], dict[str, float]]
     tokens: Callable[[Any], list[str]]
     mirrored: Callable[[Example], Example] | None = None
+    bag: Callable[[Any], dict[str, float]] | None = None
+
+    @property
+    def parts(self) -> tuple[Sequence[Example], Sequence[Example], Sequence[Example]]:
+        """The examples to train on, dev and test."""
+        return self.train, self.dev, self.test
 
     def with_mirrors(self) -> list[Example]:
         """Return the examples to train on, and beside each one its mirror image, where there is one."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from benchmarks.jobs.sites import Part, Site
 from foldbatch.zoo.words import subwords
@@ -35,21 +35,31 @@ def _flat(parts: Sequence[Part]) -> list[str]:
     return [token for part in parts for each in inside(part) for token in (each.kind, *words_of(each))]
 
 
-def features(site: Site) -> dict[str, float]:
-    """Return what occurs in each operand and beside them, and each pair of these.
+def bag(site: Site) -> dict[str, float]:
+    """Return what occurs in each operand and beside them, and which tokens follow one another."""
+    first, second, beside = _bags(site)
+    found = [f"1 {name}" for name in first] + [f"2 {name}" for name in second] + [*beside]
+    found += [f"{step.kind} above" for step in site.steps]
+    return dict.fromkeys([*found, *map(" ".join, pairwise(tokens(site)))], 1.0)
 
-    Pairs are what a linear model needs to compare: without them it can only say what tends to come first.
+
+def features(site: Site) -> dict[str, float]:
+    """Return `bag`, and pairs of what occurs in one operand with what occurs in the other one or beside it.
+
+    These pairs are made for this question: a linear model needs them to compare the operands. Without them it
+    can only say what tends to come first.
     """
-    operands = {"1": _bag((site.first,)), "2": _bag((site.second,))}
-    callee = {f"beside {each}" for each in _bag((*site.steps[-1].before, *_above(site)))} | {site.kind}
-    found = Counter({f"{place} {each}": 1 for place, bag in operands.items() for each in bag})
-    found.update(dict.fromkeys(callee, 1))
-    found.update(
-        {f"{place} {each}, {other}": 1 for place, bag in operands.items() for each in bag for other in callee}
-    )
-    found.update({f"1 {each}, 2 {other}": 1 for each in operands["1"] for other in operands["2"]})
-    found.update({f"{step.kind} above": 1 for step in site.steps})
-    return dict(found)
+    first, second, beside = _bags(site)
+    pairs = [f"1 {one}, 2 {two}" for one in first for two in second]
+    pairs += [f"1 {one}, {other}" for one in first for other in beside]
+    pairs += [f"2 {two}, {other}" for two in second for other in beside]
+    return bag(site) | dict.fromkeys(pairs, 1.0)
+
+
+def _bags(site: Site) -> tuple[set[str], set[str], set[str]]:
+    """Return what occurs in the first operand, in the second one, and beside them."""
+    beside = {f"beside {name}" for name in _bag((*site.steps[-1].before, *_above(site)))} | {site.kind}
+    return _bag((site.first,)), _bag((site.second,)), beside
 
 
 def _above(site: Site) -> tuple[Part, ...]:

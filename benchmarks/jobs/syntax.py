@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.jobs.contest import Defaults, run
 from benchmarks.jobs.job import Example, Job, parted
-from benchmarks.jobs.site_features import features, tokens
+from benchmarks.jobs.site_features import bag, features, tokens
 from benchmarks.jobs.site_model import walk_of
 from benchmarks.jobs.sites import Site, javascript_statements, python_statements, sites, swapped
 from foldbatch.errors import ReadError
@@ -104,6 +104,7 @@ def job(language: str = "python", folder: Path | None = None, seed: int = 0) -> 
         features=features,
         tokens=tokens,
         mirrored=mirrored,
+        bag=bag,
     )
 
 

@@ -214,10 +214,21 @@ def test_the_report_has_means_with_their_errors_and_says_what_is_not_certain():
         contest.Entry("ours", [Fitted(0.9, most, ""), Fitted(0.7, most * 0, "")], 2.0),
         contest.Entry("far", [Fitted(0.5, half, "")], 1.0),
         contest.Entry("near", [Fitted(0.9, most, "")], 1.0),
-        contest.Entry("equal", [Fitted(0.9, most, ""), Fitted(0.7, most * 0, "")], 1.0),
     ]
     lines = contest.report(job, entries)
     assert "| ours | 80.0% | 95.0% ± 5.0% | 2 |" in lines
-    assert "against far: +45.0 ± 4.7 points, more than twice its standard error" in lines
-    assert "against near: +5.0 ± 1.5 points, more than twice its standard error" in lines
-    assert "against equal: +0.0 ± 0.0 points, not certain" in lines
+    assert "| far | 50.0% | 50.0% | 1 |" in lines
+    assert "ours against far: +45.0 ± 6.9 points, more than twice its standard error" in lines
+    assert "ours against near: +5.0 ± 5.2 points, not certain" in lines
+
+
+def test_a_vote_of_three_seeds_is_a_row_of_its_own():
+    test = [Example(None, 0, str(k)) for k in range(9)]
+    job = Job("a job", ("a", "b"), test, test, test, *[lambda *_: None] * 3)
+    seeds = [Fitted(0.5, np.array([int(k % 3 == seed) for k in range(9)]), "") for seed in range(3)]
+    lines = contest.report(job, [contest.Entry("ours", seeds, 1.0), contest.Entry("peer", seeds[:1], 1.0)])
+    assert "| ours, vote of 3 seeds |  | 100.0% | 3 |" in lines
+    assert [line.split(":")[0] for line in lines[-2:]] == [
+        "ours against peer",
+        "ours, vote of 3 seeds against peer",
+    ]
