@@ -123,6 +123,7 @@ def test_a_small_run_of_syntax_prints_a_row_for_each_model_and_margins(tmp_path,
     assert [line.split(" | ")[0] for line in printed.splitlines() if line.startswith("|")][2:] == [
         "| foldbatch",
         "| logistic regression",
+        "| logistic regression, no pairs",
         "| gradient boosting",
     ]
     assert "against gradient boosting: " in printed
