@@ -323,7 +323,7 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
 
 
 def _set_usual_of_records(raw: Raw) -> None:
-    """Add the settings that suit a model of records, where there are none: how it is optimised, and how long."""
+    """Add settings that suit a model of records where there are none: how it is optimised, and how long."""
     sections = {name: raw.setdefault(name, {}) for name in ("task", "optimizer", "schedule", "train")}
     if not all(isinstance(options, dict) for options in sections.values()):
         return  # which is refused

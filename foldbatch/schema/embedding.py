@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from foldbatch import blocks as fb
 from foldbatch.schema import kinds, reading
-from foldbatch.schema.pooling import POOLINGS, log_count, over_root, steps, tenth
+from foldbatch.schema.pooling import POOLINGS, faint, log_count, over_root, steps
 from foldbatch.static import ops
 from foldbatch.trees.vocabulary import Vocabulary
 
@@ -162,6 +162,8 @@ def _kind_blocks(
             token = _row(_table(settings.buckets, size, f"{name}.ngrams"))
             tokens = settings.ngram, settings.buckets
             yield _read(place, reading.read_tokens, tokens, fb.Map(token) >> _root_sum())
+            whole = _row(_table(settings.buckets, size, f"{name}.whole"))
+            yield _read(place, reading.read_whole, (settings.buckets,), whole)
             if kind.number is not None:
                 spelled = reading.read_spelled, reading.read_spelled_position
                 yield _read(place, *_number(*spelled, kind.number, size, f"{name}.number"))
@@ -229,7 +231,7 @@ def _pooled(item: AnyBlock, settings: Settings, path: str) -> AnyBlock:
 
 
 def _deep(settings: Settings, path: str) -> AnyBlock:
-    """Return two layers with dropout between them, which have a tenth of their say.
+    """Return two layers with dropout between them, whose result is scaled down.
 
     Adam moves all parameters alike, so what is scaled down is learnt more slowly, behind the linear path.
     """
@@ -237,4 +239,4 @@ def _deep(settings: Settings, path: str) -> AnyBlock:
     hidden: AnyBlock = fb.Linear(settings.size, "relu", name=f"{name}.hidden")
     if settings.dropout:
         hidden = hidden >> fb.Dropout(settings.dropout)
-    return hidden >> fb.Linear(settings.size, name=f"{name}.out") >> fb.Function(tenth)
+    return hidden >> fb.Linear(settings.size, name=f"{name}.out") >> fb.Function(faint)

@@ -292,7 +292,7 @@ def _spelled_numbers(values: Sequence[str], limits: Thresholds) -> Number | None
     return _numbers(numbers, limits) if len(numbers) >= MOSTLY * len(values) else None
 
 
-SPELLED = re.compile(r"\D{0,3}([-+]?[0-9][0-9,_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?)\D{0,5}")
+SPELLED = re.compile(r"[^0-9+-]{0,3}([-+]?[0-9][0-9,_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?)\D{0,5}")
 
 
 def number_in(text: str) -> float | None:

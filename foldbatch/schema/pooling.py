@@ -11,6 +11,8 @@ from foldbatch import blocks as fb
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
 
+FAINT = 0.03  # of what layers say beside the linear path, at first
+
 
 def log_sum_exp(items: Node) -> Node:
     """Return the logarithm of the sum of exponentials, a soft maximum: ``[N, M, size]`` to ``[N, size]``."""
@@ -41,9 +43,9 @@ def steps(numbers: Node, *, count: int) -> Node:
     return ops.concat([numbers[:last], passed])
 
 
-def tenth(vector: Node) -> Node:
-    """Return a tenth of a vector."""
-    return vector * 0.1
+def faint(vector: Node) -> Node:
+    """Return a vector scaled down."""
+    return vector * FAINT
 
 
 Pooling = Callable[[], fb.Block[Any, Any]]

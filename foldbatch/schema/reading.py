@@ -198,19 +198,29 @@ def read_code(place: Place, codes: Vocabulary, value: Any) -> int | None:
 
 
 def read_tokens(place: Place, size: int, buckets: int, value: Any) -> list[int] | None:
-    """Return a number below `buckets` for each run of `size` characters, each word, and the whole.
+    """Return a number below `buckets` for each run of `size` characters and each word, in lower case.
 
     >>> len(read_tokens(ANYWHERE, 3, 1000, "Red wine")), read_tokens(ANYWHERE, 3, 1000, 5)
-    (11, None)
+    (10, None)
     """
     if type(value) is not str:
         value = _converted(value, "text", place)
         if value is None:
             return None
     lower = value[:MAX_TEXT].lower()
-    wholes = [*(f"{BEGIN}{word}{BEGIN}" for word in WORD.findall(lower)), f"{END}{lower}{END}"]
+    words = [f"{BEGIN}{word}{BEGIN}" for word in WORD.findall(lower)]
     grams = read_ngrams(place, size, buckets, lower) or []
-    return [*grams, *(_hashed(whole, buckets) for whole in wholes)]
+    return [*grams, *(_hashed(word, buckets) for word in words)]
+
+
+def read_whole(place: Place, buckets: int, value: Any) -> int | None:
+    """Return a number below `buckets` for a text as a whole, in lower case.
+
+    >>> read_whole(ANYWHERE, 1000, "Salt") == read_whole(ANYWHERE, 1000, "salt"), read_whole(ANYWHERE, 9, 5)
+    (True, None)
+    """
+    text = value if type(value) is str else _converted(value, "text", place)
+    return None if text is None else _hashed(text[:MAX_TEXT].lower(), buckets)
 
 
 def _hashed(text: str, buckets: int) -> int:
