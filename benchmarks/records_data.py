@@ -83,7 +83,7 @@ def orders(folder: Path, seed: int) -> Split:
 
 
 def _order(rng: random.Random) -> Record:
-    items = []
+    items: list[Record] = []
     for good in rng.choices([*GOODS], k=min(1 + int(rng.expovariate(0.5)), 9)):
         price = round(GOODS[good] * rng.lognormvariate(0, 0.4), 2)
         name = f"{rng.choice(BRANDS)} {rng.choice(ADJECTIVES)} {good} {rng.randint(1, 99)}"

@@ -291,7 +291,7 @@ def _rate(options: ScheduleOptions, epoch: int, total: int) -> training.schedule
         case "cosine":
             factor = training.schedules.cosine(total, options.end)
         case "one-cycle":
-            factor = training.schedules.one_cycle(total)
+            factor = training.schedules.one_cycle(max(total, 2))
         case _:
             factor = training.schedules.cosine(total, 1.0)  # which is 1 throughout
     rising = training.schedules.warm_up(max(rise, 1))

@@ -182,11 +182,11 @@ class Schema:
         return Comparison(tuple(fields), tuple(odd), read)
 
     def texts_of_values(self) -> list[str]:
-        """List the paths of texts whose examples are all numbers, or dates in another form than ISO 8601.
+        """List the paths of texts whose examples are numbers or dates in a form that a block does not read.
 
-        A block reads them as n-grams of characters, as it reads any text.
+        It reads them as it reads any text.
 
-        >>> infer([{"when": "6.5.2024", "on": "2024-05-06"}, {"when": "17.5.2024"}]).texts_of_values()
+        >>> infer([{"when": "6.5.2024", "price": "72.5 €"}, {"when": "17.5.2024"}]).texts_of_values()
         ['when']
         """
         paths = []
@@ -194,7 +194,11 @@ class Schema:
         while waiting:
             path, place = waiting.pop()
             for kind in place.kinds:
-                if isinstance(kind, kinds.Text) and all(map(DATE_OR_NUMBER.fullmatch, kind.examples)):
+                if (
+                    isinstance(kind, kinds.Text)
+                    and kind.number is None
+                    and all(map(DATE_OR_NUMBER.fullmatch, kind.examples))
+                ):
                     paths.append(path or ROOT_NAME)
                 named = isinstance(kind, kinds.Fields)
                 below = [(name if named else INSIDE[name], inner) for name, inner in kinds.below(kind)]
