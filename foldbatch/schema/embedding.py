@@ -162,8 +162,6 @@ def _kind_blocks(
             token = _row(_table(settings.buckets, size, f"{name}.ngrams"))
             tokens = settings.ngram, settings.buckets
             yield _read(place, reading.read_tokens, tokens, fb.Map(token) >> _root_sum())
-            whole = _row(_table(settings.buckets, size, f"{name}.whole"))
-            yield _read(place, reading.read_whole, (settings.buckets,), whole)
             if kind.number is not None:
                 spelled = reading.read_spelled, reading.read_spelled_position
                 yield _read(place, *_number(*spelled, kind.number, size, f"{name}.number"))

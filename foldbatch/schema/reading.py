@@ -213,16 +213,6 @@ def read_tokens(place: Place, size: int, buckets: int, value: Any) -> list[int] 
     return [*grams, *(_hashed(word, buckets) for word in words)]
 
 
-def read_whole(place: Place, buckets: int, value: Any) -> int | None:
-    """Return a number below `buckets` for a text as a whole, in lower case.
-
-    >>> read_whole(ANYWHERE, 1000, "Salt") == read_whole(ANYWHERE, 1000, "salt"), read_whole(ANYWHERE, 9, 5)
-    (True, None)
-    """
-    text = value if type(value) is str else _converted(value, "text", place)
-    return None if text is None else _hashed(text[:MAX_TEXT].lower(), buckets)
-
-
 def _hashed(text: str, buckets: int) -> int:
     return crc32(text.encode("utf-8", "surrogatepass")) % buckets
 

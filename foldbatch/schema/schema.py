@@ -85,7 +85,7 @@ class Schema:
         | number | a layer of its distance from the mean, in deviations, and of its place among quantiles |
         | whole numbers, few | the same, and a row of a table |
         | moment | as a number; sine and cosine of year, month, week and day |
-        | text | rows of its n-grams and words, their sum over a root, and a row of the whole; all hashed |
+        | text | rows of its n-grams and words, which are hashed; their sum over the root of their number |
         | text that spells a number | the same as a text, and as a number |
         | list, dictionary | the items' sum over the root of their number, and two layers of what is pooled |
         | record | the sum of its fields, and two layers of them side by side |
