@@ -140,8 +140,8 @@ class StructureEstimator(BaseEstimator):
             raise BlockValueError("model", expected, describe_value(self.model), "choose one of them")
         if not is_int(self.seeds) or self.seeds < 1:
             raise BlockValueError("seeds", "1 model or more", describe_value(self.seeds), "5 is usual")
-        given = {name: value for name, value in self.get_params().items() if value is not None}
-        settings = self._settings = self._usual(len(structures)) | given
+        chosen = {name: value for name, value in self.get_params().items() if value is not None}
+        settings = self._settings = self._usual(len(structures)) | chosen
         if not is_int(self.random_state):
             settings["random_state"] = int(check_random_state(self.random_state).randint(2**31))
         optimizers = [AdamW(settings["lr"], weight_decay=settings["weight_decay"]) for _ in range(self.seeds)]

@@ -244,8 +244,8 @@ def _edges(numbers: Sequence[float]) -> tuple[float, ...]:
 def _codes(values: Sequence[float]) -> tuple[int, ...]:
     """Return different whole numbers by how often they occur, if they are few; none where they are many."""
     counts = Counter(values)
-    few = len(counts) <= MOST_CODES and 2 * len(counts) <= len(values)
-    return tuple(int(value) for value, _ in counts.most_common()) if few else ()
+    repeated = len(counts) <= MOST_CODES and 2 * len(counts) <= len(values)
+    return tuple(int(value) for value, _ in counts.most_common()) if repeated else ()
 
 
 def _figures(numbers: Sequence[float]) -> tuple[float, float, float, float]:

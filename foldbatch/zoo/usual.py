@@ -6,6 +6,8 @@ docs/accuracy.md.
 
 from typing import NamedTuple
 
+import numpy as np
+
 SEEN = 12_000  # examples that training sees in all epochs, if few epochs of many examples do not exceed it
 EPOCHS = (3, 40)  # the fewest and the most
 BATCHES = ((500, 16), (8_000, 32), (32_000, 64))  # sizes of batches, for up to so many examples
@@ -31,7 +33,6 @@ def usual(count: int, *, numbers: bool = False) -> Usual:
     >>> usual(100)[:3], usual(2_000)[:3], usual(100_000, numbers=True)[:3]
     ((40, 16, 0.5), (6, 32, 0.5), (3, 128, 0.0))
     """
-    fewest, most = EPOCHS
-    epochs = min(max(SEEN // max(count, 1), fewest), most)
+    epochs = int(np.clip(SEEN // max(count, 1), *EPOCHS))
     size = next((size for limit, size in BATCHES if count <= limit), LARGEST)
     return Usual(epochs, size, 0.0 if numbers else 0.5)
