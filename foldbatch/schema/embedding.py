@@ -198,7 +198,7 @@ def _number(
     size: int,
     name: str,
 ) -> tuple[Callable[..., Any], tuple[Any, ...], AnyBlock]:
-    """Return what reads a number, its arguments, and a layer of its deviations and its place among edges.
+    """Return the reader of a number, its arguments, and a layer of its deviations and place among edges.
 
     A schema that knows no edges, or one, has the deviations `alone`.
     """
