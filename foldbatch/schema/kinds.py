@@ -191,9 +191,9 @@ def _span(low: float, high: float) -> str:
 
 
 EXAMPLES = 3
-BINS = 16  # between which numbers are spread evenly
+QUANTILES = 16  # between which numbers are spread evenly
 MOST_CODES = 64  # different whole numbers that may be codes
-MOST_DIGITS = 40  # characters of a text that spells a number
+LONGEST_NUMBER = 40  # characters of a text that spells a number
 MOSTLY = 0.9  # the share of texts that spell numbers, from which on they are numbers
 MAX_MAGNITUDE = 1e100  # numbers beyond it count as it: their squares must be numbers, too
 
@@ -238,7 +238,7 @@ def _edges(numbers: Sequence[float]) -> tuple[float, ...]:
     """Return the least number, the greatest, and quantiles between them, each once."""
     ordered = sorted(numbers)
     last = len(ordered) - 1
-    return tuple(sorted({ordered[last * place // BINS] for place in range(BINS + 1)}))
+    return tuple(sorted({ordered[last * place // QUANTILES] for place in range(QUANTILES + 1)}))
 
 
 def _codes(values: Sequence[float]) -> tuple[int, ...]:
@@ -301,7 +301,7 @@ def number_in(text: str) -> float | None:
     >>> number_in("-1.5"), number_in("1,200 kg"), number_in("6.5.2024")
     (-1.5, 1200.0, None)
     """
-    match = SPELLED.fullmatch(text) if len(text) <= MOST_DIGITS else None
+    match = SPELLED.fullmatch(text) if len(text) <= LONGEST_NUMBER else None
     return None if match is None else bounded(float(match[1].replace(",", "").replace("_", "")))
 
 

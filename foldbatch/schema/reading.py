@@ -218,7 +218,7 @@ def _hashed(text: str, buckets: int) -> int:
 
 
 def read_spelled(place: Place, mean: float, deviation: float, value: Any) -> list[float] | None:
-    """Return the deviations of the number that a text spells, as `read_number` does; None where it spells none.
+    """Return the deviations of the number that a text spells, as `read_number`; None where it spells none.
 
     >>> read_spelled(ANYWHERE, 3.0, 2.0, "7 kg"), read_spelled(ANYWHERE, 3.0, 2.0, "unknown")
     ([2.0], None)
@@ -230,7 +230,7 @@ def read_spelled(place: Place, mean: float, deviation: float, value: Any) -> lis
 def read_spelled_position(
     place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: Any
 ) -> list[float] | None:
-    """Return the two numbers of `read_position` for the number that a text spells; None where it spells none."""
+    """Return the `read_position` of the number that a text spells; None where it spells none."""
     number = _spelled(place, value)
     return None if number is None else [_near((number - mean) / deviation), place_among(edges, number)]
 

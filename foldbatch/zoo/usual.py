@@ -11,7 +11,7 @@ import numpy as np
 SEEN = 12_000  # examples that training sees in all epochs, if few epochs of many examples do not exceed it
 EPOCHS = (3, 40)  # the fewest and the most
 BATCHES = ((500, 16), (8_000, 32), (32_000, 64))  # sizes of batches, for up to so many examples
-LARGEST = 128
+BATCH_OF_MANY = 128
 
 
 class Usual(NamedTuple):
@@ -34,5 +34,5 @@ def usual(count: int, *, numbers: bool = False) -> Usual:
     ((40, 16, 0.5), (6, 32, 0.5), (3, 128, 0.0))
     """
     epochs = int(np.clip(SEEN // max(count, 1), *EPOCHS))
-    size = next((size for limit, size in BATCHES if count <= limit), LARGEST)
+    size = next((size for limit, size in BATCHES if count <= limit), BATCH_OF_MANY)
     return Usual(epochs, size, 0.0 if numbers else 0.5)
