@@ -22,8 +22,10 @@ from foldbatch.program.predicting import probabilities
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
 from foldbatch.schema import infer
+from foldbatch.train.callbacks import Schedule
 from foldbatch.train.optimizers import AdamW
-from foldbatch.train.trainer import Trainer
+from foldbatch.train.schedules import one_cycle
+from foldbatch.train.trainer import Callback, Trainer
 from foldbatch.train.weights import ClassWeight, by_class
 from foldbatch.trees.objects import tree_of
 from foldbatch.trees.tree import TreeNode
@@ -31,10 +33,11 @@ from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import BackendName, describe_value
 from foldbatch.zoo.models import MODELS
 from foldbatch.zoo.tasks import Task
+from foldbatch.zoo.usual import usual
 from foldbatch.zoo.words import Words, words_of
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_regressor
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
@@ -43,6 +46,14 @@ except ImportError as error:
     raise BackendError("foldbatch.estimators", missing, "none", install("sklearn")) from error
 
 CHUNK = 256  # examples that are predicted at once
+USUAL_OF_TREES = {
+    "hidden": 64,
+    "epochs": 10,
+    "lr": 0.01,
+    "weight_decay": 0.0,
+    "batch_size": 32,
+    "dropout": 0.0,
+}  # settings that suit trees and sentences
 
 Array = NDArray[Any]
 
@@ -55,13 +66,16 @@ class StructureEstimator(BaseEstimator):
         model: ``child_sum`` for trees of any arity, ``tree_lstm`` or ``rntn`` for binary ones, ``bilstm`` for
             sentences: strings, lists of words, or trees whose words are read; ``json`` for records (see
             `foldbatch.schema.infer`).
-        hidden: extent of the model's states.
+        hidden: extent of the model's states; of records, of a layer beside their vector. By default 64, and
+            none for records.
         size: extent of the words' vectors, or of those of a record's parts.
-        epochs: how often training sees each example.
-        lr: learning rate of AdamW.
-        weight_decay: of AdamW.
-        batch_size: examples a step.
-        dropout: the share of a state that is dropped while training, before it is read.
+        epochs: how often training sees each example. By default 10; for records as `foldbatch.zoo.usual` says
+            for so many, and so are the four settings that follow.
+        lr: learning rate of AdamW; by default 0.01. For records it is the highest of one cycle.
+        weight_decay: of AdamW; by default 0.
+        batch_size: examples a step; by default 32.
+        dropout: the share of a state that is dropped while training, before it is read; by default 0.
+        seeds: how many models are trained, with seeds that follow each other; answers are their mean.
         minimum: words that are met less often are unknown words.
         random_state: the seed of the first parameters and of the order of the examples. The same number gives
             the same model; a ``RandomState`` draws one, and so does None, as of scikit-learn.
@@ -70,13 +84,14 @@ class StructureEstimator(BaseEstimator):
 
     model: Literal["tree_lstm", "child_sum", "rntn", "bilstm", "json"] = "child_sum"
     _: KW_ONLY
-    hidden: int = 64
+    hidden: int | None = None
     size: int = 64
-    epochs: int = 10
-    lr: float = 0.01
-    weight_decay: float = 0.0
-    batch_size: int = 32
-    dropout: float = 0.0
+    epochs: int | None = None
+    lr: float | None = None
+    weight_decay: float | None = None
+    batch_size: int | None = None
+    dropout: float | None = None
+    seeds: int = 1
     minimum: int = 1
     random_state: int | np.random.RandomState | None = 0
     backend: BackendName = "auto"
@@ -88,67 +103,105 @@ class StructureEstimator(BaseEstimator):
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the compiled program, which is compiled again where needed, with its parameters."""
-        state = {name: value for name, value in super().__getstate__().items() if name != "_program"}
-        if "_program" in vars(self):  # it may have been trained further
-            state["parameters_"] = {name: np.array(x) for name, x in self._program.params.items()}
+        """Return all but the compiled programs, which are compiled again where needed, and parameters."""
+        state = {name: value for name, value in super().__getstate__().items() if name != "_programs"}
+        if "_programs" in vars(self):  # they may have been trained further
+            state["parameters_"], *state["further_parameters_"] = map(_parameters, self._programs)
         return state
 
     @property
     def program_(self) -> Program:
-        """The trained program."""
+        """The trained program; that of the first seed."""
+        return self.programs_[0]
+
+    @property
+    def programs_(self) -> list[Program]:
+        """The trained programs, one for each seed."""
         check_is_fitted(self)
-        if "_program" not in vars(self):
-            program = self._compiled()
-            with warnings.catch_warnings():  # the same blocks are numbered alike
-                warnings.simplefilter("ignore", NumberedNamesWarning)
-                program.params = self.parameters_
-            self._program = program
-        return self._program
+        if "_programs" not in vars(self):
+            programs = []
+            # an estimator that an earlier version has pickled has one program
+            for number, parameters in enumerate(
+                [self.parameters_, *vars(self).get("further_parameters_", [])]
+            ):
+                program = self._compiled(number)
+                with warnings.catch_warnings():  # the same blocks are numbered alike
+                    warnings.simplefilter("ignore", NumberedNamesWarning)
+                    program.params = parameters
+                programs.append(program)
+            self._programs = programs
+        return self._programs
 
     def _fit(self, structures: Sequence[object], labels: Sequence[object], weights: Array | None) -> None:
-        """Train a new model on structures, labels and weights as the settings say; keep its parameters."""
-        self.__dict__.pop("_program", None)
-        self._settings = self.get_params()
-        if not is_int(self.random_state):
-            self._settings["random_state"] = int(check_random_state(self.random_state).randint(2**31))
+        """Train new models on structures, labels and weights as the settings say; keep their parameters."""
+        self.__dict__.pop("_programs", None)
         if self.model not in MODELS:
             expected = f"a model of {', '.join(MODELS)}"
             raise BlockValueError("model", expected, describe_value(self.model), "choose one of them")
-        optimizer = AdamW(self.lr, weight_decay=self.weight_decay)
+        if not is_int(self.seeds) or self.seeds < 1:
+            raise BlockValueError("seeds", "1 model or more", describe_value(self.seeds), "5 is usual")
+        chosen = {name: value for name, value in self.get_params().items() if value is not None}
+        settings = self._settings = self._usual(len(structures)) | chosen
+        if not is_int(self.random_state):
+            settings["random_state"] = int(check_random_state(self.random_state).randint(2**31))
+        optimizers = [AdamW(settings["lr"], weight_decay=settings["weight_decay"]) for _ in range(self.seeds)]
         if self.model == "json":
             self.schema_ = infer(structures)
         else:
             self.vocabulary_ = Vocabulary.count(_words(self.model, structures), self.minimum)
             self.kinds_ = _kinds(self.model, structures)
-        program = self._compiled()
-        trainer = Trainer(program, optimizer, batch_size=self.batch_size, seed=self._settings["random_state"])
         examples = list(zip(structures, labels, strict=True))
-        trainer.fit(examples, epochs=self.epochs, sample_weight=weights)
-        self.parameters_ = {name: np.array(value) for name, value in program.params.items()}
-        self._program = program
+        programs = []
+        for number, optimizer in enumerate(optimizers):
+            program = self._compiled(number)
+            trainer = Trainer(
+                program,
+                optimizer,
+                batch_size=settings["batch_size"],
+                seed=settings["random_state"] + number,
+                callbacks=self._schedule(len(examples)),
+            )
+            trainer.fit(examples, epochs=settings["epochs"], sample_weight=weights)
+            programs.append(program)
+        self.parameters_, *self.further_parameters_ = map(_parameters, programs)
+        self._programs = programs
 
-    def _compiled(self) -> Program:
+    def _usual(self, count: int) -> dict[str, Any]:
+        """Return the settings of so many structures that nobody has chosen."""
+        if self.model != "json":
+            return USUAL_OF_TREES
+        return {"hidden": 0} | usual(count, numbers=is_regressor(self))._asdict()
+
+    def _schedule(self, count: int) -> list[Callback]:
+        """Return the callback that changes the learning rate, for records."""
+        batch_size, epochs = self._settings["batch_size"], self._settings["epochs"]
+        if self.model != "json" or not (is_int(batch_size) and is_int(epochs) and batch_size > 0):
+            return []  # the Trainer refuses what is no number
+        steps = -(-count // batch_size) * epochs
+        return [Schedule(one_cycle(steps))] if steps > 1 else []
+
+    def _compiled(self, number: int = 0) -> Program:
         """Return a program of the model that the settings name, for the training's vocabulary or schema."""
         settings = self._settings
         options = {"hidden": settings["hidden"]}
         if settings["model"] == "json":
-            of_inputs: Any = self.schema_.block(settings["size"])
+            of_inputs: Any = self.schema_.block(settings["size"], dropout=settings["dropout"])
         else:
             of_inputs = Words(self.vocabulary_, settings["size"])
             options |= {} if self.kinds_ is None else {"kinds": self.kinds_}
         block = MODELS[settings["model"]](of_inputs, self._task(), **options)
-        return compile(block, settings["backend"], seed=settings["random_state"])
+        return compile(block, settings["backend"], seed=settings["random_state"] + number)
 
     def _task(self) -> Task:
         raise NotImplementedError
 
-    def _results(self, structures: Iterable[object]) -> list[Any]:
+    def _results(self, structures: Iterable[object]) -> list[list[Any]]:
+        """Return the results of each seed's program."""
         check_is_fitted(self)
         read = _read_once(self._settings["model"], listed(structures))
         pairs = [(structure, None) for structure in read]
-        parts = (pairs[i : i + CHUNK] for i in range(0, len(pairs), CHUNK))
-        return [result for part in parts for result in self.program_.run(part)]
+        parts = [pairs[i : i + CHUNK] for i in range(0, len(pairs), CHUNK)]
+        return [[result for part in parts for result in program.run(part)] for program in self.programs_]
 
 
 @dataclass(eq=False, repr=False)
@@ -199,9 +252,10 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):
 
     def predict_proba(self, X: Iterable[object]) -> Array:
         """Return the chance of each class, ``[len(X), len(classes_)]``."""
-        results = self._results(X)
-        scores = np.array(results, "float64").reshape(len(results), len(self.classes_))
-        return probabilities(scores)
+        of_seeds = [
+            np.array(results, "float64").reshape(-1, len(self.classes_)) for results in self._results(X)
+        ]
+        return np.asarray(np.mean([probabilities(scores) for scores in of_seeds], axis=0))
 
     def predict(self, X: Iterable[object]) -> Array:
         """Return the likeliest class of each structure."""
@@ -251,10 +305,16 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
 
     def predict(self, X: Iterable[object]) -> Array:
         """Return a number for each structure."""
-        return np.array(self._results(X), "float64") * self.scale_ + self.center_
+        numbers = np.mean(np.array(self._results(X), "float64"), axis=0)
+        return np.asarray(numbers * self.scale_ + self.center_)
 
     def _task(self) -> Task:
         return Task("number", dropout=self._settings["dropout"])
+
+
+def _parameters(program: Program) -> dict[str, Array]:
+    """Return a copy of the parameters of a program."""
+    return {name: np.array(value) for name, value in program.params.items()}
 
 
 def _structures(estimator: StructureEstimator, structures: Sequence[object], labels: object) -> list[Any]:

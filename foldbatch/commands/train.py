@@ -13,7 +13,7 @@ from foldbatch.communicators import Communicator, find, from_first, share, toget
 from foldbatch.errors import BlockUseError, FoldbatchWarning
 from foldbatch.gain import glance
 from foldbatch.program.predicting import predictions, spelled
-from foldbatch.recipes.building import metrics_of, structure_of
+from foldbatch.recipes.building import metrics_of, sized, structure_of
 from foldbatch.recipes.configuration import (
     Configuration,
     describe_options,
@@ -76,6 +76,7 @@ def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> No
         if options.strict:
             warnings.simplefilter("error", FoldbatchWarning)
         dataset = read_dataset(configuration)
+    configuration = sized(configuration, dataset)
     counts = f"{dataset.count} examples to train on, {len(dataset.dev)} dev, {len(dataset.test)} test"
     print(f"{counts}; {len(dataset.classes)} classes" if dataset.classes else counts, flush=True)
     metrics = metrics_of(dataset.kind, configuration.train.metrics)

@@ -33,6 +33,7 @@ from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.zoo import MODELS, Task, Words, json
 from foldbatch.zoo.tasks import UNLABELLED
+from foldbatch.zoo.usual import usual
 from foldbatch.zoo.votes import features_of
 from foldbatch.zoo.words import name_of, subwords, words_of
 
@@ -53,7 +54,8 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
     options, task = configuration.model, _task(configuration.task, dataset)
     if isinstance(options, JsonModel):
         ignored, pooling = configuration.data.ignored, options.list_pooling
-        block = schema_of(dataset).block(options.size, pooling=pooling, ignored=ignored)
+        dropout = configuration.task.dropout
+        block = schema_of(dataset).block(options.size, pooling=pooling, dropout=dropout, ignored=ignored)
         return json(block, task, hidden=options.hidden)
     words = _words(configuration, dataset)
     arguments = msgspec.structs.asdict(options)
@@ -66,6 +68,16 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
     name = str(options.__struct_config__.tag)
     model: Block[Any, Any] = MODELS[name](words, task, **arguments)
     return model
+
+
+def sized(configuration: Configuration, dataset: Dataset) -> Configuration:
+    """Return the settings; epochs and a batch size of 0 become what suits the number of examples."""
+    settings, train = usual(dataset.count), configuration.train
+    if train.epochs and train.batch_size:
+        return configuration
+    epochs, batch_size = train.epochs or settings.epochs, train.batch_size or settings.batch_size
+    train = msgspec.structs.replace(train, epochs=epochs, batch_size=batch_size)
+    return msgspec.structs.replace(configuration, train=train)
 
 
 def schema_of(dataset: Dataset) -> Schema:
@@ -279,7 +291,7 @@ def _rate(options: ScheduleOptions, epoch: int, total: int) -> training.schedule
         case "cosine":
             factor = training.schedules.cosine(total, options.end)
         case "one-cycle":
-            factor = training.schedules.one_cycle(total)
+            factor = training.schedules.one_cycle(max(total, 2))
         case _:
             factor = training.schedules.cosine(total, 1.0)  # which is 1 throughout
     rising = training.schedules.warm_up(max(rise, 1))

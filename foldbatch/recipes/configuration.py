@@ -31,6 +31,7 @@ from foldbatch.system.files import refuse_endless
 from foldbatch.trees.formats import FORMATS, TRAINABLE, Names, pattern_of_names
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import BackendName, describe_value
+from foldbatch.zoo.usual import usual
 
 if TYPE_CHECKING:
     FormatName = str
@@ -127,11 +128,11 @@ class JsonModel(Section, frozen=True, tag_field="name", tag="json"):
     """See `foldbatch.zoo.json`."""
 
     purpose: ClassVar[str] = "a model of records, made as their schema says"
-    hidden: Annotated[Count, "extent of the layer before the scores"] = 64
-    size: Annotated[Count, "extent of the vectors of a record's parts"] = 32
+    hidden: Annotated[Natural, "extent of a layer beside the record's vector; 0: none"] = 0
+    size: Annotated[Count, "extent of the vectors of a record's parts"] = 64
     list_pooling: Annotated[
-        list[Literal["mean", "max", "sum", "min"]], "what is taken of the items of a list"
-    ] = field(default_factory=lambda: ["mean", "max"])
+        list[Literal["mean", "max", "sum", "min", "lse"]], "what is taken of the items of a list"
+    ] = field(default_factory=lambda: ["mean", "max", "lse"])
 
 
 Model: TypeAlias = TreeLSTMModel | ChildSumModel | RNTNModel | BiLSTMModel | JsonModel
@@ -143,7 +144,7 @@ class TaskOptions(Section, frozen=True):
     kind: Annotated[
         Literal["auto", "nodes", "root", "class", "number"], "auto: nodes where they are labelled, else class"
     ] = "auto"
-    dropout: Annotated[Share, "of a state before it is classified"] = 0.0
+    dropout: Annotated[Share, "of a state before it is classified; of records, also of hidden layers"] = 0.0
     weights: Annotated[list[float], "of the losses of the classes, in their order; [1, 5]"] = []
     balanced: Annotated[bool, "whether classes count alike, however frequent they are"] = False
     smoothing: Annotated[Share, "of a class's loss that is the mean over all classes; 0.1"] = 0.0
@@ -188,8 +189,8 @@ class AverageOptions(Section, frozen=True):
 class Train(Section, frozen=True):
     """The length of the training, its backend and its seed."""
 
-    epochs: Annotated[Count, "passes over the training part"] = 10
-    batch_size: Annotated[Count, "examples that run together"] = 25
+    epochs: Annotated[Natural, "passes over the training part; 0, as for records: by their number"] = 10
+    batch_size: Annotated[Natural, "examples that run together; 0: by their number, as for records"] = 25
     accumulate: Annotated[Count, "batches whose gradients make one update"] = 1
     seed: Annotated[Natural, "of parameters, order and dropout"] = 0
     backend: Annotated[BackendName, "what computes"] = "auto"
@@ -308,6 +309,8 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
     data, model = raw.get("data", {}), raw.setdefault("model", {})
     if isinstance(data, dict) and isinstance(model, dict):
         model.setdefault("name", usual_model(data.get("format", Data().format)))
+        if model["name"] == "json":
+            _set_usual_of_records(raw)
     configuration = _checked(raw, "" if path is None else str(path), overrides)
     format_, of_records = configuration.data.format, isinstance(configuration.model, JsonModel)
     for option in overrides:
@@ -319,6 +322,22 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
             actual = "one of words" if of_words else f"one of {' and '.join(readers)}"
             raise UnknownNameError(f"--{option}", expected, actual, "leave it out, or train on other data")
     return configuration
+
+
+def _set_usual_of_records(raw: Raw) -> None:
+    """Add settings that suit a model of records where there are none: how it is optimised, and how long."""
+    sections = {name: raw.setdefault(name, {}) for name in ("task", "optimizer", "schedule", "train")}
+    if not all(isinstance(options, dict) for options in sections.values()):
+        return  # which is refused
+    settings = usual(0, numbers=sections["task"].get("kind") == "number")
+    sections["task"].setdefault("dropout", settings.dropout)
+    if "name" not in sections["optimizer"]:
+        sections["optimizer"]["name"] = "adamw"
+        sections["optimizer"].setdefault("lr", settings.lr)
+        sections["optimizer"].setdefault("weight_decay", settings.weight_decay)
+        sections["schedule"].setdefault("name", "one-cycle")
+    for key in ("epochs", "batch_size"):
+        sections["train"].setdefault(key, 0)
 
 
 def checked(raw: Raw, where: str) -> Configuration:

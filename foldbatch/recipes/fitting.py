@@ -111,6 +111,7 @@ def fit(
     communicator: Communicator | None = None,
 ) -> Fitted:
     """Train, test and save a model; several processes do it together, and rank 0 writes the files."""
+    configuration = building.sized(configuration, dataset)
     options = configuration.train
     metrics = building.metrics_of(dataset.kind, options.metrics)
     communicator = communicator or Alone()

@@ -6,6 +6,7 @@ are Welford's (1962).
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain
@@ -37,7 +38,10 @@ class Flags(msgspec.Struct, frozen=True, tag="flag", tag_field="kind"):
 
 
 class Number(msgspec.Struct, frozen=True, tag="number", tag_field="kind"):
-    """Ints and floats; `whole` says that all are ints. The deviation is 1 where all numbers are equal."""
+    """Ints and floats; `whole` says that all are ints. The deviation is 1 where all numbers are equal.
+
+    Schemas that were written before there were `edges` and `values` have none.
+    """
 
     count: int
     mean: float
@@ -45,6 +49,10 @@ class Number(msgspec.Struct, frozen=True, tag="number", tag_field="kind"):
     minimum: float
     maximum: float
     whole: bool
+    edges: tuple[float, ...] = ()  # ascending; between two neighbours lie about as many numbers as elsewhere
+    values: tuple[
+        int, ...
+    ] = ()  # whole numbers of which there are few, as codes are; the most frequent first
 
 
 class Category(msgspec.Struct, frozen=True, tag="category", tag_field="kind"):
@@ -61,6 +69,7 @@ class Text(msgspec.Struct, frozen=True, tag="text", tag_field="kind"):
     shortest: int
     longest: int
     examples: tuple[str, ...]
+    number: Number | None = None  # of texts which nearly all spell a number
 
 
 class Moments(msgspec.Struct, frozen=True, tag="moment", tag_field="kind"):
@@ -72,6 +81,7 @@ class Moments(msgspec.Struct, frozen=True, tag="moment", tag_field="kind"):
     deviation: float
     minimum: float
     maximum: float
+    edges: tuple[float, ...] = ()  # as of a `Number`
 
 
 class ListOf(msgspec.Struct, frozen=True, tag="list", tag_field="kind"):
@@ -181,6 +191,10 @@ def _span(low: float, high: float) -> str:
 
 
 EXAMPLES = 3
+QUANTILES = 16  # between which numbers are spread evenly
+MOST_CODES = 64  # different whole numbers that may be codes
+LONGEST_NUMBER = 40  # characters of a text that spells a number
+MOSTLY = 0.9  # the share of texts that spell numbers, from which on they are numbers
 MAX_MAGNITUDE = 1e100  # numbers beyond it count as it: their squares must be numbers, too
 
 
@@ -214,7 +228,24 @@ def _flags(values: Sequence[bool], limits: Thresholds) -> Flags:
 def _numbers(values: Sequence[float], limits: Thresholds) -> Number:
     """Return mean, deviation and range of numbers, and whether all are whole."""
     integral = all(isinstance(value, int) for value in values)
-    return Number(len(values), *_figures([*map(bounded, values)]), integral)
+    numbers = [*map(bounded, values)]
+    return Number(
+        len(values), *_figures(numbers), integral, _edges(numbers), _codes(values) if integral else ()
+    )
+
+
+def _edges(numbers: Sequence[float]) -> tuple[float, ...]:
+    """Return the least number, the greatest, and quantiles between them, each once."""
+    ordered = sorted(numbers)
+    last = len(ordered) - 1
+    return tuple(sorted({ordered[last * place // QUANTILES] for place in range(QUANTILES + 1)}))
+
+
+def _codes(values: Sequence[float]) -> tuple[int, ...]:
+    """Return different whole numbers by how often they occur, if they are few; none where they are many."""
+    counts = Counter(values)
+    repeated = len(counts) <= MOST_CODES and 2 * len(counts) <= len(values)
+    return tuple(int(value) for value, _ in counts.most_common()) if repeated else ()
 
 
 def _figures(numbers: Sequence[float]) -> tuple[float, float, float, float]:
@@ -241,7 +272,8 @@ def _moments(values: Sequence[str]) -> Moments | None:
     if "time" in forms and len(forms) > 1:
         return None
     form: Form = "date-time" if "date-time" in forms else moments[0].form
-    return Moments(len(values), form, *_figures([moment.seconds for moment in moments]))
+    seconds = [moment.seconds for moment in moments]
+    return Moments(len(values), form, *_figures(seconds), _edges(seconds))
 
 
 def _strings(values: Sequence[str], limits: Thresholds) -> Category | Text | Moments:
@@ -251,7 +283,26 @@ def _strings(values: Sequence[str], limits: Thresholds) -> Category | Text | Mom
     counts = Counter(values)
     if len(counts) <= limits.categories and 2 * len(counts) <= len(values):
         return Category(len(values), tuple(counts.most_common()))
-    return Text(len(values), *_lengths(values), tuple(counts)[:EXAMPLES])
+    return Text(len(values), *_lengths(values), tuple(counts)[:EXAMPLES], _spelled_numbers(values, limits))
+
+
+def _spelled_numbers(values: Sequence[str], limits: Thresholds) -> Number | None:
+    """Return the figures of the numbers that texts spell, if nearly all do."""
+    numbers = [number for number in map(number_in, values) if number is not None]
+    return _numbers(numbers, limits) if len(numbers) >= MOSTLY * len(values) else None
+
+
+SPELLED = re.compile(r"[^0-9+-]{0,3}([-+]?[0-9][0-9,_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?)\D{0,5}")
+
+
+def number_in(text: str) -> float | None:
+    """Return the number that a text spells, with a sign of currency or a unit around it; else None.
+
+    >>> number_in("-1.5"), number_in("1,200 kg"), number_in("6.5.2024")
+    (-1.5, 1200.0, None)
+    """
+    match = SPELLED.fullmatch(text) if len(text) <= LONGEST_NUMBER else None
+    return None if match is None else bounded(float(match[1].replace(",", "").replace("_", "")))
 
 
 def _lists(values: Sequence[Sequence[object]], limits: Thresholds) -> ListOf:

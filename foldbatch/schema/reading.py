@@ -4,13 +4,15 @@ A value is read as what it stands for (see `values`). A value that is neither mi
 samples had at its place is warned of, once; so is a field that they had not.
 """
 
+import re
 import warnings
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
 from foldbatch.errors import UnlikeSamplesWarning, frames_inside, with_nearest
-from foldbatch.schema.kinds import MAX_MAGNITUDE, bounded
+from foldbatch.schema.kinds import MAX_MAGNITUDE, bounded, number_in
 from foldbatch.schema.moments import cycles, moment_of
 from foldbatch.schema.values import KINDS, differing_kind, has_content, kind_of, plain_value
 from foldbatch.trees.vocabulary import Vocabulary
@@ -18,6 +20,7 @@ from foldbatch.types import describe_value
 
 FARTHEST = 10.0  # deviations from the mean; farther numbers are read as this far
 MAX_TEXT = 1000  # characters of a text that are read
+WORD = re.compile(r"\w+")
 BEGIN, END = "\x02", "\x03"  # stand around a text, so that n-grams tell its ends
 
 
@@ -125,7 +128,7 @@ def read_ngrams(place: Place, size: int, buckets: int, value: Any) -> list[int] 
             return None
     text = f"{BEGIN}{value[:MAX_TEXT]}{END}"
     grams = (text[i : i + size] for i in range(max(len(text) - size, 0) + 1))
-    return [crc32(gram.encode("utf-8", "surrogatepass")) % buckets for gram in grams]
+    return [_hashed(gram, buckets) for gram in grams]
 
 
 def read_moment(place: Place, mean: float, deviation: float, value: Any) -> list[float] | None:
@@ -143,6 +146,118 @@ def read_moment(place: Place, mean: float, deviation: float, value: Any) -> list
         place.compare_moment(value)
         return None
     return [_near((moment.seconds - mean) / deviation), *cycles(moment)]
+
+
+# What follows reads the same values in more ways than one, for the blocks of schemas that know `edges`.
+
+
+def place_among(edges: tuple[float, ...], number: float) -> float:
+    """Return where a number is among ascending edges: 1.5 is halfway between the second and the third.
+
+    >>> place_among((0.0, 1.0, 5.0), 3.0), place_among((0.0, 1.0, 5.0), 9.0)
+    (1.5, 2.0)
+    """
+    above = bisect_right(edges, number)
+    if above == 0:
+        return 0.0
+    if above == len(edges):
+        return above - 1.0
+    low = edges[above - 1]
+    return above - 1 + (number - low) / (edges[above] - low)
+
+
+def read_position(
+    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: Any
+) -> list[float] | None:
+    """Return how many deviations a number is away from the mean, and its place among edges.
+
+    >>> read_position(ANYWHERE, 3.0, 2.0, (1.0, 3.0, 5.0), 4)
+    [0.5, 1.5]
+    """
+    kind = type(value)
+    if (kind is not float and kind is not int) or not -MAX_MAGNITUDE < value < MAX_MAGNITUDE:
+        value = _converted(value, "number", place)
+        if value is None:
+            return None
+        value = bounded(value)
+    return [_near((value - mean) / deviation), place_among(edges, value)]
+
+
+def read_code(place: Place, codes: Vocabulary, value: Any) -> int | None:
+    """Return the number of a whole number among those that are codes; 0 for any other number.
+
+    >>> read_code(ANYWHERE, Vocabulary(["22", "7"]), 7), read_code(ANYWHERE, Vocabulary(["22"]), 0.5)
+    (2, 0)
+    """
+    if type(value) is not int:
+        value = _converted(value, "number", place)
+        if value is None:
+            return None
+        value = int(value) if value == value // 1 else value
+    return codes[str(value)]
+
+
+def read_tokens(place: Place, size: int, buckets: int, value: Any) -> list[int] | None:
+    """Return a number below `buckets` for each run of `size` characters and each word, in lower case.
+
+    >>> len(read_tokens(ANYWHERE, 3, 1000, "Red wine")), read_tokens(ANYWHERE, 3, 1000, 5)
+    (10, None)
+    """
+    if type(value) is not str:
+        value = _converted(value, "text", place)
+        if value is None:
+            return None
+    lower = value[:MAX_TEXT].lower()
+    words = [f"{BEGIN}{word}{BEGIN}" for word in WORD.findall(lower)]
+    grams = read_ngrams(place, size, buckets, lower) or []
+    return [*grams, *(_hashed(word, buckets) for word in words)]
+
+
+def _hashed(text: str, buckets: int) -> int:
+    return crc32(text.encode("utf-8", "surrogatepass")) % buckets
+
+
+def read_spelled(place: Place, mean: float, deviation: float, value: Any) -> list[float] | None:
+    """Return the deviations of the number that a text spells, as `read_number`; None where it spells none.
+
+    >>> read_spelled(ANYWHERE, 3.0, 2.0, "7 kg"), read_spelled(ANYWHERE, 3.0, 2.0, "unknown")
+    ([2.0], None)
+    """
+    number = _spelled(place, value)
+    return None if number is None else [_near((number - mean) / deviation)]
+
+
+def read_spelled_position(
+    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: Any
+) -> list[float] | None:
+    """Return the `read_position` of the number that a text spells; None where it spells none."""
+    number = _spelled(place, value)
+    return None if number is None else [_near((number - mean) / deviation), place_among(edges, number)]
+
+
+def _spelled(place: Place, value: Any) -> float | None:
+    text = value if type(value) is str else _converted(value, "text", place)
+    return None if text is None else number_in(text)
+
+
+def read_moment_position(
+    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: Any
+) -> list[float] | None:
+    """Return ten numbers of a date or time: its places in cycles, and what `read_position` returns of it.
+
+    >>> [round(x, 2) for x in read_moment_position(ANYWHERE, 0.0, 3600.0, (0.0, 86400.0), "06:00")][-4:]
+    [1.0, 0.0, 6.0, 0.25]
+    """
+    if type(value) is not str:
+        value = _converted(value, "text", place)
+        if value is None:
+            return None
+    moment = moment_of(value)
+    if moment is None:
+        place.compare_moment(value)
+        return None
+    seconds = moment.seconds
+    return [*cycles(moment), _near((seconds - mean) / deviation), place_among(edges, seconds)]
 
 
 def read_list(place: Place, value: Any) -> list[Any] | None:

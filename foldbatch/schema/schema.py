@@ -7,132 +7,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from foldbatch import blocks as fb
 from foldbatch.blocks.drafts import is_int
+from foldbatch.blocks.layers.layer import finite
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError, shortened
 from foldbatch.model.columns import BadDataError
-from foldbatch.schema import kinds, reading
+from foldbatch.schema import kinds
+from foldbatch.schema.embedding import ROOT_NAME, Settings, place_block, tables_of
 from foldbatch.schema.kinds import Thresholds, place_of
 from foldbatch.schema.moments import moment_of
+from foldbatch.schema.pooling import POOLINGS
 from foldbatch.schema.values import PLAIN, differing_kind, kind_of, plain_value
 from foldbatch.trees.given import rows_of
-from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
-
-ROOT_NAME = "record"  # what the whole value is called
-Pooling = Callable[[], fb.Block[Any, Any]]
-POOLINGS: dict[str, Pooling] = {"mean": fb.Mean, "max": fb.Max, "sum": fb.Sum, "min": fb.Min}
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How places are embedded; see `Schema.block`."""
-
-    size: int
-    pooling: tuple[str, ...]
-    ngram: int
-    buckets: int
-    ignored: tuple[str, ...]
-
-
-Blocks = dict[Any, fb.Block[Any, Any]]
-
-
-def place_block(place: kinds.DataPosition, settings: Settings, path: str) -> fb.Block[Any, Any] | None:
-    """Return the block that embeds a place, or None where the samples had no values."""
-    pairs = [(kind, _inner_blocks(kind, settings, path)) for kind in place.kinds]
-    pairs = [(kind, inner) for kind, inner in pairs if inner or not isinstance(kind, kinds.NESTED)]
-    record = next(((kind, inner) for kind, inner in pairs if isinstance(kind, kinds.Fields)), None)
-    fields = {"read": tuple(record[1]), "empty": tuple(record[0].fields.keys() - record[1])} if record else {}
-    ignored = () if path else settings.ignored
-    names = dict.fromkeys(kinds.VALUES.get(kinds.title(kind), kinds.title(kind)) for kind, _ in pairs)
-    of_samples = reading.Place(path or ROOT_NAME, tuple(names), **fields, ignored=ignored)
-    blocks = [_kind_block(kind, settings, path, inner, of_samples) for kind, inner in pairs]
-    if len(blocks) < 2:
-        return blocks[0] if blocks else None
-    # Each block yields zeros for values of the other kinds, so none has to be chosen.
-    return fb.AllOf(*blocks) >> _joined(settings, path)
-
-
-def _inner_blocks(kind: kinds.Kind, settings: Settings, path: str) -> Blocks:
-    """Return the blocks of the places inside a kind, by field, or by number."""
-    match kind:
-        case kinds.ListOf():
-            places: dict[Any, tuple[kinds.DataPosition, str]] = {0: (kind.item, f"{path}[]")}
-        case kinds.Dictionary():
-            places = {0: (kind.key, f"{path}.keys"), 1: (kind.value, f"{path}.values")}
-        case kinds.Fields():
-            fields = kind.fields.items()
-            places = {
-                name: (inner, f"{path}.{_utf8(name)}" if path else _utf8(name)) for name, inner in fields
-            }
-        case _:
-            return {}
-    blocks = {key: place_block(inner, settings, below) for key, (inner, below) in places.items()}
-    return {key: block for key, block in blocks.items() if block is not None}
-
-
-def _utf8(name: str) -> str:
-    """Return a name with half surrogates, which parameters cannot have in their names, as escapes."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
-def _kind_block(
-    kind: kinds.Kind, settings: Settings, path: str, inner: Blocks, place: reading.Place
-) -> fb.Block[Any, Any]:
-    """Return the block that reads values of a kind at a path, as a vector of the schema's size."""
-    read: Callable[..., Any]
-    size, name = settings.size, path or ROOT_NAME
-    reader_arguments: tuple[Any, ...] = ()
-    match kind:
-        case kinds.Flags():
-            read = reading.read_flag
-            block = fb.Scalar("int32") >> fb.Embedding(2, size, name=name)
-        case kinds.Number():
-            read = reading.read_number
-            reader_arguments = kind.mean, kind.deviation
-            block = fb.Vector(1) >> fb.Linear(size, "tanh", name=name)
-        case kinds.Category():
-            read = reading.read_category
-            vocabulary = Vocabulary([value for value, _ in kind.values])
-            reader_arguments = (vocabulary,)
-            block = fb.Scalar("int32") >> fb.Embedding(len(vocabulary), size, name=name)
-        case kinds.Text():
-            read = reading.read_ngrams
-            reader_arguments = settings.ngram, settings.buckets
-            gram = fb.Scalar("int32") >> fb.Embedding(settings.buckets, size, name=f"{name}.ngrams")
-            block = fb.Map(gram) >> fb.Mean() >> fb.Linear(size, "tanh", name=name)
-        case kinds.Moments():
-            read = reading.read_moment
-            reader_arguments = kind.mean, kind.deviation
-            block = fb.Vector(9) >> fb.Linear(size, "tanh", name=name)
-        case kinds.ListOf():
-            read = reading.read_list
-            block = _pooled(inner[0], settings, path)
-        case kinds.Dictionary():
-            read = reading.read_pairs
-            block = _pooled(fb.Record(inner) >> _joined(settings, f"{path}.items"), settings, path)
-        case kinds.Fields():
-            read = reading.read_fields
-            block = fb.Record(inner) >> _joined(settings, path)
-    return fb.InputTransform(partial(read, place, *reader_arguments)) >> fb.Optional(block)
-
-
-def _joined(settings: Settings, path: str) -> fb.Block[Any, Any]:
-    return fb.Concat() >> fb.Linear(settings.size, "tanh", name=path or ROOT_NAME)
-
-
-def _pooled(item: fb.Block[Any, Any], settings: Settings, path: str) -> fb.Block[Any, Any]:
-    pooled = fb.AllOf(*(POOLINGS[name]() for name in settings.pooling))
-    return fb.Map(item) >> pooled >> _joined(settings, path)
-
 
 INSIDE = {"each": "[]", "key": ".keys", "value": ".values"}  # how paths go on into lists and dictionaries
 DATE_OR_NUMBER = re.compile(
@@ -178,21 +71,28 @@ class Schema:
         self,
         size: int,
         *,
-        pooling: Sequence[str] = ("mean", "max"),
+        pooling: Sequence[str] = ("mean", "max", "lse"),
         ngram: int = 3,
-        buckets: int = 1024,
+        buckets: int = 4096,
+        dropout: float = 0.0,
         ignored: Sequence[str] = (),
     ) -> fb.Block[Any, Any]:
         """Return a block from a value of such data to a vector ``[N, size]`` of float32.
 
         | kind | vector |
         |---|---|
-        | flag, category | a row of an `Embedding`; row 0 is for strings that the samples did not have |
-        | number | its distance from the mean in deviations (at most 10), through a `Linear` layer |
-        | moment | its distance as of a number; sine and cosine of year, month, week, day; a `Linear` layer |
-        | text, of numbers too | the mean of its n-grams' rows, which are hashed; a `Linear` layer |
-        | list, dictionary | its items, or pairs of key and value, pooled, through a `Linear` layer |
-        | record | its fields side by side, through a `Linear` layer |
+        | flag, category | a row of a table; row 0 is for strings that the samples did not have |
+        | number | a layer of its distance from the mean, in deviations, and of its place among quantiles |
+        | whole numbers, few | the same, and a row of a table |
+        | moment | as a number; sine and cosine of year, month, week and day |
+        | text | rows of its n-grams and words, which are hashed; their sum over the root of their number |
+        | text that spells a number | the same as a text, and as a number |
+        | list, dictionary | the items' sum over the root of their number, and two layers of what is pooled |
+        | record | the sum of its fields, and two layers of them side by side |
+
+        Where a place has several vectors, they are added up. So a linear path leads from each value to the
+        block's result. Categories in fields of one name that have a value in common read one table, each
+        place through a layer of its own.
 
         Nothing that JSON can hold is an error: null and a field that is absent give a vector of zeros. So
         does a value of a kind that the samples did not have at its place, and fields that the samples did
@@ -202,9 +102,11 @@ class Schema:
 
         Args:
             size: extent of the vector of every place.
-            pooling: what is taken of the items of a list: some of "mean", "max", "sum", "min".
-            ngram: characters of an n-gram; with 1, texts are bags of characters.
-            buckets: rows of the table of n-grams.
+            pooling: what layers see of the items of a list, beside the logarithm of 1 + their number: some of
+                "mean", "max", "sum", "min", and "lse", the logarithm of the sum of exponentials.
+            ngram: characters of an n-gram; with 1, texts are bags of characters and words.
+            buckets: rows of the table of n-grams and words, of each place of texts.
+            dropout: the share of each hidden layer that is dropped while training.
             ignored: names of more fields that a record may have, such as its label: no warning names them.
 
         Raises:
@@ -225,7 +127,13 @@ class Schema:
         if isinstance(ignored, str) or not all(isinstance(name, str) for name in ignored):
             fix = "for example ('label',)"
             raise BlockValueError("Schema.block", "ignored as names of fields", describe_value(ignored), fix)
-        block = place_block(self.root, Settings(size, tuple(pooling), ngram, buckets, tuple(ignored)), "")
+        if not 0 <= finite(dropout, "Schema.block dropout") < 1:
+            raise BlockValueError(
+                "Schema.block", "dropout from 0 up to 1", describe_value(dropout), "0.5 is usual"
+            )
+        shared = tables_of(self.root, size)
+        settings = Settings(size, tuple(pooling), ngram, buckets, float(dropout), tuple(ignored), shared)
+        block = place_block(self.root, settings)
         if block is None:
             fix = "infer the schema from samples with values"
             raise BlockValueError("Schema.block", "a schema with values", str(self), fix)
@@ -274,11 +182,11 @@ class Schema:
         return Comparison(tuple(fields), tuple(odd), read)
 
     def texts_of_values(self) -> list[str]:
-        """List the paths of texts whose examples are all numbers, or dates in another form than ISO 8601.
+        """List the paths of texts whose examples are numbers or dates in a form that a block does not read.
 
-        A block reads them as n-grams of characters, as it reads any text.
+        It reads them as it reads any text.
 
-        >>> infer([{"when": "6.5.2024", "on": "2024-05-06"}, {"when": "17.5.2024"}]).texts_of_values()
+        >>> infer([{"when": "6.5.2024", "price": "72.5 €"}, {"when": "17.5.2024"}]).texts_of_values()
         ['when']
         """
         paths = []
@@ -286,7 +194,11 @@ class Schema:
         while waiting:
             path, place = waiting.pop()
             for kind in place.kinds:
-                if isinstance(kind, kinds.Text) and all(map(DATE_OR_NUMBER.fullmatch, kind.examples)):
+                if (
+                    isinstance(kind, kinds.Text)
+                    and kind.number is None
+                    and all(map(DATE_OR_NUMBER.fullmatch, kind.examples))
+                ):
                     paths.append(path or ROOT_NAME)
                 named = isinstance(kind, kinds.Fields)
                 below = [(name if named else INSIDE[name], inner) for name, inner in kinds.below(kind)]

@@ -123,7 +123,7 @@ def json(record: AnyBlock, task: Task, *, hidden: int = 64) -> AnyBlock:
     Args:
         record: from a record to a vector, for example the block of a schema inferred from samples.
         task: what is to be told: ``class`` or ``number``.
-        hidden: extent of the layer between the record's vector and the scores.
+        hidden: extent of a layer of the record's vector, which the scores see beside that vector; 0: none.
 
     Raises:
         BlockValueError: when the task reads trees.
@@ -138,8 +138,9 @@ def json(record: AnyBlock, task: Task, *, hidden: int = 64) -> AnyBlock:
     if task.reads_tree:
         fix = "use Task('class') or Task('number')"
         raise BlockValueError("json", "a task whose examples are pairs", task.kind, fix)
-    hidden_layer = fb.Linear(hidden, "relu", name="hidden")
-    return of_example(record >> hidden_layer, scorer(task), task, trees=False)
+    if hidden:
+        record = record >> fb.AllOf(fb.Identity(), fb.Linear(hidden, "relu", name="hidden")) >> fb.Concat()
+    return of_example(record, scorer(task), task, trees=False)
 
 
 MODELS: dict[str, Callable[..., Any]] = {

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.errors import ExampleError, ModelError
 from foldbatch.schema import Schema, infer, kinds, reading
+from foldbatch.schema.pooling import FAINT
 from foldbatch.trees import Vocabulary
 
 
@@ -39,6 +40,25 @@ def test_strings_are_a_category_if_they_are_few_and_come_again():
     assert kind(*"aabbccdd", "long") == kinds.Text(9, 1, 4, ("a", "b", "c"))
 
 
+def test_numbers_have_quantiles_and_a_few_whole_ones_are_codes():
+    (kind,) = infer([0, 0, 0, 1, 1, 5] * 10).root.kinds
+    assert (kind.edges, kind.values) == ((0.0, 1.0, 5.0), (0, 1, 5))
+    (many,) = infer([*range(1000)]).root.kinds
+    assert (len(many.edges), many.edges[0], many.edges[-1], many.values) == (17, 0.0, 999.0, ())
+    assert np.histogram(np.arange(1000), many.edges)[0].tolist() == pytest.approx([62.5] * 16, abs=2)
+    (fractions,) = infer([0.5, 0.5, 1]).root.kinds
+    assert fractions.values == ()
+
+
+def test_texts_that_nearly_all_spell_numbers_have_their_figures():
+    (kind,) = infer([f"{i} kg" for i in range(19)] + ["unknown"]).root.kinds
+    assert (kind.number.count, kind.number.mean, kind.number.whole) == (19, 9.0, False)
+    (kind,) = infer(["1", "2", "b", "c"]).root.kinds
+    assert kind.number is None
+    texts = ["$1,200.50", "-3e2", "12 €", "1.2.3", "a", "", "7" * 500]
+    assert [*map(kinds.number_in, texts)] == [1200.5, -300.0, 12.0, None, None, None, None]
+
+
 def test_objects_are_dictionaries_if_they_have_many_keys_and_each_few_of_them():
     def kind(samples):
         return type(infer(samples, fields=3).root.kinds[0])
@@ -55,7 +75,9 @@ def test_the_values_of_a_dictionary_are_counted_together():
     assert (whole.count, whole.shortest, whole.longest, whole.value.missing) == (9, 1, 1, 1)
     assert whole.key.kinds[0].count == 9
     record = whole.value.kinds[0].fields
-    assert record["x"].kinds[0] == kinds.Number(8, 3.5, pytest.approx(5.25**0.5), 0.0, 7.0, whole=True)
+    edges = tuple(map(float, range(8)))
+    numbers = kinds.Number(8, 3.5, pytest.approx(5.25**0.5), 0.0, 7.0, whole=True, edges=edges)
+    assert record["x"].kinds[0] == numbers
     assert record["tags"].kinds[0].item.kinds[0].count == 8
     assert record["d"].kinds[0] == kinds.Dictionary(
         8,
@@ -147,7 +169,7 @@ def test_null_another_kind_and_an_absent_field_are_alike(program):
 def test_each_kind_is_embedded():
     assert embed(infer([True, False]).block(3), True, False, 1).any(axis=1).tolist() == [True, True, False]
     numbers = embed(infer([1, 2, 3]).block(3), 2, 3, 10**400, float("nan"), "3")
-    assert numbers.any(axis=1).tolist() == [False, True, True, False, False]
+    assert numbers.any(axis=1).tolist() == [True, True, True, False, False]
     words = embed(infer([*"aabb"]).block(3), "a", "b", "new", "newer", None)
     assert (words[2] == words[3]).all()
     assert len({*map(tuple, words.tolist())}) == 4
@@ -160,6 +182,91 @@ def test_each_kind_is_embedded():
     assert len({*map(tuple, pairs.tolist())}) == 4
     keys = embed(infer([{f"k{i}": None} for i in range(40)]).block(3), {"k1": 1}, {"k2": None})
     assert len({*map(tuple, keys.tolist())}) == 2
+
+
+def test_a_block_says_what_its_formula_says():
+    schema = infer(
+        [{"tags": ["a", "b", "a", "b"], "n": 1.5}, {"tags": ["a"], "n": 2.5}, {"tags": [], "n": None}]
+    )
+    program = fb.compile(schema.block(3), backend="numpy", seed=1)
+    p = {name: np.array(value, "float64") for name, value in program.params.items()}
+
+    def layer(name, x):
+        return x @ p[f"{name}.weight"] + p[f"{name}.bias"]
+
+    def deep(name, x):
+        return FAINT * layer(f"{name}.out", np.maximum(layer(f"{name}.hidden", x), 0))
+
+    table = p["tags[].weight"]
+    number = layer("n", np.array([0.5, 0.75]))  # half a deviation, and three quarters of the only step
+    items = table[[1, 2, 2]]
+    pooled = np.concatenate([items.mean(0), items.max(0), np.log(np.exp(items).sum(0)), [np.log(4)]])
+    tags = items.sum(0) / 3**0.5 + deep("tags[]", pooled)
+    whole = tags + number + deep("record", np.concatenate([tags, number]))
+    (found,) = program.run([{"tags": ["a", "b", "b"], "n": 2.25}])
+    assert found == pytest.approx(whole, abs=1e-5)
+    (empty,) = program.run([{"tags": None, "n": None}])
+    assert empty == pytest.approx(deep("record", np.zeros(6)), abs=1e-6)
+
+
+def test_a_text_is_the_sum_of_its_hashed_rows_over_a_root_and_of_the_number_it_spells():
+    program = fb.compile(infer(["1 kg", "3 kg"]).block(2, ngram=2, buckets=50), backend="numpy", seed=1)
+    p = {name: np.array(value, "float64") for name, value in program.params.items()}
+    tokens = reading.read_tokens(reading.ANYWHERE, 2, 50, "2 KG")
+    assert len(tokens) == 5 + 2
+    assert tokens == reading.read_tokens(reading.ANYWHERE, 2, 50, "2 kg")
+
+    def without_number(text):
+        tokens = reading.read_tokens(reading.ANYWHERE, 2, 50, text)
+        return p["record.ngrams.weight"][tokens].sum(0) / len(tokens) ** 0.5
+
+    spelled = np.array([0.0, 0.5]) @ p["record.number.weight"] + p["record.number.bias"]
+    found, unspelled = program.run(["2 kg", "two"])
+    assert found == pytest.approx(without_number("2 kg") + spelled, abs=1e-6)
+    assert unspelled == pytest.approx(without_number("two"), abs=1e-6)
+
+
+def test_codes_have_rows_and_other_numbers_the_row_of_none():
+    codes = Vocabulary(["7", "9"])
+    numbers = [(value, reading.read_code(reading.ANYWHERE, codes, value)) for value in (7, 9.0, 8, 8.5)]
+    assert numbers == [(7, 1), (9.0, 2), (8, 0), (8.5, 0)]
+    program = fb.compile(infer([7, 7, 9, 9]).block(2), backend="numpy", seed=1)
+    p = {name: np.array(value, "float64") for name, value in program.params.items()}
+    layer = np.array([1.0, 1.0]) @ p["record.weight"] + p["record.bias"]
+    (nine,) = program.run([9])
+    assert nine == pytest.approx(layer + p["record.codes.weight"][2], abs=1e-6)
+
+
+def test_fields_of_one_name_share_a_table_where_they_have_a_value_in_common():
+    samples = [{"to": {"land": land}, "by": [{"land": other}]} for land, other in ("AB", "BC", "AB", "BC")]
+    names = fb.compile(infer(samples).block(3), backend="numpy").params
+    assert names["every.land.weight"].shape == (4, 3)
+    assert names["to.land.weight"].shape == names["by[].land.weight"].shape == (3, 3)
+    apart = [{"to": {"land": land}, "by": [{"land": other}]} for land, other in ("AC", "BD", "AC", "BD")]
+    assert "every.land.weight" not in fb.compile(infer(apart).block(3), backend="numpy").params
+
+
+def test_schemas_that_know_no_edges_make_blocks():
+    plain = infer([{"n": 1.5, "on": "2024-05-06"}, {"n": 2.5, "on": "2024-05-08"}]).to_plain()
+    for place in plain["kinds"][0]["fields"].values():
+        del place["kinds"][0]["edges"]
+    plain["kinds"][0]["fields"]["n"]["kinds"][0].pop("values")
+    block = Schema.from_plain(plain).block(3)
+    (vector,) = fb.compile(block, backend="numpy").run([{"n": 1.5, "on": "2024-05-07"}])
+    assert np.isfinite(vector).all()
+
+
+def test_hidden_layers_are_dropped_in_training_alone():
+    loss = fb.Function(lambda x: fb.ops.sum(x * x)) >> fb.Loss()
+    samples = [{"a": i, "b": [i, 2 * i]} for i in range(9)]
+    for rate, differ in ((0.0, False), (0.5, True)):
+        model = infer(samples).block(4, dropout=rate) >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
+        program = fb.compile(model, backend="numpy", seed=1)
+        losses = {program.value_and_grad(samples, step=step)[0] for step in range(3)}
+        assert (len(losses) > 1) == differ
+        assert len({program.run(samples, step=step)[3].tobytes() for step in range(3)}) == 1
+    with pytest.raises(fb.errors.BlockValueError, match="dropout from 0 up to 1"):
+        infer(samples).block(4, dropout=1.0)
 
 
 def test_blocks_hold_functions_of_modules_vocabularies_and_numbers_only():
@@ -179,7 +286,7 @@ def test_blocks_hold_functions_of_modules_vocabularies_and_numbers_only():
             assert all(isinstance(value, plain) for value in block.fn.args)
 
     visit(infer(SAMPLES).block(4))
-    assert len(set(seen)) == 7
+    assert len(set(seen)) == 9
 
 
 VALUES = st.recursive(
