@@ -14,7 +14,7 @@ from foldbatch.trees.tree import TreeNode
 LABELS = ("label", "target", "class", "category", "y", "answer", "outcome")  # usual names, likely ones first
 EXPRESSIONS = ("code", "expr", "expression", "formula", "program", "source")
 SAMPLED_ROWS = 500  # rows that decide whether a field holds expressions
-MOSTLY = 0.95
+PARSED = 0.95  # the share of a field that is Python, from which on it holds expressions
 Row = Mapping[str, Any]
 
 
@@ -97,7 +97,7 @@ def _holds_expressions(values: Sequence[Any]) -> bool:
     if not texts or not all(isinstance(text, str) for text in texts):
         return False
     sizes = Counter(_size(text) for text in texts)
-    return sizes[0] <= (1 - MOSTLY) * len(texts) and sum(sizes[n] for n in (0, 1)) <= len(texts) / 2
+    return sizes[0] <= (1 - PARSED) * len(texts) and sum(sizes[n] for n in (0, 1)) <= len(texts) / 2
 
 
 def _size(text: str) -> int:

@@ -4,6 +4,7 @@ It trains two settings and keeps the one that dev prefers, as its rivals do: the
 that form, and one that is held back more, for small data.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,12 +19,12 @@ from foldbatch.contest.examples import Examples, Form
 from foldbatch.contest.measures import score
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
-from foldbatch.recipes.building import build_model, build_optimizer, metrics_of
+from foldbatch.recipes.building import build_model, build_optimizer, build_schedule, metrics_of, sized
 from foldbatch.recipes.configuration import Configuration, read_configuration
 from foldbatch.recipes.data import Dataset, Origin, numbered
 from foldbatch.train import Callback, NaNGuard, Trainer
 
-MAX_EPOCHS = 40
+MAX_EPOCHS = 40  # of all but records, whose number decides
 PATIENT_EPOCHS = 5  # epochs without a better score on dev
 FORMATS_OF = {"phrases": "brackets", "trees": "python", "records": "jsonlines", "sequences": "python"}
 MODEL_OF = {"phrases": "tree_lstm", "trees": "child_sum", "records": "json", "sequences": "bilstm"}
@@ -40,7 +41,7 @@ SETTINGS: dict[str, dict[str, dict[str, str]]] = {  # options of `foldbatch trai
         "small": DROPPED,
     },
     "trees": {"tree alone": QUICK | SMALL, "tree, counts and votes": COUNTED},
-    "records": {"defaults": USUAL, "adam, dropout": QUICK | {"optimizer.lr": "0.002", "task.dropout": "0.5"}},
+    "records": {"defaults": {}, "without dropout": {"task.dropout": "0"}},
     "sequences": {"defaults": QUICK | SMALL, "dropout": QUICK | DROPPED | {"model.pooling": "mean"}},
 }
 Values = dict[str, NDArray[Any]]
@@ -134,21 +135,25 @@ class Keeper(Callback):
 def trained(name: str, configuration: Configuration, lesson: Lesson, clock: Clock) -> Attempt:
     """Train a program as a configuration says; return it with the parameters of its best epoch on dev."""
     dataset = dataset_of(lesson)
+    configuration = sized(configuration, dataset)
+    options = configuration.train
+    epochs = options.epochs if lesson.form == "records" else MAX_EPOCHS
     block = build_model(configuration, dataset)
     program = compile(block, configuration.train.backend, seed=configuration.train.seed)
     keeper = Keeper(dataset, lesson, clock)
+    steps = math.ceil(len(dataset.train) / options.batch_size)
     trainer = Trainer(
         program,
         build_optimizer(configuration.optimizer),
-        batch_size=configuration.train.batch_size,
+        batch_size=options.batch_size,
         metrics=metrics_of(dataset.kind),
-        callbacks=[NaNGuard(), keeper],
+        callbacks=[NaNGuard(), *build_schedule(configuration.schedule, steps, epochs), keeper],
         seed=configuration.train.seed,
     )
-    trainer.fit(program.prepare(dataset.train), epochs=MAX_EPOCHS)
+    trainer.fit(program.prepare(dataset.train), epochs=epochs)
     if keeper.values:
         program.params = keeper.values
-    in_time = keeper.ended or len(keeper.curve) == MAX_EPOCHS
+    in_time = keeper.ended or len(keeper.curve) == epochs
     return Attempt(name, program, float(keeper.best), keeper.curve, in_time)
 
 

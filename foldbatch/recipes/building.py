@@ -223,6 +223,13 @@ def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[training.Metric]:
     return [*metrics, training.Accuracy("node", "node_accuracy")] if kind == "nodes" else metrics
 
 
+def build_schedule(options: ScheduleOptions, steps: int, epochs: int) -> list[training.Callback]:
+    """Return the callback that changes the learning rate with each of `steps` updates an epoch, or none."""
+    if options.name in ("constant", "plateau") and not options.warm_up:
+        return []
+    return [training.Schedule(_rate(options, steps, epochs * steps))]
+
+
 def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]) -> str:
     """Return the figure by which the best epoch is chosen."""
     train, moving = configuration.train, configuration.average.name != "none"
@@ -254,8 +261,8 @@ def build_callbacks(
         )
     if schedule.name == "plateau" and dev:
         callbacks.append(training.ReduceLROnPlateau(figure, factor=schedule.factor, patience=schedule.every))
-    elif schedule.name != "constant" or schedule.warm_up:
-        callbacks.append(training.Schedule(_rate(schedule, steps, train.epochs * steps)))
+    else:
+        callbacks += build_schedule(schedule, steps, train.epochs)
     if train.patience and dev:
         callbacks.append(training.EarlyStopping(figure, patience=train.patience))
     callbacks += [training.CSVLog(folder / LOG), training.Progress()]

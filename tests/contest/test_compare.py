@@ -176,8 +176,8 @@ def ours(structures, targets=None, **options):
 
 
 def test_ours_learns_records_sequences_phrases_and_numbers():
-    records = [{"tags": ["red" if i % 3 else "blue", f"t{i % 7}"], "n": i} for i in range(90)]
-    outcome = ours(records, ["yes" if i % 3 else "no" for i in range(90)])
+    records = [{"tags": ["red" if i % 3 else "blue", f"t{i % 7}"], "n": i} for i in range(240)]
+    outcome = ours(records, ["yes" if i % 3 else "no" for i in range(240)])
     assert outcome.contenders[0].setting.startswith("json")
     assert outcome.rivalries[-1].outcome == "wins"
     outcome = ours(

@@ -29,10 +29,10 @@ def test_a_model_is_made_of_functions_that_can_be_imported(name):
     assert again.run([TREE])[0].tolist() == fb.compile(block, seed=3).run([TREE])[0].tolist()
 
 
-def test_a_record_is_classified_by_one_more_layer():
+def test_a_record_is_classified_beside_one_more_layer():
     program, p = compiled(json(fb.GetItem("sizes") >> fb.Vector(2), Task(classes=3), hidden=4))
     first = np.maximum([1, 2] @ p["hidden.weight"] + p["hidden.bias"], 0)
-    expected = first @ p["classify.weight"] + p["classify.bias"]
+    expected = [1, 2, *first] @ p["classify.weight"] + p["classify.bias"]
     np.testing.assert_allclose(program.run([({"sizes": [1, 2]}, None)])[0], expected, rtol=1e-5)
 
 
