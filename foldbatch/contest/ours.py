@@ -141,7 +141,7 @@ def trained(name: str, configuration: Configuration, lesson: Lesson, clock: Cloc
     block = build_model(configuration, dataset)
     program = compile(block, configuration.train.backend, seed=configuration.train.seed)
     keeper = Keeper(dataset, lesson, clock)
-    steps = math.ceil(len(dataset.train) / options.batch_size)
+    steps = math.ceil(dataset.count / options.batch_size)
     trainer = Trainer(
         program,
         build_optimizer(configuration.optimizer),
