@@ -190,6 +190,23 @@ def test_rows_that_changed_are_refused_by_the_rank_that_read_them(tmp_path):
         in_threads(lambda own: fitted(own, Stream(changed, shuffle=200), tmp_path, resume=True), 2)
 
 
+@pytest.mark.parametrize("sharded", [True, False])
+def test_workers_take_a_stream_that_each_rank_reads_as_a_whole(sharded):
+    """Where ranks read parts, batches would be others with workers than without: that is refused."""
+
+    def work(communicator):
+        stream = Stream(lambda rank=0, ranks=1: uneven(rank, ranks), sharded=sharded)
+        return fitted(communicator, stream, workers=1, epochs=0)
+
+    if not sharded:
+        in_threads(work, 2)
+        return
+    with pytest.raises(
+        TrainingError, match="workers: expected a stream that each rank reads as a whole, found one"
+    ):
+        in_threads(work, 2)
+
+
 def test_validation_and_evaluation_are_of_all_parts(source):
     whole = trainer()
     expected = whole.evaluate(ROWS)
