@@ -27,6 +27,7 @@ AROUND = {
         "benchmarks/gpu/host_torch.py",
         "benchmarks/inside_torch.py",
         "benchmarks/jobs/recurrent.py",
+        "foldbatch/contest/padded.py",
         "foldbatch/communicators/distributed.py",
         "foldbatch/torch/*",
         "tests/communicators/grouped.py",
@@ -39,7 +40,13 @@ AROUND = {
     "starlette": ["foldbatch/serve/*"],
     "sympy": ["benchmarks/jobs/polynomials.py"],
     "pyarrow": ["foldbatch/trees/arrow.py"],
-    "sklearn": ["foldbatch/estimators.py", "foldbatch/train/libraries.py", "tests/test_estimators.py"],
+    "scipy": ["benchmarks/records.py", "benchmarks/records_baselines.py"],
+    "sklearn": [
+        "foldbatch/contest/tables.py",
+        "foldbatch/estimators.py",
+        "foldbatch/train/libraries.py",
+        "tests/test_estimators.py",
+    ],
     "torchmetrics": ["foldbatch/train/libraries.py"],
 }
 for library, rooms in AROUND.items():

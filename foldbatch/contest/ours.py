@@ -23,10 +23,11 @@ from foldbatch.recipes.building import build_model, build_optimizer, build_sched
 from foldbatch.recipes.configuration import Configuration, read_configuration
 from foldbatch.recipes.data import Dataset, Origin, numbered
 from foldbatch.train import Callback, NaNGuard, Trainer
+from foldbatch.trees.formats import BRACKETS, JSON_LINES
 
 MAX_EPOCHS = 40  # of all but records, whose number decides
 PATIENT_EPOCHS = 5  # epochs without a better score on dev
-FORMATS_OF = {"phrases": "brackets", "trees": "python", "records": "jsonlines", "sequences": "python"}
+FORMATS_OF = {"phrases": BRACKETS, "trees": "python", "records": JSON_LINES, "sequences": "python"}
 MODEL_OF = {"phrases": "tree_lstm", "trees": "child_sum", "records": "json", "sequences": "bilstm"}
 USUAL = {"train.batch_size": "32"}
 QUICK = USUAL | {"optimizer.name": "adam", "optimizer.lr": "0.005"}

@@ -17,26 +17,15 @@ from foldbatch.errors import ReadError, UnknownNameError, install, shortened, wi
 from foldbatch.recipes.configuration import Data
 from foldbatch.recipes.data import PARTS, read_part
 from foldbatch.system.files import refuse_endless
-from foldbatch.trees.formats import FORMATS, LANGUAGES, TRAINABLE
+from foldbatch.trees import formats
+from foldbatch.trees.formats import FORMATS, LANGUAGES, RECORDS, TRAINABLE
 from foldbatch.trees.json_text import placed_jsonlines, read_json
 from foldbatch.types import describe_value
 
 TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}  # by ending; a comma may be a semicolon
-ENDINGS = {
-    ".conllu": "conllu",
-    ".jsonl": "jsonlines",
-    ".ndjson": "jsonlines",
-    ".json": "json-list",
-    ".mrg": "penn",
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".tab": "csv",
-}
+ENDINGS = formats.ENDINGS | {".json": "json-list", ".csv": "csv", ".tsv": "csv", ".tab": "csv"}
 PROGRAMS = {  # endings of files that have a tree each
-    ".py": "python",
-    ".html": "html",
-    ".htm": "html",
+    **{ending: name for name, spec in FORMATS.items() if spec.files for ending in spec.suffixes},
     ".js": "javascript",
     ".ts": "typescript",
     ".c": "c",
@@ -52,7 +41,7 @@ PROGRAMS = {  # endings of files that have a tree each
     ".css": "css",
     ".lua": "lua",
 }
-OF_ROWS = ("csv", "json-list", "jsonlines", "parquet")
+OF_ROWS = ("csv", "json-list", *RECORDS)
 FORMATS_READ = (*TRAINABLE, f"{LANGUAGES}LANGUAGE", "csv", "json-list")
 WORDS_OF_TEXT = 2.0  # on average, from which on a single field of text is a sentence
 
@@ -96,7 +85,7 @@ def read(
         )
     if name in OF_ROWS:
         return _of_table(_table(path, name), label, task, str(path))
-    if label is not None and name != "conllu":
+    if label is not None and "label" not in FORMATS[name].options:
         actual, fix = f"--label {label}", "leave it out"
         raise ReadError(data, f"no field of labels in the format {name}", actual, fix)
     spec = FORMATS[name]
@@ -141,9 +130,9 @@ def _format_of(path: Path) -> str:
         return ENDINGS[plain.suffix.lower()]
     beginning = _text(path, str(path))[:1000].lstrip()
     if beginning.startswith("("):
-        return "brackets"
+        return formats.BRACKETS
     if beginning.startswith("{"):
-        return "jsonlines"
+        return formats.JSON_LINES
     if not beginning:
         raise ReadError(str(path), "examples", "an empty file", "name a file that has some")
     fix = f"add --format, one of {', '.join(FORMATS_READ)}"
@@ -168,7 +157,7 @@ def _table(path: Path, name: str) -> Table:
     where = str(path)
     if name == "csv":
         table = _csv(path, where)
-    elif name == "parquet":
+    elif name == formats.PARQUET:
         table = _parquet(where)
     elif name == "json-list":
         table = _json(path, where)

@@ -341,6 +341,15 @@ FORMATS: Formats = Formats(
     }
 )
 TRAINABLE = tuple(name for name, format_ in FORMATS.items() if format_.structures)
+# formats of data to learn from, by the ending of a file that holds all examples
+ENDINGS = {
+    ".conllu": "conllu",
+    ".jsonl": "jsonlines",
+    ".ndjson": "jsonlines",
+    ".mrg": "penn",
+    ".parquet": "parquet",
+}
+PARQUET, JSON_LINES, BRACKETS = "parquet", "jsonlines", "brackets"
 RECORDS = [name for name, format_ in FORMATS.items() if format_.kind == "records"]
 
 
