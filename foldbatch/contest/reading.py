@@ -157,7 +157,7 @@ def _table(path: Path, name: str) -> Table:
     where = str(path)
     if name == "csv":
         table = _csv(path, where)
-    elif name == formats.PARQUET:
+    elif name == formats.OF_PARQUET:
         table = _parquet(where)
     elif name == "json-list":
         table = _json(path, where)

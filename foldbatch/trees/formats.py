@@ -349,7 +349,7 @@ ENDINGS = {
     ".mrg": "penn",
     ".parquet": "parquet",
 }
-PARQUET, JSON_LINES, BRACKETS = "parquet", "jsonlines", "brackets"
+OF_PARQUET, JSON_LINES, BRACKETS = "parquet", "jsonlines", "brackets"
 RECORDS = [name for name, format_ in FORMATS.items() if format_.kind == "records"]
 
 
