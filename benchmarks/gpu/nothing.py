@@ -61,6 +61,10 @@ def _at_once(*_: Any) -> int:
     return 0
 
 
+class _CudaError(Exception):
+    """An error of CUDA, which does not occur."""
+
+
 def _cupy(loaded: list[str]) -> Any:
     """Return what stands for CuPy, as far as the driver uses it; texts of kernels are added to a list."""
 
@@ -80,10 +84,11 @@ def _cupy(loaded: list[str]) -> Any:
         memcpyDeviceToHost=2,
         memcpyDeviceToDevice=3,
         streamCaptureModeRelaxed=2,
+        CUDARuntimeError=_CudaError,
     )
     cuda = SimpleNamespace(
         runtime=runtime,
-        driver=SimpleNamespace(launchKernel=_at_once),
+        driver=SimpleNamespace(launchKernel=_at_once, CUDADriverError=_CudaError),
         memory=SimpleNamespace(OutOfMemoryError=MemoryError),
         alloc=_Nothing,
         alloc_pinned_memory=lambda nbytes: np.zeros(nbytes, np.uint8),

@@ -45,13 +45,15 @@ class ReferenceEngine(EngineOf[None, tuple[ScheduledBatch, bool]]):
     ) -> ReferenceRun:
         """Evaluate every call, in the order of the traces. Shapes: feeds, each ``[n, *shape]``, by rank."""
         batch, training = ready
-        tables = batch.schedule.cells
+        tables, of_trace = batch.schedule.cells, batch.merged.trace
         ordered = (
-            tuple(  # from ranks back to the order of calls; those of shared calls are as they were traced
+            tuple(  # from ranks back to the order of calls; those of shared and of pruned calls are as traced
                 tuple(column[np.argsort(table.order)] for column in columns)
-                if table.copies is None
+                if table.copies is None and len(table.order) == count
                 else traced
-                for columns, table, traced in zip(feeds, tables, batch.merged.trace.feeds, strict=True)
+                for columns, table, traced, count in zip(
+                    feeds, tables, of_trace.feeds, of_trace.counts, strict=True
+                )
             )
         )
         trace = replace(batch.merged.trace, feeds=ordered)
