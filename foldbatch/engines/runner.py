@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
@@ -205,6 +205,10 @@ class Runner:
         """Return a batch of all cells without the calls that inference of what is asked for does not need."""
         cells = self._needless(frozenset(asides))
         return pruned(batch, cells) if cells else batch
+
+    def usual_asides(self, batches: Iterable[ScheduledBatch]) -> Collection[str]:
+        """Return what inference is asked for beside results: losses, where a model has no results."""
+        return () if any(result_numbers(self.model, batch) for batch in batches) else ("losses",)
 
     def asked(self, batch: Work, asides: Collection[str]) -> Work:
         """Return a batch for inference: one that was planned without calls that nothing asked for needs."""

@@ -248,8 +248,9 @@ def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: i
     for _ in range(batches if learners and traces else 0):
         chosen = draw.permutation(len(traces))[:batch_size].tolist()
         batch = runner.scheduled([traces[number] for number in chosen])
+        asides = runner.usual_asides([batch])
         for training in learners:
-            engine.ready(batch if training else runner.pruned(batch, ()), training=training)
+            engine.ready(batch if training else runner.pruned(batch, asides), training=training)
     for learner in learners.values():
         learner.learn()
     return captures(engine)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from foldbatch.engines.nonfinite import look_for_not_finite
-from foldbatch.engines.parts import sum_losses
+from foldbatch.engines.parts import collected, sum_losses
 from foldbatch.engines.pending import Pending
 from foldbatch.engines.runner import Runner
 from foldbatch.engines.watching import Watch
@@ -76,7 +77,7 @@ def _step(
     *,
     training: bool,
 ) -> float:
-    """Run a batch once, without waiting for it; return its loss, which may be pending."""
+    """Run a batch once; return its loss, which may be pending; of inference 0, as its results are read."""
     with host.doing("trace"):
         traces = trace()
     start = time.perf_counter()
@@ -86,17 +87,22 @@ def _step(
             seconds = part.batch.seconds[key] if part.batch is not None else 0.0
             host.note(name, start, seconds)
             start += seconds
+    asides = runner.usual_asides(part.batch for part in parts if part.batch is not None)
+    work: Any = parts if training else runner.asked(parts, asides)
     with host.doing("ready"):
-        for number, part in enumerate(parts):
-            ready = runner.engine.ready(part.batch, training=training)  # type: ignore[arg-type] # it is planned
+        for number, part in enumerate(work):
+            ready = runner.engine.ready(part.batch, training=training)
             part.ready[runner.engine, training] = watch.watched(ready, number)
     with host.doing("forward"):
-        begun = runner.forward(parts, 0, memories, seeded_results=False, training=training)
-        # a later step may use the memory that they are summed from
-        loss = sum((sum_losses(runner.model, part.run).total for part in begun), 0.0)
-    if training:
-        with host.doing("backward"):
-            runner.backward(begun, [()] * len(begun), visited=False)
+        begun = runner.forward(work, 0, memories, seeded_results=False, training=training)
+        # a later step may use the memory that losses are summed from, and that results lie in
+        if not training:
+            for of_part in begun:
+                collected(runner.model, of_part, asides)
+            return 0.0
+        loss = sum((sum_losses(runner.model, of_part.run).total for of_part in begun), 0.0)
+    with host.doing("backward"):
+        runner.backward(begun, [()] * len(begun), visited=False)
     return loss
 
 
