@@ -207,7 +207,7 @@ class Runner:
         return pruned(batch, cells) if cells else batch
 
     def usual_asides(self, batches: Iterable[ScheduledBatch]) -> Collection[str]:
-        """Return what inference is asked for beside results: losses, where a model has no results."""
+        """Return the side outputs that inference computes: losses where a model has no results, else none."""
         return () if any(result_numbers(self.model, batch) for batch in batches) else ("losses",)
 
     def asked(self, batch: Work, asides: Collection[str]) -> Work:
