@@ -103,7 +103,7 @@ class StructureEstimator(BaseEstimator):
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the compiled programs, which are compiled again where needed, and parameters."""
+        """Return the attributes and the trained parameters; programs are compiled again when used."""
         state = {name: value for name, value in super().__getstate__().items() if name != "_programs"}
         if "_programs" in vars(self):  # they may have been trained further
             state["parameters_"], *state["further_parameters_"] = map(_parameters, self._programs)

@@ -105,7 +105,7 @@ class Comparison(Printed):
         return "\n".join([*parts, "", f"All took {self.seconds:.0f} seconds."])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all figures as plain data."""
+        """Return the figures of the contenders, the verdict and the notes as plain data for JSON."""
         return asdict(self)
 
     def html(self, path: str | os.PathLike[str]) -> None:

@@ -7,10 +7,10 @@ labels are made when somebody asks for them, which no step of training does.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple, overload
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from foldbatch.planning.tables import schedule_in
 from foldbatch.scheduler.record import BatchRecord
 from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.scheduler.trace import Column, Form, Ints, Labels, Trace, late_trace, loose_of, pack
+from foldbatch.system.late import LateSequence
 
 PROTOCOL = pickle.HIGHEST_PROTOCOL
 
@@ -88,9 +89,13 @@ def arrived(
         late = _Late(packed, objects, schedule, feeds, apart, form)
         trace = late_trace(form, (late, 0), header.calls, None)
         merged = Merged(trace, counts, offsets)
-        results = _Results(late, len(offsets))
+        results = LateSequence(len(offsets), late.results)
         batch = ScheduledBatch(merged, schedule, feeds, results, {})
-        parts.append(SubBatch(header.first, _Traces(merged, late, len(offsets)), batch))
+        parts.append(
+            SubBatch(
+                header.first, LateSequence(len(offsets), partial(_cut, merged, late, len(offsets))), batch
+            )
+        )
     return tuple(parts)
 
 
@@ -150,6 +155,10 @@ class _Late:
             loose.append([self.kept[k].get(i, _unranked(data, orders[k])) for i, data in enumerate(ranked)])
         return loose, self.results_and_labels[1]
 
+    def results(self) -> Sequence[object]:
+        """Return the result of each example, as its trace holds it."""
+        return self.results_and_labels[0]
+
     @cached_property
     def results_and_labels(self) -> tuple[Sequence[object], Labels]:
         """The result of each example, as its trace holds it, and the labels of all."""
@@ -165,60 +174,17 @@ def _unranked(data: Column, order: Index) -> Column:
     return column
 
 
-class _Results(Sequence[Any]):
-    """The results of all examples, unpickled when one is asked for."""
-
-    def __init__(self, late: _Late, size: int) -> None:
-        self._late, self._size = late, size
-
-    def __len__(self) -> int:
-        return self._size
-
-    @overload
-    def __getitem__(self, place: int) -> Any: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Any]: ...
-
-    def __getitem__(self, place: int | slice) -> Any:
-        return self._late.results_and_labels[0][place]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._late.results_and_labels[0])
-
-
-class _Traces(Sequence[Trace]):
-    """The traces of all examples, cut out of the joined one when one is asked for."""
-
-    def __init__(self, merged: Merged, late: _Late, size: int) -> None:
-        self._merged, self._late, self._size = merged, late, size
-        self._traces: list[Trace] | None = None
-
-    def __len__(self) -> int:
-        return self._size
-
-    @overload
-    def __getitem__(self, place: int) -> Trace: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Trace]: ...
-
-    def __getitem__(self, place: int | slice) -> Any:
-        if self._traces is None:
-            self._traces = self._cut()
-        return self._traces[place]
-
-    def _cut(self) -> list[Trace]:
-        """Return the traces; those of one example have its result, and value numbers from 0 on."""
-        merged, form = self._merged, self._late.form
-        counts = np.asarray(merged.counts, np.int64).T
-        lengths = []
-        for k, rows in enumerate(merged.trace.calls):
-            example = merged.examples(k)
-            for s in range(len(form.sequences[k])):
-                of_calls = rows[:, 1 + form.arguments[k] + s]
-                lengths.append(np.bincount(example, of_calls, self._size).astype(np.int64))
-        table = np.stack(lengths, axis=1) if lengths else np.zeros((self._size, 0), np.int64)
-        offsets = np.append(merged.offsets, merged.trace.values)
-        results = self._late.results_and_labels[0]
-        return BatchRecord(merged.trace, counts, table, offsets, results).traces()
+def _cut(merged: Merged, late: _Late, size: int) -> list[Trace]:
+    """Return the traces; those of one example have its result, and value numbers from 0 on."""
+    form = late.form
+    counts = np.asarray(merged.counts, np.int64).T
+    lengths = []
+    for k, rows in enumerate(merged.trace.calls):
+        example = merged.examples(k)
+        for s in range(len(form.sequences[k])):
+            of_calls = rows[:, 1 + form.arguments[k] + s]
+            lengths.append(np.bincount(example, of_calls, size).astype(np.int64))
+    table = np.stack(lengths, axis=1) if lengths else np.zeros((size, 0), np.int64)
+    offsets = np.append(merged.offsets, merged.trace.values)
+    results = late.results()
+    return BatchRecord(merged.trace, counts, table, offsets, results).traces()

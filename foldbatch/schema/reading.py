@@ -13,7 +13,7 @@ from zlib import crc32
 
 from foldbatch.errors import UnlikeSamplesWarning, frames_inside, with_nearest
 from foldbatch.schema.kinds import MAX_MAGNITUDE, bounded, number_in
-from foldbatch.schema.moments import cycles, moment_of
+from foldbatch.schema.moments import Moment, cycles, moment_of
 from foldbatch.schema.values import KINDS, differing_kind, has_content, kind_of, plain_value
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
@@ -131,19 +131,25 @@ def read_ngrams(place: Place, size: int, buckets: int, value: Any) -> list[int] 
     return [_hashed(gram, buckets) for gram in grams]
 
 
+def _moment(place: Place, value: Any) -> Moment | None:
+    """Return the date or time that a value is, or spells."""
+    text = value if type(value) is str else _converted(value, "text", place)
+    if text is None:
+        return None
+    moment = moment_of(text)
+    if moment is None:
+        place.compare_moment(text)
+    return moment
+
+
 def read_moment(place: Place, mean: float, deviation: float, value: Any) -> list[float] | None:
     """Return nine numbers of a date or time: its deviations from the mean, and where it is in its cycles.
 
     >>> [round(x, 2) for x in read_moment(ANYWHERE, 0.0, 3600.0, "06:00")]
     [6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
     """
-    if type(value) is not str:
-        value = _converted(value, "text", place)
-        if value is None:
-            return None
-    moment = moment_of(value)
+    moment = _moment(place, value)
     if moment is None:
-        place.compare_moment(value)
         return None
     return [_near((moment.seconds - mean) / deviation), *cycles(moment)]
 
@@ -248,13 +254,8 @@ def read_moment_position(
     >>> [round(x, 2) for x in read_moment_position(ANYWHERE, 0.0, 3600.0, (0.0, 86400.0), "06:00")][-4:]
     [1.0, 0.0, 6.0, 0.25]
     """
-    if type(value) is not str:
-        value = _converted(value, "text", place)
-        if value is None:
-            return None
-    moment = moment_of(value)
+    moment = _moment(place, value)
     if moment is None:
-        place.compare_moment(value)
         return None
     seconds = moment.seconds
     return [*cycles(moment), _near((seconds - mean) / deviation), place_among(edges, seconds)]

@@ -167,7 +167,7 @@ class Sent:
         return None, task
 
     def parts(self, facts: None, examples: Sequence[Any]) -> list[Sequence[Any]]:
-        """Return all examples as one part."""
+        """Return the places of the examples of a batch, as one part."""
         return [examples]
 
     def name(self, error: Exception, facts: None, part: int) -> None:

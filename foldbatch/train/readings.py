@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from foldbatch.errors import ExampleError, TrainingError
 from foldbatch.train.parallel import Cut, note_of
@@ -131,30 +131,3 @@ def check_row(row: Any, before: str, batches: int) -> None:
     if before and digest(row).hex() != before:
         expected, fix = "the rows that the checkpoint's training read", "resume with the same data"
         raise TrainingError("fit examples", expected, f"another row before batch {batches}", fix)
-
-
-class Later(Sequence[Any]):
-    """The examples of a batch, made when somebody asks for one.
-
-    >>> examples = Later(2, lambda: ["a", "b"])
-    >>> len(examples), list(examples)
-    (2, ['a', 'b'])
-    """
-
-    def __init__(self, size: int, make: Callable[[], Sequence[Any]]) -> None:
-        self._size, self._make = size, make
-        self._examples: Sequence[Any] | None = None
-
-    def __len__(self) -> int:
-        return self._size
-
-    @overload
-    def __getitem__(self, place: int) -> Any: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Any]: ...
-
-    def __getitem__(self, place: int | slice) -> Any:
-        if self._examples is None:
-            self._examples = self._make()
-        return self._examples[place]

@@ -37,6 +37,7 @@ from foldbatch.program.program import Program
 from foldbatch.system import files
 from foldbatch.system.closed import Closed
 from foldbatch.system.files import locked, remove_partial
+from foldbatch.system.late import LateSequence
 from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
 from foldbatch.train.history import History
@@ -47,15 +48,7 @@ from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import Batch, Cut, DataParallel, PreparedShare, check_alike, evaluate, in_parts
 from foldbatch.train.pieces import Examples
 from foldbatch.train.prefetching import Unasked, Waiting, asked_in_order
-from foldbatch.train.readings import (
-    BatchFacts,
-    Begin,
-    HeldShares,
-    Later,
-    StreamedShares,
-    check_row,
-    text_of_batch,
-)
+from foldbatch.train.readings import BatchFacts, Begin, HeldShares, StreamedShares, check_row, text_of_batch
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
 from foldbatch.train.samplers import Sampler, joined, shuffled
 from foldbatch.train.shards import takes_rank
@@ -930,7 +923,7 @@ class Trainer(Closed):
         facts: BatchFacts = arrival.facts
         weights = self._weights_of(indices)
         prepared = None if arrival.plans is None else PreparedShare(facts.places, arrival.plans)
-        later = Later(len(indices), examples)
+        later = LateSequence(len(indices), examples)
         return Batch(indices, later, weights=weights, prepared=prepared, last=facts.last, text=facts.text)
 
     def _joined(self, stream: Stream, remainder: Iterator[tuple[list[int], list[Any]]]) -> Iterator[Batch]:
