@@ -1,10 +1,10 @@
 """``python -m benchmarks.stream``: training on Parquet that is read meanwhile, beside rows that are held.
 
-It writes a folder of Parquet files: sentences of 100 words on average, and a label. A process of its own
-trains one epoch on the folder as a stream; others train on rows of the first file, held as a table of Arrow
-and as a list of dicts. Rates are rows a second of the process's time, and by the wall clock, which neighbours
-disturb, between the first steps and the end of the epoch. Memory is the most that a process had, above what
-it had before `fit`.
+It writes a folder of Parquet files: sentences of 100 words on average, or with ``--kind vectors`` vectors of
+600 numbers, and a label. A process of its own trains one epoch on the folder as a stream; others train on
+rows of the first file, held as a table of Arrow and as a list of dicts. Rates are rows a second of the
+process's time, and by the wall clock, which neighbours disturb, between the first steps and the end of the
+epoch. Memory is the most that a process had, above what it had before `fit`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from benchmarks.options import positive
 from foldbatch.system.showing import table
 
 WORDS, HIDDEN, MEAN = 50_000, 32, 100
-GROUP, GROUPS = 50_000, 5  # rows of a row group, and row groups of a file
-ROW_BYTES = 4 * MEAN + 8  # about what a row takes
+WIDTH = 600  # numbers of a vector
+GROUP_BYTES, GROUPS = 20_000_000, 5  # about those of a row group, and row groups of a file
+ROW_BYTES = {"words": 4 * MEAN + 8, "vectors": 4 * WIDTH + 8}  # about what a row takes, by kind
 WARM = 20  # steps that are not counted
 HOW = ("stream", "table", "list")
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(work(options)))
         return 0
     with TemporaryDirectory(dir=options.folder) as folder:
-        size = write(Path(folder), int(options.gigabytes * 1e9))
+        size = write(Path(folder), options.kind, int(options.gigabytes * 1e9))
         runs = {how: _launched(options, how, folder) for how in HOW}
     print(tables(runs, size))
     return 0
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m benchmarks.stream", description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=10.0, metavar="G", help="of Parquet (default 10)")
+    parser.add_argument("--kind", choices=[*ROW_BYTES], default="words", help="of a row (default words)")
     help_text = "read for so many minutes at most, and say how many rows these were"
     parser.add_argument("--minutes", type=float, default=math.inf, metavar="M", help=help_text)
     parser.add_argument("--batch", type=positive, default=256, metavar="N", help="rows a batch (default 256)")
@@ -59,24 +61,35 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def write(folder: Path, size: int) -> int:
+def write(folder: Path, kind: str, size: int) -> int:
     """Write so many bytes of Parquet, in files; return how many there are."""
     import pyarrow as pa  # noqa: PLC0415 - the workers' memory has to be without it where they do not need it
     from pyarrow import parquet  # noqa: PLC0415
 
     rng = np.random.default_rng(0)
-    schema = pa.schema([("words", pa.list_(pa.int32())), ("label", pa.int64())])
-    groups = max(1, round(size / ROW_BYTES / GROUP))
+    count = GROUP_BYTES // ROW_BYTES[kind]
+    type_of = {"words": pa.list_(pa.int32()), "vectors": pa.list_(pa.float32(), WIDTH)}[kind]
+    schema = pa.schema([(kind, type_of), ("label", pa.int64())])
+    groups = max(1, round(size / ROW_BYTES[kind] / count))
     for first in range(0, groups, GROUPS):
         path = folder / f"part-{first // GROUPS:04}.parquet"
         with parquet.ParquetWriter(path, schema, use_dictionary=False, compression="none") as writer:
             for _ in range(min(GROUPS, groups - first)):
-                lengths = rng.integers(1, 2 * MEAN, GROUP)
-                ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-                words = pa.array(rng.integers(0, WORDS, ends[-1]).astype(np.int32))
-                columns = [pa.ListArray.from_arrays(ends, words), pa.array(rng.integers(0, 2, GROUP))]
+                rows = _rows(rng, kind, count).cast(type_of)
+                columns = [rows, pa.array(rng.integers(0, 2, count))]
                 writer.write_table(pa.Table.from_arrays(columns, schema=schema))
     return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def _rows(rng: np.random.Generator, kind: str, count: int) -> Any:
+    """Return random rows of a kind, as an array of Arrow."""
+    import pyarrow as pa  # noqa: PLC0415 - as in `write`
+
+    if kind == "vectors":
+        return pa.FixedSizeListArray.from_arrays(rng.random(count * WIDTH, np.float32), WIDTH)
+    lengths = rng.integers(1, 2 * MEAN, count)
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.ListArray.from_arrays(ends, rng.integers(0, WORDS, ends[-1]).astype(np.int32))
 
 
 def work(options: Namespace) -> dict[str, Any]:
@@ -85,8 +98,12 @@ def work(options: Namespace) -> dict[str, Any]:
 
     import foldbatch as fb  # noqa: PLC0415
 
-    word = fb.Scalar("int32") >> fb.Embedding(WORDS, HIDDEN, name="words")
-    scores = fb.GetItem("words") >> fb.Map(word) >> fb.Mean() >> fb.Linear(2, name="out")
+    if options.kind == "words":
+        word = fb.Scalar("int32") >> fb.Embedding(WORDS, HIDDEN, name="words")
+        state = fb.GetItem("words") >> fb.Map(word) >> fb.Mean()
+    else:
+        state = fb.GetItem("vectors") >> fb.Vector(WIDTH) >> fb.Linear(HIDDEN, "tanh", name="state")
+    scores = state >> fb.Linear(2, name="out")
     both = fb.AllOf(scores, fb.GetItem("label") >> fb.Scalar("int32"))
     program = fb.compile(both >> fb.Function(fb.ops.cross_entropy) >> fb.Loss(), options.backend)
     rows: Any = dataset.dataset(options.folder)
@@ -132,7 +149,7 @@ def peak_bytes() -> int:
 def _launched(options: Namespace, how: str, folder: str) -> dict[str, Any]:
     """Return what a process of its own has measured."""
     command = [sys.executable, "-m", "benchmarks.stream", "--worker", how, "--folder", folder]
-    command += ["--batch", str(options.batch), "--backend", options.backend]
+    command += ["--batch", str(options.batch), "--backend", options.backend, "--kind", options.kind]
     command += ["--minutes", str(options.minutes)]
     done = run(command, stdout=PIPE, check=True, text=True)  # noqa: S603 - it is this module
     measured: dict[str, Any] = json.loads(done.stdout)

@@ -147,6 +147,67 @@ def test_it_learns_more_than_always_guessing_the_same(calculator):
     assert calculator.report(program, test) > guessed + 0.15
 
 
+@pytest.fixture(scope="module")
+def beam_trees(load):
+    return load("trees/beam_trees")
+
+
+def test_operations_have_the_values_that_their_brackets_say(beam_trees):
+    """Each token becomes a piece of Python, whose value is the answer."""
+    pieces = {"[MIN": "min([", "[MAX": "max([", "]": "]), "}
+    for tokens, value in beam_trees.data(random.Random(0), 50, (5, 20)):
+        written = "".join(pieces.get(token, f"{token}, ") for token in tokens)
+        assert 5 <= len(tokens) <= 20
+        assert eval(written) == (value,)
+
+
+def test_beams_find_the_best_tree_where_all_are_followed(beam_trees):
+    """Beside all trees of six leaves, one after the other; a narrow beam finds a worse one, or the same."""
+
+    def score(left, right):
+        return float(np.random.default_rng([len(str(left)), *map(ord, f"{left}{right}")]).normal())
+
+    def trees(leaves):
+        if len(leaves) == 1:
+            return [(leaves[0], 0.0)]
+        return [
+            ((left, right), below + beside + score(left, right))
+            for cut in range(1, len(leaves))
+            for left, below in trees(leaves[:cut])
+            for right, beside in trees(leaves[cut:])
+        ]
+
+    cells = beam_trees.Cells(
+        token=None,
+        join=lambda left, right: ((left, right), score(left, right)),
+        sum=sum,
+        mean_root=lambda beams: max(beams, key=lambda beam: beam[1]),
+        answer=None,
+    )
+    best, total = max(trees([*"abcdef"]), key=lambda tree: tree[1])
+    found, sum_of_scores = beam_trees.by_beams(cells, [*"abcdef"], 1000)
+    assert found == best and sum_of_scores == pytest.approx(total)
+    assert beam_trees.by_beams(cells, [*"abcdef"], 2)[1] <= sum_of_scores
+
+
+def test_brackets_join_arguments_to_their_operation(beam_trees):
+    cells = beam_trees.Cells(None, lambda left, right: (f"({left}{right})", 0.0), None, None, None)
+    tokens = ["[MAX", "1", "[MIN", "2", "3", "]", "4", "]"]
+    assert beam_trees.by_brackets(cells, tokens, tokens) == "(((([MAX1)((([MIN2)3)]))4)])"
+
+
+def test_scores_of_joins_are_learnt_through_the_weights_of_roots(beam_trees):
+    """The loss falls, and gradients reach the layer of scores; a batch is what its examples are alone."""
+    examples = beam_trees.data(random.Random(0), 48, (5, 9))
+    program = fb.compile(beam_trees.walk_of(beam_trees.cells(8), "beams", 2), seed=0)
+    before, gradients = program.value_and_grad(examples)
+    assert all(np.any(np.asarray(gradient)) for gradient in gradients.values())
+    beam_trees.train(program, examples, epochs=4, batch=16)
+    assert program.value_and_grad(examples)[0] < before
+    alone = [program.run([example])[0] for example in examples[:6]]
+    assert np.allclose(program.run(examples)[:6], alone, atol=1e-5)
+
+
 LAMP = {"kind": "lamp", "weight": 1.5}
 
 
