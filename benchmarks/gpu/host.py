@@ -91,7 +91,7 @@ def host_of(way: str, hidden: int, words: int, batches: Sequence[Sequence[Tree]]
 def times_by_kind(
     hidden: int, words: int, batches: Sequence[Sequence[Tree]], repeats: int
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield, for each kind of captured batches, the median of milliseconds, and of those that make it ready."""
+    """Yield, for each kind of captured batch, median milliseconds, and of these what makes it ready."""
     backend: Any = nothing.NAME
     ours = OurModel(MODELS[SST], hidden, words, backend, engine="captured")
     prepare(ours, batches)
