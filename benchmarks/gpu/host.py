@@ -2,9 +2,10 @@
 
 The SST Tree-LSTM on batches planned before, as when the same batches come again, on a card that does nothing
 (`benchmarks.gpu.nothing`): milliseconds of the host until a step and its update were launched, what was
-launched and copied for it, and the seconds that NVRTC takes for all kernels. All are seconds of the
-processor, which neighbours change little. The exit status is 1 if a captured step is anything but one launch,
-one copy to the card and one from it; 2 for what the user can mend.
+launched and copied for it, and the seconds that NVRTC takes for all kernels. Then captured batches of
+training and of inference that are new, known or planned: the median, and how much of it makes the batch
+ready. All are seconds of the processor, which neighbours change little. The exit status is 1 if a captured
+step is anything but one launch, one copy to the card and one from it; 2 for what the user can mend.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from statistics import median
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -26,11 +28,13 @@ from benchmarks.gpu.cost import Cost, counting
 from benchmarks.gpu.trees import WORDS, numbered_words, sst_like_trees
 from benchmarks.gpu.ways import WAYS, prepare
 from benchmarks.options import DEFAULT_DATA, add_batch, add_data, add_repeats, positive
-from benchmarks.workload import load_trees
+from benchmarks.workload import load_trees, unseen
+from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.errors import FoldbatchError
 from foldbatch.trees import Tree
 
 BATCHES = 4  # that come in turn
+WARM = 4  # rounds of them before the first that counts
 DRAWN = 4096  # trees, where there is no treebank
 ARCHITECTURE = "sm_90"
 
@@ -84,6 +88,42 @@ def host_of(way: str, hidden: int, words: int, batches: Sequence[Sequence[Tree]]
     return Found(way, [stepped(batch) for _ in range(repeats) for batch in planned], cost)
 
 
+def times_by_kind(
+    hidden: int, words: int, batches: Sequence[Sequence[Tree]], repeats: int
+) -> Iterator[tuple[str, float, float]]:
+    """Yield, for each kind of captured batch, median milliseconds, and of these what makes it ready."""
+    backend: Any = nothing.NAME
+    ours = OurModel(MODELS[SST], hidden, words, backend, engine="captured")
+    prepare(ours, batches)
+    planned = [ours.program.plan(trees) for trees in batches]
+    kinds = ("new", lambda: map(unseen, batches)), ("known", lambda: batches), ("planned", lambda: planned)
+    ready, made = CudaEngine.ready, [0.0]
+
+    def timed(*arguments: Any, **options: Any) -> Any:
+        start = time.thread_time()
+        result = ready(*arguments, **options)
+        made[0] += time.thread_time() - start
+        return result
+
+    def train(batch: Any) -> None:
+        ours.step(batch, len(batches[0]))
+        launch_due(ours.program)
+
+    with mock.patch.object(CudaEngine, "ready", timed):
+        for label, step in (("training", train), ("inference", ours.infer)):
+            for kind, batches_of in kinds:
+                seconds: tuple[list[float], list[float]] = [], []
+                for turn in range(WARM + repeats):
+                    for batch in batches_of():
+                        made[0], start = 0.0, time.thread_time()
+                        step(batch)
+                        if turn >= WARM:
+                            seconds[0].append(time.thread_time() - start)
+                            seconds[1].append(made[0])
+                step_ms, ready_ms = (1e3 * median(times) for times in seconds)
+                yield f"{label}, {kind}", step_ms, ready_ms
+
+
 def compiled(texts: Sequence[str]) -> tuple[float, int] | str:
     """Return the seconds that NVRTC takes for texts of kernels, and how many; else why it was not asked."""
     try:
@@ -128,6 +168,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         right &= found.is_right
         print(found, "" if found.is_right else ": expected 1 launch, 1 copy in, 1 out", sep="")
     texts = list(dict.fromkeys(nothing.loaded))
+    with nothing.entered():
+        for label, whole, ready in times_by_kind(options.hidden, words, batches, options.repeats):
+            print(f"{label:18} {whole:.3f} ms, of these {ready:.3f} make it ready", flush=True)
     took = compiled(texts)
     if isinstance(took, str):
         print(f"NVRTC was not asked: {took}")

@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from foldbatch.loops.compiling import can_compile, compiled_function, compiled_late
-from foldbatch.planning import integer_loops, noting, table_loops, turns
+from foldbatch.planning import integer_loops, noting, room_loops, table_loops, turns
 
 
 class Loops(NamedTuple):
@@ -26,6 +26,9 @@ class Loops(NamedTuple):
     levels: Callable[..., int]  # `table_loops.levels`
     write_tables: Callable[..., int]  # `table_loops.write_tables`
     write_launches: Callable[..., object]  # `table_loops.write_launches`
+    measure: Callable[..., object]  # `room_loops.measure`
+    find: Callable[..., int]  # `room_loops.find`
+    place: Callable[..., object]  # `room_loops.place`
 
 
 PLAIN = Loops(
@@ -39,6 +42,9 @@ PLAIN = Loops(
     table_loops.levels,
     table_loops.write_tables,
     table_loops.write_launches,
+    room_loops.measure,
+    room_loops.find,
+    room_loops.place,
 )
 # the kinds of arguments, see `foldbatch.loops.translation.translate_function`
 SIGNATURES = {
@@ -52,7 +58,11 @@ SIGNATURES = {
     "levels": "i8[] i8[] i4[] i8[]",
     "write_tables": "i8[] i8[] i4[] i8[]",
     "write_launches": "i8[] i8[] i8[] i8[]",
+    "measure": "i8[] i8[] i8[]",
+    "find": "i8[] i8[] i8[]",
+    "place": "i8[] i8[] i8[] i8[] i8[] i8[] i4[] i8[] i8[]",
 }
+MODULES = turns, noting, integer_loops, table_loops, room_loops  # whose functions call each other
 OF_EACH_BATCH = frozenset(("group", "write_tables", "write_launches"))  # compiled or loaded all together
 
 
@@ -69,5 +79,5 @@ def _loops(*, compile: bool) -> Loops:
     functions = {}
     for name, function in PLAIN._asdict().items():
         make = compiled_function if name in OF_EACH_BATCH else compiled_late
-        functions[name] = make(function, SIGNATURES[name], turns, noting, integer_loops, table_loops)
+        functions[name] = make(function, SIGNATURES[name], *MODULES)
     return Loops(**functions)

@@ -93,12 +93,14 @@ def widest_steps(schedule: Schedule) -> Iterator[tuple[int, ...]]:
         yield tuple([int(size.max()) for size in (stops - starts, *sizes)])
 
 
-def flattened(schedule: Schedule) -> Flat:
+def flat_of(schedule: Schedule) -> Flat:
     """Return a schedule in one array, as far as launches are made of it.
 
-    It is for schedules that `foldbatch.planning.tables.build` has not made: those of capacity classes, of
+    One that `foldbatch.planning.tables.build` has not made is copied there: those of capacity classes, of
     passes that begin with cotangents, and from files.
     """
+    if schedule.flat is not None:
+        return schedule.flat
     facts, index = facts_of(schedule, list(widest_steps(schedule)))
     steps = [(k, STAGE_NAMES.index(stages), start, stop) for k, stages, start, stop in schedule.steps]
     numbers = np.array([*chain.from_iterable(steps), *facts], np.int64)
@@ -107,4 +109,4 @@ def flattened(schedule: Schedule) -> Flat:
     tables.steps, tables.index_end, tables.steps_at = len(steps), len(index), Tables.size
     tables.facts_at = Tables.size + StepRecord.size * len(steps)
     tables.zeros = tables.index = tables.facts_at + len(facts)
-    return Flat(np.concatenate([header, numbers, index]), header.tolist(), (), ())
+    return Flat(np.concatenate([header, numbers, index]), header.tolist(), schedule.orders, ())

@@ -11,7 +11,7 @@ import numpy as np
 
 from foldbatch.planning import table_loops
 from foldbatch.planning.compiled import loops
-from foldbatch.planning.facts import flattened
+from foldbatch.planning.facts import flat_of
 from foldbatch.scheduler.schedule import Index, Schedule
 
 
@@ -75,7 +75,7 @@ def launch_constants(
 
 def launches_of(constants: LaunchConstants, schedule: Schedule) -> Launches:
     """Return the launches of a batch, given its schedule."""
-    flat = schedule.flat or flattened(schedule)
+    flat = flat_of(schedule)
     header, width = flat.header, constants.width
     directions = 1 + constants.training
     levels = header[table_loops.Tables.steps]

@@ -259,7 +259,7 @@ def digit(key: int, shift: int) -> int:
     return i8((u8(key) >> u8(shift)) % u8(DIGITS))
 
 
-def sort_keys(keys: Ints, count: int, order: Index, work: Index) -> None:
+def sort_keys(keys: Numbers, count: int, order: Index, work: Index) -> None:
     """Write the stable order of keys, by a radix sort; `work` has room for the keys and the digits."""
     smallest, largest, shift = i8(0), i8(-1), 0
     for i in range(count):
@@ -283,7 +283,7 @@ def sort_keys(keys: Ints, count: int, order: Index, work: Index) -> None:
         shift += 8
 
 
-def group(keys: Ints, count: int, order: Index, bounds: Index, work: Index) -> int:
+def group(keys: Numbers, count: int, order: Index, bounds: Index, work: Index) -> int:
     """Write the stable order of keys, the bounds of equal keys in it, and the end; return how many differ."""
     groups = 0
     sort_keys(keys, count, order, work)

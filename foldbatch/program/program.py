@@ -299,7 +299,8 @@ class Program(Closed, Printed):
 
         Of a plain function: its cells, wires and parameters; a program of blocks knows all of them. On a GPU:
         how large batches are. One that fits into a graph that was captured before, a sequence of kernels with
-        a capacity each, is one launch. Nothing is launched here, and parameters are not changed.
+        a capacity each, is one launch: in training, and in inference by `run` that asks for results alone.
+        Nothing is launched here, and parameters are not changed.
 
         Args:
             examples: the data set, or enough of it.
@@ -319,9 +320,16 @@ class Program(Closed, Printed):
         """
         refuse_no_count("batch_size", batch_size, 1)
         refuse_no_count("batches", batches, 1)
-        why = "warm reads examples for runs to come"
-        ready, traces = self._read_first(examples, why)
-        return learned(ready.runner, traces, batch_size, batches)
+        batch = examples if isinstance(examples, Planned) else listed(examples)
+        ready, traces = self._read_first(batch, "warm reads examples for runs to come")
+        captures = learned(ready.runner, traces, batch_size, batches)
+        if captures is not None:
+            variant = self._variants.for_run(batch, frozenset())
+            if variant is not self._variants.full:
+                decide = self._deciding.decide(0, training=False)
+                ready, traces = variant.all(batch, partial(variant.tracer.trace_all, decide=decide))
+                learned(ready.runner, traces, batch_size, batches, training=False)
+        return captures
 
     def debug(self, example: object) -> Any:
         """Run the plain function that was compiled on one example, each op at once, with real numbers.

@@ -230,7 +230,9 @@ def _array(name: str, value: object) -> Any:
         raise ParameterError(f"tangents[{name!r}]", "an array", actual, fix) from None
 
 
-def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: int) -> Captures | None:
+def learned(
+    runner: Runner, traces: Sequence[Trace], batch_size: int, batches: int, *, training: bool = True
+) -> Captures | None:
     """Make capacity classes for random batches of traces, as a CUDA engine does; return its captures.
 
     None for an engine that captures no graphs. The batches are the same ones each time.
@@ -240,20 +242,21 @@ def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: i
         traces: the traces to draw from.
         batch_size: the examples of each batch.
         batches: how many batches to draw.
+        training: whether there are batches for training, beside those for inference.
     """
     engine = runner.engine
-    launchers = {training: engine.launcher(training=training) for training in (True, False)}
-    learners = {training: launcher for training, launcher in launchers.items() if launcher is not None}
+    launchers = {phase: engine.launcher(training=phase) for phase in {False, training}}
+    learners = {phase: launcher for phase, launcher in launchers.items() if launcher is not None}
     draw = np.random.default_rng(0)  # the same batches each time
     for _ in range(batches if learners and traces else 0):
         chosen = draw.permutation(len(traces))[:batch_size].tolist()
         batch = runner.scheduled([traces[number] for number in chosen])
         asides = runner.usual_asides([batch])
-        for training in learners:
-            engine.ready(batch if training else runner.pruned(batch, asides), training=training)
+        for phase in learners:
+            engine.ready(batch if phase else runner.pruned(batch, asides), training=phase)
     for learner in learners.values():
         learner.learn()
-    return captures(engine)
+    return captures(engine) if training else None
 
 
 def captures(engine: LoadedEngine) -> Captures | None:

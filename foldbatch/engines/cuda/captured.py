@@ -15,7 +15,6 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from math import ceil, inf, log
-from operator import le
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -27,8 +26,10 @@ from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.steps import BothSteps, PackedBatch, RoomTable, steps_of_both
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Captures
-from foldbatch.scheduler.rooms import Item, Placed, Rooms, Shape, is_level, shape_of
-from foldbatch.scheduler.schedule import Schedule
+from foldbatch.planning.rooms import Measures, Placed
+from foldbatch.planning.table_loops import Tables
+from foldbatch.scheduler.rooms import Item, Rooms, Shape, is_level
+from foldbatch.scheduler.schedule import Flat
 from foldbatch.scheduler.trace import CellSignature
 from foldbatch.system.processes import no_garbage, start_in_each_process
 
@@ -40,63 +41,20 @@ DEVIATIONS = 4  # above the mean, for which there is room
 ROOM_GRAIN = 16  # rooms are multiples of it
 
 
-class Fit(NamedTuple):
-    """A class that a batch fits into, and the slot of each step: whole numbers that rise."""
-
-    rooms: Rooms
-    slots: tuple[int, ...]
-
-
-def fit(classes: Sequence[Rooms], shape: Shape) -> Fit | str:
-    """Return the smallest class that a batch fits into, with the slots of its steps; else why none is."""
+def misfit(classes: Sequence[Rooms], shape: Shape) -> str:
+    """Return why a batch fits into no class, of which the last one has the most steps."""
     if not classes:
         return "no class is learned yet"
-    ordered = sorted(classes, key=lambda rooms: len(rooms.shape.items))
-    for rooms in ordered:
-        slots = _slots(rooms.shape.items, shape.items)
-        if slots is not None and _takes_wholes(rooms.shape, shape, slots) and _holds(rooms.shape, shape):
-            return Fit(rooms, tuple(slots))
-    if len(shape.items) > len(ordered[-1].shape.items):
+    if len(shape.items) > len(classes[-1].shape.items):
         return "it has more steps than any class"
     kinds = list(map(_kind, shape.items))
-    if any(_holds_in_order(list(map(_kind, rooms.shape.items)), kinds) for rooms in ordered):
+    if any(_holds_in_order(list(map(_kind, rooms.shape.items)), kinds) for rooms in classes):
         return "it has more rows than a class has room for, or rows that lie otherwise"
     return "its steps come in an order that no class has"
 
 
-def _holds(room: Shape, shape: Shape) -> bool:
-    """Return whether a class has room for a batch, but for its steps: slices, shared calls, and rows."""
-    return (
-        room.slices <= shape.slices
-        and room.first <= shape.first
-        and room.copies >= shape.copies
-        and all(a >= b for a, b in zip(room.listed, shape.listed, strict=True))
-        and all(a >= b for a, b in zip(room.unsliced, shape.unsliced_beside(room.slices), strict=True))
-    )
-
-
 def _kind(item: Item) -> tuple[int, tuple[str, ...]]:
     return item.cell, item.stages
-
-
-def _slots(slots: Sequence[Item], items: Sequence[Item]) -> list[int] | None:
-    """Return the first slots that items fit into, in order; None if there are none."""
-    places, free = [], 0
-    for item in items:
-        while free < len(slots) and not _fits(slots[free], item):
-            free += 1
-        if free == len(slots):
-            return None
-        places.append(free)
-        free += 1
-    return places
-
-
-def _takes_wholes(room: Shape, shape: Shape, slots: Sequence[int]) -> bool:
-    """Whether a batch takes all slots through all calls of its cells: one that it left would run, too."""
-    cells, taken = {item.cell for item in shape.items}, set(slots)
-    unused = [slot for number, slot in enumerate(room.items) if number not in taken]
-    return all(is_level(slot.stages) or slot.cell not in cells for slot in unused)
 
 
 def _once(kinds: Sequence[tuple[int, tuple[str, ...]]]) -> bool:
@@ -104,14 +62,6 @@ def _once(kinds: Sequence[tuple[int, tuple[str, ...]]]) -> bool:
     counts = Counter((cell, stage) for cell, stages in kinds for stage in stages)
     return all(
         is_level(stages) or all(counts[cell, stage] == 1 for stage in stages) for cell, stages in kinds
-    )
-
-
-def _fits(slot: Item, item: Item) -> bool:
-    return (
-        slot[:2] == item[:2]
-        and item.calls + bool(item.elements) <= slot.calls
-        and all(map(le, item.elements, slot.elements))
     )
 
 
@@ -269,7 +219,7 @@ class Captured:
 
     def __init__(self, device: Device, bound: Bound, kernels: Sequence[Kernel]) -> None:
         self.device = device
-        self.classes: list[Rooms] = []  # of batches
+        self.classes: list[Rooms] = []  # of batches, those of the fewest steps first
         self.hits = 0  # batches that fit into a class
         self.learned = 0  # how often classes were
         self.misses: Counter[str] = Counter()  # batches that fit into none, by reason
@@ -278,7 +228,9 @@ class Captured:
         self._bound = bound
         self._kernels = kernels
         self._rooms: dict[Rooms, Room] = {}
-        self._seen: deque[Shape] = deque(maxlen=SHAPES_KEPT)
+        self._measures = Measures(bound.model.signatures, len(bound.model.arenas))
+        self._sizes_of_classes = self._measures.classes(self.classes)
+        self._seen: deque[Ints] = deque(maxlen=SHAPES_KEPT)  # sizes, see `Measures`
         self._wait = FIRST_LEARNED  # misses until classes are learned
         self._missed = 0
         start_in_each_process(self, Captured._start)
@@ -290,28 +242,30 @@ class Captured:
 
     # -- classes
 
-    def arranged(self, schedule: Schedule, ids: dict[tuple[int, int], Ints]) -> Arranged | None:
+    def arranged(self, schedule: Flat, ids: dict[tuple[int, int], Ints]) -> Arranged | None:
         """Return a batch placed in a capacity class, ready for its graph; None if it fits into none.
+
+        It is placed in the smallest class that it fits into.
 
         Args:
             schedule: the schedule of the batch.
             ids: the ids of its feeds, as `pack` takes them.
         """
-        if len(schedule.steps) > MAX_STEPS:
+        if schedule.header[Tables.steps] > MAX_STEPS:
             self.misses[f"it has more than {MAX_STEPS:,} steps"] += 1
             return None
-        shape = shape_of(schedule, self._bound.model.signatures)
+        sizes = self._measures.sizes(schedule)
         with self.device.lock:
-            self._seen.append(shape)
-            fitted = fit(self.classes, shape)
-            if isinstance(fitted, str):
-                self._miss(fitted)
+            self._seen.append(sizes)
+            number = self._measures.find(self._sizes_of_classes, sizes)
+            if number < 0:
+                self._miss(misfit(self.classes, self._measures.shape_of(sizes)))
                 return None
             self.hits += 1
-            room = self._rooms.get(fitted.rooms) or self._room(fitted.rooms)
-        taken = dict(zip(fitted.slots, shape.items, strict=True))
-        placed, packed = room.table.filled(schedule, taken, ids)
-        return Arranged(room.tables, packed, room.steps, fitted.rooms, placed)
+            rooms = self.classes[number]
+            room = self._rooms.get(rooms) or self._room(rooms)
+        placed, packed = room.table.filled(schedule, sizes, ids)
+        return Arranged(room.tables, packed, room.steps, rooms, placed)
 
     def came_again(self) -> None:
         """Count a batch that was made ready before, and fits into no class when it runs once more."""
@@ -321,7 +275,7 @@ class Captured:
     def _room(self, rooms: Rooms) -> Room:
         """Return a class made ready, by a batch that takes all room."""
         tables = launch_tables(self._bound, rooms.full)
-        table = RoomTable(self._bound, self._kernels, tables, rooms)
+        table = RoomTable(self._bound, self._kernels, tables, rooms, self._measures)
         self._rooms[rooms] = Room(tables, steps_of_both(self._kernels, table.packed, spaced=True), table)
         return self._rooms[rooms]
 
@@ -343,8 +297,10 @@ class Captured:
     def _learn(self) -> None:
         """Make classes of the batches that were seen last; classes that stay keep their graphs."""
         before = {rooms.shape: rooms for rooms in self.classes}  # they have graphs
-        learned = learn(self._seen, self._bound.model.signatures)
+        shapes = [*map(self._measures.shape_of, self._seen)]
+        learned = sorted(learn(shapes, self._bound.model.signatures), key=lambda x: len(x.shape.items))
         self.classes = [before.get(rooms.shape, rooms) for rooms in learned]
+        self._sizes_of_classes = self._measures.classes(self.classes)
         self._rooms = {rooms: room for rooms, room in self._rooms.items() if rooms in self.classes}
         self._missed = 0
         self.learned += 1

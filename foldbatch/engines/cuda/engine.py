@@ -29,6 +29,8 @@ from foldbatch.model.labels import title
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.planning.compiled import loops
+from foldbatch.planning.facts import flat_of
+from foldbatch.planning.table_loops import Tables
 from foldbatch.timelines import Span
 
 # What a driver enqueues on a stream; everything else is not timed.
@@ -274,15 +276,17 @@ class CudaEngine(Engine):
         """Return a batch ready to be launched: in a capacity class if it fits into one, else straight."""
         phase = self.training if training else self.inference
         bound, ids = phase.bound, self._ids(batch, training=training)
+        schedule = flat_of(batch.schedule)
+        steps = schedule.header[Tables.steps]
         looks = training and any(
-            (k, i) not in ids and len(batch.schedule.cells[k].order)
+            (k, i) not in ids and len(schedule.orders[k])
             for k, cell in enumerate(self.model.cells)
             for i in range(len(cell.sums))
         )
         captured, arranged = self.launcher(training=training), None
-        fits = captured is not None and not looks and 0 < len(batch.schedule.steps) <= MAX_STEPS
-        if captured is not None and not looks and batch.schedule.steps:
-            arranged = captured.arranged(batch.schedule, ids)
+        fits = captured is not None and not looks and 0 < steps <= MAX_STEPS
+        if captured is not None and not looks and steps:
+            arranged = captured.arranged(schedule, ids)
         waits = fits and arranged is None
         if arranged is None:
             tables = launch_tables(bound, batch.schedule)
@@ -324,7 +328,7 @@ class CudaEngine(Engine):
             (k, i): np.asarray(batch.feeds[k][sums.ids.key], np.int64)
             for k, cell in enumerate(self.model.cells)
             for i, sums in enumerate(cell.sums)
-            if training and sums.ids.kind == "feed" and len(batch.schedule.cells[k].order)
+            if training and sums.ids.kind == "feed" and len(batch.schedule.orders[k])
         }
 
     def launched(self, ready: Ready) -> tuple[int, int]:

@@ -43,8 +43,9 @@ from foldbatch.engines.cuda.kernels import Kernel, LevelTask
 from foldbatch.engines.cuda.matrices import Matrix, Multiplied
 from foldbatch.engines.launch import HEAD, Fields, Ints, LaunchTable
 from foldbatch.planning.facts import fact_names
-from foldbatch.scheduler.rooms import Item, Placed, Rooms, beside, is_level, wholes_of
-from foldbatch.scheduler.schedule import Schedule
+from foldbatch.planning.rooms import Measures, Placed, RoomPlaces, RoomWriter
+from foldbatch.scheduler.rooms import Rooms, is_level, wholes_of
+from foldbatch.scheduler.schedule import Flat, Schedule
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 
 SUMMED = 2  # addresses of a sum of rows
@@ -164,12 +165,12 @@ class RoomTable:
     That is `packed`, given the launch tables of a batch that takes all room; see `pack`.
     """
 
-    def __init__(self, bound: Bound, kernels: Sequence[Kernel], tables: Directions, rooms: Rooms) -> None:
+    def __init__(
+        self, bound: Bound, kernels: Sequence[Kernel], tables: Directions, rooms: Rooms, measures: Measures
+    ) -> None:
         model, steps = bound.model, rooms.full.steps
         names = fact_names(model.signatures, len(model.arenas))
-        facts = zip(names, tables.numbers.tolist(), strict=False)
-        self._index = {name: at for name, at in facts if name[0] in ("rows", "output", "segments", "copies")}
-        self._rooms = rooms
+        index = dict(zip(names, tables.numbers.tolist(), strict=False))
         ids = {
             (k, i): np.zeros((rooms.sizes[k], *model.feeds[k][int(sums.ids.key)].type.shape), np.int64)
             for k, cell in enumerate(model.cells)
@@ -178,44 +179,36 @@ class RoomTable:
         }
         self.packed = packed = pack(bound, kernels, tables, rooms.full, ids, rooms)
         # where calls and elements are told, and which these are; then plans: see `_planned`
-        places = [(place + CALLS, rooms.totals[k][0]) for k, place in packed.wholes.items()]
-        self._plans: list[tuple[int, int, int, int | None, int, int]] = []
+        counts = [(place + CALLS, rooms.totals[k][0]) for k, place in packed.wholes.items()]
+        plans, terms = list[tuple[int, ...]](), [0, *[rows.size for rows in ids.values()]]
         for direction, turn in ((packed.forward, 1), (packed.backward, -1)):
             if direction is not None:
                 for place, counted in zip(direction.levels, rooms.counted[::turn], strict=True):
-                    places += zip((place + CALLS, *_sequences(len(counted) - 1, place)), counted, strict=True)
-                for key, at, width, _, axis in _planned(kernels, direction.table):
+                    counts += zip((place + CALLS, *_sequences(len(counted) - 1, place)), counted, strict=True)
+                for key, at, width, count, axis in _planned(kernels, direction.table):
                     k, stages, *_ = steps[::turn][key[1]]
-                    level = rooms.counted[::turn][key[1]][axis] if is_level(stages) else None
-                    self._plans.append((direction.plans[key][0], at, width, level, k, axis))
-        self._count_places = np.array(places, np.int64).reshape(-1, 2).T.copy()
+                    level = rooms.counted[::turn][key[1]][axis] if is_level(stages) else -1
+                    axis_number = rooms.totals[k][axis] - len(rooms.levels)
+                    plans.append((direction.plans[key][0], at, width, level, axis_number))
+                    terms.append(count * width)
+        sums = [
+            (place, rooms.totals[k][0] - len(rooms.levels), math.prod(ids[k, i].shape[1:]))
+            for (k, i), (place, _) in packed.sums.items()
+        ]
+        zeros = [(arena, place) for arena, (place, _) in packed.zeros.items()]
+        places = RoomPlaces(index, packed.maps, counts, plans, sums, zeros, max(terms))
+        self._writer = RoomWriter(measures, rooms, places)
 
-    def filled(self, schedule: Schedule, taken: Mapping[int, Item], ids: Ids) -> tuple[Placed, PackedBatch]:
-        """Return a batch numbered anew, and its table; see `Rooms.place`, for ids `pack`."""
+    def filled(self, schedule: Flat, sizes: Ints, ids: Ids) -> tuple[Placed, PackedBatch]:
+        """Return a batch numbered anew, and its table; see `RoomWriter.write`, for ids `pack`."""
         numbers = self.packed.numbers.copy()
-        ints, sums = numbers.view(np.int32)[int(numbers[INDEX_AT]) :], {}
-        index = {name: ints[at:] for name, at in self._index.items()}
-        placed = self._rooms.place(schedule, taken, index)
-        numbers[self._count_places[0]] = placed.counts.take(self._count_places[1])
-        for k, place in self.packed.maps.items():
-            start, *_, end = self._rooms.starts[k]
-            ints[place : place + end - start] = placed.places[start:end]
-        for place, at, width, level, k, axis in self._plans:
-            if level is None:
-                spots = beside(placed.axes[k][axis], width)
-                plan = plan_of(ints[at:].take(spots), spots)
-            else:
-                plan = plan_of(ints[at : at + width * int(placed.counts[level])])
-            ints[place : place + len(plan)] = plan
-        for key, (place, none) in self.packed.sums.items():
-            rows = ids.get(key, none[:0])
-            plan = plan_of(rows.reshape(-1), beside(placed.axes[key[0]][0], math.prod(rows.shape[1:])))
-            ints[place : place + len(plan)] = plan
-            sums[key] = place, plan[1 : 1 + plan[0]].astype(np.int64)
-        for arena, (place, _) in self.packed.zeros.items():
-            listed = placed.zero_rows[arena]
-            ints[place] = len(listed)
-            ints[place + 1 : place + 1 + len(listed)] = listed
+        begin = int(numbers[INDEX_AT])
+        ints, sums = numbers.view(np.int32)[begin:], {}
+        listed = [ids[key].reshape(-1) for key in self.packed.sums if key in ids]
+        every = np.concatenate(listed) if listed else _NONE
+        placed = self._writer.write(schedule, sizes, every, numbers[: begin // 2], ints)
+        for key, (place, _) in self.packed.sums.items():
+            sums[key] = place, ints[place + 1 : place + 1 + int(ints[place])].astype(np.int64)
         return placed, replace(self.packed, numbers=numbers, sums=sums)
 
 

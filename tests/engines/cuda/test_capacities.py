@@ -1,15 +1,35 @@
 import random
 from itertools import pairwise
+from typing import NamedTuple
 
 import pytest
 
-from foldbatch.engines.cuda.captured import CLASSES, GROWTH, Fit, fit, learn, merged, room_for
-from foldbatch.scheduler.rooms import Item, Shape
+from foldbatch.engines.cuda.captured import CLASSES, GROWTH, learn, merged, misfit, room_for
+from foldbatch.planning.rooms import Measures
+from foldbatch.scheduler.rooms import Item, Rooms, Shape
 from foldbatch.scheduler.schedule import ALL
 from foldbatch.scheduler.trace import CellSignature, Operand
 
 CELLS = [CellSignature(name, k, True, (Operand(0, (0,)),), (0,), 1) for k, name in enumerate("abc")]
 NONE: frozenset = frozenset()
+
+
+class Fit(NamedTuple):
+    """A class that a batch fits into, and the slot of each step."""
+
+    rooms: Rooms
+    slots: tuple[int, ...]
+
+
+def fit(classes, shape):
+    """Return the smallest class that a batch fits into, with its slots; else why none is."""
+    ordered = sorted(classes, key=lambda rooms: len(rooms.shape.items))
+    measures = Measures(CELLS, 1)
+    sizes = measures.sizes_of(shape)
+    number = measures.find(measures.classes(ordered), sizes)
+    if number < 0:
+        return misfit(ordered, shape)
+    return Fit(ordered[number], tuple(sizes[len(sizes) - len(shape.items) :].tolist()))
 
 
 def _shape(widths, kinds=None):
@@ -105,6 +125,10 @@ def test_rows_that_follow_each_other_in_a_class_must_do_so_in_a_batch():
     whole = _shape([8])._replace(slices=frozenset({(1, 0)}), first=frozenset({(1, 0)}))
     (rooms,) = learn([whole], CELLS)
     assert not isinstance(fit([rooms], _shape([8])), Fit)
+    assert not isinstance(fit([rooms], whole._replace(first=NONE)), Fit)
+    (rooms,) = learn([whole._replace(first=NONE)], CELLS)
+    assert isinstance(fit([rooms], whole), Fit)
+    assert not isinstance(fit([rooms], _shape([8])), Fit)
     (rooms,) = learn([whole, _shape([8])], CELLS)
     assert rooms.shape.slices == NONE
     assert isinstance(fit([rooms], whole), Fit)
@@ -134,6 +158,10 @@ def test_calls_with_elements_have_a_free_rank_behind_them():
     cells = [CellSignature("a", 0, False, (), (0,), 1, (1,)), *CELLS[1:]]
     (rooms,) = learn([one], cells)
     assert rooms.shape.items == (Item(0, ALL, 32, (16,)),)
+    measures = Measures(cells, 1)
+    for calls, elements, number in ((31, 16, 0), (32, 16, -1), (31, 17, -1)):
+        batch = measures.sizes_of(one._replace(items=(Item(0, ALL, calls, (elements,)),)))
+        assert measures.find(measures.classes([rooms]), batch) == number
 
 
 def test_orders_that_would_make_a_class_too_long_have_another():

@@ -8,6 +8,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.engines.cuda.captured import CAPTURE_TRIES, FIRST_LEARNED, GRAPHS, MAX_STEPS, Captured, Key
 from foldbatch.engines.cuda.device import Device
+from foldbatch.planning.facts import flat_of
 from tests.engines.cuda.checked import Asked, driven
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.emulator import Emulator
@@ -17,7 +18,7 @@ pytestmark = needs_compiler
 
 @pytest.fixture
 def captured() -> Captured:
-    model: Any = SimpleNamespace(signatures=[])
+    model: Any = SimpleNamespace(signatures=[], arenas=[])
     return Captured(Device(Asked(Emulator())), SimpleNamespace(model=model), [])  # type: ignore[arg-type]
 
 
@@ -126,7 +127,7 @@ def test_a_batch_of_very_many_steps_has_no_class() -> None:
     schedule = fb.program.schedule(program, [[[1.0]] * (MAX_STEPS + 1)]).schedule
     launcher = program.engine.launcher(training=True)
     for _ in range(FIRST_LEARNED + 1):
-        assert launcher.arranged(schedule, {}) is None
+        assert launcher.arranged(flat_of(schedule), {}) is None
     assert dict(launcher.misses) == {f"it has more than {MAX_STEPS:,} steps": FIRST_LEARNED + 1}
     assert launcher.classes == []
 

@@ -98,6 +98,19 @@ def test_a_step_with_its_update_is_one_launch_and_one_copy():
     assert kinds == ["copy_in", "replay", "copy_out"]
 
 
+def test_inference_is_a_graph_once_the_program_is_warm():
+    """Though `run` has a model of its own, without what serves losses alone."""
+    with driven() as driver:
+        program = _captured(trees.model())
+        program.warm(trees.TREES, batch_size=2)
+        for _ in range(4):  # a straight run, and a capture for each block
+            program.run(trees.TREES[:2])
+        before = len(driver.calls)
+        program.run([*trees.TREES[:2]])
+        kinds = driver.enqueued(before)
+    assert kinds == ["copy_in", "replay", "copy_out"]
+
+
 def test_classes_are_learned_from_the_first_batches_and_told_of():
     program = _captured(_chain(5))
     for _ in range(FIRST_LEARNED + 3):
