@@ -523,7 +523,7 @@ class Updates:
         """
         raise NotImplementedError
 
-    def good(self, gradients: Iterable[object]) -> bool:
+    def good(self, gradients: Iterable[Gradient]) -> bool:
         """Return whether no gradient has a fault; also False where compiled code cannot tell."""
         raise NotImplementedError
 
