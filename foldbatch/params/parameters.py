@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from foldbatch import errors
 from foldbatch.communicators.communicator import DeviceCommunicator
@@ -71,7 +71,7 @@ def _truth(where: str, value: object) -> bool:
 _numbers = itertools.count()
 
 
-def _restore(self: Any, state: tuple[None, dict[str, Any]]) -> None:
+def _restore(self: Owner | Parameter, state: tuple[None, dict[str, object]]) -> None:
     """Restore pickled attributes; number the copy so that it sorts after its original."""
     for name, value in state[1].items():
         setattr(self, name, value)
@@ -447,10 +447,17 @@ class SparseRows(NDArrayOperatorsMixin):
         table[self.rows] = self.values
         return table
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001 - NumPy's
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:  # noqa: FBT001 - NumPy's
         return np.array(self.dense(), dtype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+    def __array_ufunc__(
+        self,
+        ufunc: np.ufunc,
+        method: str,
+        *inputs: Gradient,
+        out: tuple[object, ...] | None = None,
+        **options: object,
+    ) -> Any:
         """Compute with the whole table; an update in place, as by ``*=``, makes an array of it."""
         options |= {} if out is None or isinstance(out[0], SparseRows) else {"out": out}
         return getattr(ufunc, method)(*map(dense, inputs), **options)
