@@ -46,7 +46,7 @@ def seeds_of(
 
 
 def numbered(
-    type_: Type, terminals: Iterator[Any], cotangent: Any, where: str
+    type_: Type, terminals: Iterator[Any], cotangent: object, where: str
 ) -> Iterator[tuple[int, Array]]:
     """Yield the numbers of an example's values that have a cotangent, each with it.
 
@@ -107,7 +107,7 @@ def _refuse(cotangent: object, where: str, kind: str) -> None:
         raise ExampleTypeError(where, f"None, as this part of the result is {kind}", actual, "leave it out")
 
 
-def _parts(cotangent: object, count: int, where: str, kind: str) -> list[Any]:
+def _parts(cotangent: object, count: int, where: str, kind: str) -> list[object]:
     """Return the cotangents of the parts of a tuple or sequence."""
     if cotangent is None:
         return [None] * count
