@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.model.decoding import terminal_count
+from foldbatch.model.decoding import Terminal, terminal_count
 from foldbatch.params.parameters import Array
 from foldbatch.types import (
     BroadcastType,
@@ -46,7 +45,7 @@ def seeds_of(
 
 
 def numbered(
-    type_: Type, terminals: Iterator[Any], cotangent: object, where: str
+    type_: Type, terminals: Iterator[Terminal], cotangent: object, where: str
 ) -> Iterator[tuple[int, Array]]:
     """Yield the numbers of an example's values that have a cotangent, each with it.
 
