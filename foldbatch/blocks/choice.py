@@ -48,8 +48,8 @@ class OneOf(Block[Any, Any]):
 
     def __init__(
         self,
-        key_fn: Callable[[Any], Any] | AnyBlock,
-        cases: Mapping[Any, Any] | Iterable[Any],
+        key_fn: Callable[[Any], object] | AnyBlock,
+        cases: Mapping[Any, object] | Iterable[object],
         pre_block: object = None,
     ) -> None:
         if not callable(key_fn) and not isinstance(key_fn, Block):

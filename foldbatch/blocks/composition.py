@@ -151,7 +151,7 @@ class Composition(Block[Any, Any]):
         if self._output.wire is not None:
             check(self)
 
-    def connect(self, source: Any, block: Any) -> Any:
+    def connect(self, source: object, block: Any) -> Any:
         """Let a block, or the output, read a source, as Fold writes it: ``block.reads(source)``."""
         sources = tuple(source) if isinstance(source, tuple | list) else (source,)
         is_wired = isinstance(block, Wire | Output)

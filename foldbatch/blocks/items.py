@@ -270,7 +270,9 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
     (array(1., dtype=float32),)
     """
 
-    def __init__(self, blocks: Mapping[Any, Any] | Iterable[Any], *, rest: UnreadItems = "error") -> None:
+    def __init__(
+        self, blocks: Mapping[Any, object] | Iterable[object], *, rest: UnreadItems = "error"
+    ) -> None:
         if rest not in get_args(UnreadItems):
             expected = f"rest as one of {', '.join(map(repr, get_args(UnreadItems)))}"
             raise BlockValueError("Record", expected, describe_value(rest), "leave it out to refuse the rest")
@@ -280,7 +282,7 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
         check(self)
 
     def settings(self) -> dict[str, Any]:
-        blocks: Any = (self.blocks or {}) if self.named else tuple(block for _, block in self.blocks)
+        blocks: object = (self.blocks or {}) if self.named else tuple(block for _, block in self.blocks)
         return {**settings_of(self), "blocks": blocks}
 
     @property

@@ -124,7 +124,7 @@ class Lowered:
     functions: Sequence[Procedure]  # the functions of the tracing program, the root's first
     model: Model
     policy: Policy
-    globals: dict[str, Any]  # globals of all runs
+    globals: dict[str, object]  # globals of all runs
     collections: Sequence[str]  # the variables that hold lists of collected values
     memos: Sequence[str]  # the variables that hold memos, which `foldbatch.blocks.drafts` explains
     max_calls: int
@@ -406,7 +406,7 @@ class Built:
     type: Type  # of the block's result
     results: list[Flow]  # the wires of that
     parameters: list[Parameter]  # those that the cells read
-    globals: dict[str, Any]  # `globals`, `collections`, `memos`: as of `Lowered`
+    globals: dict[str, object]  # `globals`, `collections`, `memos`: as of `Lowered`
     collections: tuple[str, ...]
     memos: list[str]
     walks: list[Any]  # the functions of the user that note calls of their own

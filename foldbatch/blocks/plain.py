@@ -100,7 +100,7 @@ class _Begun:
 
     obj: Any
     written: PlainObject
-    sources: Iterator[Any]
+    sources: Iterator[object]
 
 
 class _Writer(Sink):
@@ -112,10 +112,10 @@ class _Writer(Sink):
         self.objects: list[PlainObject] = []
         self.declared: list[ForwardDeclaration] = []
         # by id, each with the object itself, so that no other one can get this id
-        self.references: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self.references: dict[int, tuple[object, dict[str, object]]] = {}
         # the object that is being written, and the objects that it refers to
-        self.current: Any = None
-        self.sources: list[Any] = []
+        self.current: object = None
+        self.sources: list[object] = []
 
     def number(self, root: object) -> int:
         """Write an object after all objects that it refers to, however deep; return its number."""

@@ -69,7 +69,7 @@ class Descent:
     """Continues a recursion that has reached the depth allowed so far, in a thread with a larger stack."""
 
     functions: Sequence[Procedure]  # those of the tracing program
-    namespace: dict[str, Any]  # their globals
+    namespace: dict[str, object]  # their globals
     levels: int = 0  # how deep they may call each other so far; 0 where they run in no thread for that yet
 
     def __call__(self, function: Callable[..., object], *arguments: object) -> Any:

@@ -29,7 +29,7 @@ class Lesson:
 
     train: Examples
     dev: Examples
-    flat_structures: Sequence[Any]
+    flat_structures: Sequence[object]
     flat_answers: NDArray[Any]
     seed: int
 
@@ -86,7 +86,7 @@ class Contender:
 
     title: str
     train: Train
-    sources: Callable[[Form], Sequence[Any]]
+    sources: Callable[[Form], Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True)

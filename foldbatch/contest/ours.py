@@ -158,7 +158,9 @@ def trained(name: str, configuration: Configuration, lesson: Lesson, clock: Cloc
     return Attempt(name, program, float(keeper.best), keeper.curve, in_time)
 
 
-def answered(program: Program, structures: Sequence[Any], dataset: Dataset, lesson: Lesson) -> NDArray[Any]:
+def answered(
+    program: Program, structures: Sequence[object], dataset: Dataset, lesson: Lesson
+) -> NDArray[Any]:
     """Return the classes, or the numbers, that a program answers: ``[len(structures)]``.
 
     A class that only nodes below the root have is -1, as no root has it.

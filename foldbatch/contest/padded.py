@@ -201,7 +201,7 @@ def train_padded(make: Callable[..., nn.Module], rate: float, lesson: Lesson, cl
     model = best.model
     center, scale = standard(lesson)
 
-    def predict(structures: Sequence[Any]) -> NDArray[Any]:
+    def predict(structures: Sequence[object]) -> NDArray[Any]:
         """Return the answers of structures."""
         numbered = [vocabulary.line(features.tokens_of(x, lesson.form)) for x in structures]
         answers: NDArray[Any] = answers_of(model, numbered, lesson) * scale + center
@@ -212,7 +212,7 @@ def train_padded(make: Callable[..., nn.Module], rate: float, lesson: Lesson, cl
 
 
 def _sources(model: type, form: Form) -> list[Any]:
-    of_form: dict[Form, Any] = {"records": features._record_tokens, "trees": features._tree_tokens}
+    of_form: dict[Form, object] = {"records": features._record_tokens, "trees": features._tree_tokens}
     functions = [pooled, padded, batches, answers_of, learn, standard, train_padded, features.tokens_of]
     return [Vocabulary, model, *functions, *([of_form[form]] if form in of_form else [])]
 

@@ -36,7 +36,7 @@ STRENGTHS = 0.3, 3.0, 30.0  # of a linear model: the inverse of its regularisati
 class FlatTable:
     """Rows of numbers of structures: the most frequent features of training, and buckets of the others."""
 
-    def __init__(self, structures: Sequence[Any], form: Form) -> None:
+    def __init__(self, structures: Sequence[object], form: Form) -> None:
         self.form = form
         counted = Counter(name for x in structures for name in features.counts_of(x, form))
         frequent = [name for name, count in counted.most_common(FEATURE_COLUMNS) if count > 1]
@@ -98,7 +98,7 @@ def train_linear(lesson: Lesson, clock: Clock) -> Learnt:
     vectorizer, weights = DictVectorizer(), TfidfTransformer(sublinear_tf=True)
     counted = Counter(name for x in lesson.flat_structures for name in features.bag_of(x, lesson.form))
 
-    def bags(structures: Sequence[Any]) -> list[features.Counts]:
+    def bags(structures: Sequence[object]) -> list[features.Counts]:
         """Return bags without what training has only once, and what has no logarithm."""
         listed = (features.bag_of(x, lesson.form) for x in structures)
         return [{name: n for name, n in bag.items() if n > 0 and counted[name] > 1} for bag in listed]
@@ -125,7 +125,7 @@ def train_linear(lesson: Lesson, clock: Clock) -> Learnt:
 
 
 def _counting(form: Form) -> list[Any]:
-    of_form: dict[Form, Any] = {"records": features._record_counts, "trees": features._count_nodes}
+    of_form: dict[Form, object] = {"records": features._record_counts, "trees": features._count_nodes}
     return [features.counts_of, *([of_form[form]] if form in of_form else [])]
 
 

@@ -169,7 +169,7 @@ def value_number(python: Caller, value: int) -> int:
     return i8(n)
 
 
-def note_call(python: Caller, signature: Signature, arguments: Any, number: int) -> int:
+def note_call(python: Caller, signature: Signature, arguments: object, number: int) -> int:
     """Append a call to the lists of its cell, given its first value number; return 0 on success."""
     rows, look, failed = (
         signature.rows,
@@ -211,7 +211,7 @@ def note_call(python: Caller, signature: Signature, arguments: Any, number: int)
     return failed
 
 
-def make_result(python: Caller, result: Result, arguments: Any, number: int) -> int:
+def make_result(python: Caller, result: Result, arguments: object, number: int) -> int:
     """Return a new reference to one result of a call; 0 if there is no memory."""
     if result.kind == PASSED:
         argument = argument_at(moved(result.memory, Result.size), arguments)

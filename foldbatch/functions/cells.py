@@ -214,7 +214,7 @@ class Signature:
     # the arguments of the run of its function, the outcome, and the types of annotations then
     symbols: Symbols | None = None
     outcome: Outcome | None = None
-    hints: dict[str, Any] | None = None
+    hints: dict[str, object] | None = None
 
     def __post_init__(self) -> None:
         weakref.finalize(self, _forget, [*self.names]).atexit = False
@@ -516,7 +516,7 @@ class CellFunction:
         self._variants: dict[object, Callable[..., object]] = {}
         # of signatures that differ in forms of arrays alone, where there are many: by what they have in
         # common
-        self._tables: dict[Any, FormTable] = {}
+        self._tables: dict[object, FormTable] = {}
         # of a method, and of a cell that the user has not decorated: the kind, and the parts that it was
         # made of
         self.origin: tuple[Any, ...] | None = None
@@ -695,7 +695,7 @@ class CellFunction:
             self._tables[key] = table
         return self._tables[key]
 
-    def called(self, signature: Signature, arguments: dict[str, Any]) -> Any:
+    def called(self, signature: Signature, arguments: dict[str, object]) -> Any:
         """Note a call of a known signature, and return its result."""
         positional = [arguments[n] for n in self.parameters if n not in self.static]
         static = {n: arguments[n] for n in self.static}
@@ -767,13 +767,13 @@ class CellFunction:
 
     def _by_outline(self, signatures: Sequence[Signature]) -> Iterable[list[Signature]]:
         """Group signatures that differ in forms of arrays alone, in the order of their first ones."""
-        groups: dict[Any, list[Signature]] = {}
+        groups: dict[object, list[Signature]] = {}
         for signature in signatures:
             key = signature if signature.outline is None else self._common(signature)
             groups.setdefault(key, []).append(signature)
         return groups.values()
 
-    def find(self, arguments: dict[str, Any]) -> Signature:
+    def find(self, arguments: dict[str, object]) -> Signature:
         """Return the signature of a call, made if it is new.
 
         Raises:
@@ -817,7 +817,7 @@ class CellFunction:
 class CallRecorder(Recorder, Protocol):
     """The recorder of a walk, as cells know it."""
 
-    def call(self, cell: CellFunction, arguments: dict[str, Any], /) -> Any:
+    def call(self, cell: CellFunction, arguments: dict[str, object], /) -> Any:
         """Note a call that the cell's code does not know, and return its result."""
 
     def value(self, parameter: Parameter, /) -> Any:
@@ -838,7 +838,7 @@ class Slow:
     on: bool = False
     register: Callable[[Signature], None]  # called once with each new signature
     # returns a function that does calls fast, given one that does them, and signatures; set by `go_fast`
-    fast: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]] | None = None
+    fast: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., object]] | None = None
 
 
 _cells: weakref.WeakSet[CellFunction] = weakref.WeakSet()
@@ -948,7 +948,7 @@ def _outcome(self: CellFunction, specs: dict[str, Spec], symbols: Symbols) -> Ou
     return Outcome(nest, result_leaves, outputs, losses, metrics, labels)
 
 
-def _run(self: CellFunction, specs: dict[str, Spec], arguments: dict[str, Any], cell_body: Body) -> Any:
+def _run(self: CellFunction, specs: dict[str, Spec], arguments: dict[str, object], cell_body: Body) -> Any:
     """Call a cell's function on symbolic arguments and return its result; losses go to `cell_body`.
 
     Errors leave with a note of the cell and the structures of its arguments.

@@ -256,7 +256,7 @@ def _real(array: object, type_: TensorType) -> Value:
     return value
 
 
-def _at(arguments: dict[str, Any], path: str) -> Any:
+def _at(arguments: dict[str, object], path: str) -> Any:
     """Return the part of the arguments that a path such as ``left[0].h`` names."""
     return eval(path, {"None": None}, arguments)  # noqa: S307 - the path is our own
 

@@ -209,7 +209,7 @@ def _kept_by(operands: Iterable[object]) -> dict[Any, Any] | None:
 
 
 def op_cell(
-    function: Callable[..., object], operands: Sequence[CallOperand], options: dict[str, Any]
+    function: Callable[..., object], operands: Sequence[CallOperand], options: dict[str, object]
 ) -> CellFunction:
     """Return the loose cell of an op with these fixed operands and options; make it at the first use.
 

@@ -252,7 +252,7 @@ class BlockInWalk:
                 bindings[f"label{k}_{i}"] = labelling(append("L", n, i))
         return bindings
 
-    def run(self, slots: Slots, lists: dict[str, Any], operands: Iterator[object]) -> tuple[Any, ...]:
+    def run(self, slots: Slots, lists: dict[str, object], operands: Iterator[object]) -> tuple[Any, ...]:
         """Run the tracing program on contents of variables; return the results of its root for `operands`.
 
         `slots` makes values for functions of the user's; `lists` are the functions of `bindings`.
@@ -328,7 +328,7 @@ class _Run:
 
     lists: dict[str, Any]  # the functions by which it notes, by name
     slots: Slots  # makes values for functions of the user's
-    variables: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
+    variables: dict[str, object] = field(default_factory=dict)  # its lists of collected values, and its memos
     outside: bool = False  # whether a function of the user's runs
     first: int = 0  # the number from which the tracing program counts
 
@@ -453,7 +453,7 @@ def present_part(block: AnyBlock, type_: Type) -> BlockInWalk:
     return part_of(block, type_)
 
 
-def call(block: AnyBlock, xs: tuple[object, ...], run: Callable[[BlockInWalk, Any], Any]) -> Any:
+def call(block: AnyBlock, xs: tuple[object, ...], run: Callable[[BlockInWalk, Any], object]) -> Any:
     """Do a call of a block in a walk by `run`, which is given the block's part and its argument.
 
     Raises:

@@ -177,7 +177,7 @@ class MethodCell:
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.names = name, f"{class_name(owner)}.{name}"
-        getstate: Any = owner.__getstate__
+        getstate: object = owner.__getstate__
         if getstate is object.__getstate__:
             owner.__getstate__ = _without_cells  # type: ignore[assignment, method-assign]
 

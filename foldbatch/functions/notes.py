@@ -605,7 +605,7 @@ def line_of(
 
 
 def watch_calls(
-    walk: Callable[[Any], Any],
+    walk: Callable[[Any], object],
     example: object,
     signatures: Sequence[Signature],
     seen: Callable[[Signature, FrameType | None], None],

@@ -147,7 +147,7 @@ def typed(value: object) -> object:
             return kind, typed((value.start, value.stop, value.step))
         case set() | frozenset():
             return kind, frozenset(map(typed, value))
-    equal: Any = kind.__eq__
+    equal: object = kind.__eq__
     if dataclasses.is_dataclass(value) and equal is not object.__eq__ and not isinstance(value, type):
         parts = [getattr(value, field.name) for field in dataclasses.fields(value) if field.compare]
         return kind, value, typed(parts)

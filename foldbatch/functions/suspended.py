@@ -121,7 +121,7 @@ class Fiber:
             return self.walked.error
         return self.join.error
 
-    def run(self, _: Any) -> None:
+    def run(self, _: object) -> None:
         """Run the function from its beginning."""
         self.result = self.part(*self.arguments)
 

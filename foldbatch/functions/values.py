@@ -174,7 +174,7 @@ def value_class(type_: TensorType) -> type[Value]:
     return class_
 
 
-def typed_class(name: str, bases: tuple[type[Value], ...], namespace: dict[str, Any]) -> Any:
+def typed_class(name: str, bases: tuple[type[Value], ...], namespace: dict[str, object]) -> Any:
     """Return a class of values: a struct, as that is made in less time than an object with slots."""
     return msgspec.defstruct(name, (), bases=bases, namespace=namespace, module=__name__, gc=False, eq=False)
 

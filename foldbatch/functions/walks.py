@@ -164,7 +164,10 @@ class RoundInterpreter:
         return RoundCalls(model, Trace(tuple(calls), tuple(elements), (), none, none, values))
 
     def run(
-        self, ready: RoundCalls, feeds: Sequence[Sequence[NDArray[Any]]], example: Callable[[int, int], int]
+        self,
+        ready: RoundCalls,
+        feeds: Sequence[Sequence[NDArray[np.generic]]],
+        example: Callable[[int, int], int],
     ) -> Callable[[int, Index], NDArray[Any]]:
         """Compute a round; see `foldbatch.functions.rounds.Computing.run`."""
         trace = replace(ready.trace, feeds=tuple(map(tuple, feeds)))

@@ -181,7 +181,7 @@ def _stream(data: Data) -> Stream | None:
     return Stream(rows).map(partial(_sample_of, data))
 
 
-def _sample_of(data: Data, row: dict[str, Any]) -> Sample:
+def _sample_of(data: Data, row: dict[str, object]) -> Sample:
     (record,) = without([row], data.ignored)
     return record, row[data.label]
 

@@ -35,7 +35,7 @@ def write_plots(
     model: Path,
     programs: Sequence[Program],
     notes: Mapping[str, Any],
-    examples: Sequence[Any],
+    examples: Sequence[object],
     metrics: Sequence[Metric],
 ) -> Iterator[Path]:
     """Write the pictures that suit a task into a folder, which is made; yield the path of each.

@@ -136,7 +136,7 @@ def _kind_blocks(
     settings: Settings,
     path: str,
     field: str,
-    inner: dict[Any, AnyBlock],
+    inner: dict[object, AnyBlock],
     place: reading.Place,
 ) -> Iterator[AnyBlock]:
     """Yield the blocks that read values of a kind at a path; their vectors are to be added up."""
@@ -192,8 +192,8 @@ def _row(table: AnyBlock) -> AnyBlock:
 
 
 def _number(
-    alone: Callable[..., Any],
-    placed: Callable[..., Any],
+    alone: Callable[..., object],
+    placed: Callable[..., object],
     kind: kinds.Number | kinds.Moments,
     size: int,
     name: str,

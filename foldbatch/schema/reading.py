@@ -142,7 +142,7 @@ def _moment(place: Place, value: Any) -> Moment | None:
     return moment
 
 
-def read_moment(place: Place, mean: float, deviation: float, value: Any) -> list[float] | None:
+def read_moment(place: Place, mean: float, deviation: float, value: object) -> list[float] | None:
     """Return nine numbers of a date or time: its deviations from the mean, and where it is in its cycles.
 
     >>> [round(x, 2) for x in read_moment(ANYWHERE, 0.0, 3600.0, "06:00")]
@@ -223,7 +223,7 @@ def _hashed(text: str, buckets: int) -> int:
     return crc32(text.encode("utf-8", "surrogatepass")) % buckets
 
 
-def read_spelled(place: Place, mean: float, deviation: float, value: Any) -> list[float] | None:
+def read_spelled(place: Place, mean: float, deviation: float, value: object) -> list[float] | None:
     """Return the deviations of the number that a text spells, as `read_number`; None where it spells none.
 
     >>> read_spelled(ANYWHERE, 3.0, 2.0, "7 kg"), read_spelled(ANYWHERE, 3.0, 2.0, "unknown")
@@ -234,7 +234,7 @@ def read_spelled(place: Place, mean: float, deviation: float, value: Any) -> lis
 
 
 def read_spelled_position(
-    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: Any
+    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: object
 ) -> list[float] | None:
     """Return the `read_position` of the number that a text spells; None where it spells none."""
     number = _spelled(place, value)
@@ -247,7 +247,7 @@ def _spelled(place: Place, value: Any) -> float | None:
 
 
 def read_moment_position(
-    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: Any
+    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: object
 ) -> list[float] | None:
     """Return ten numbers of a date or time: its places in cycles, and what `read_position` returns of it.
 

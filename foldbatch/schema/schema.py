@@ -206,7 +206,7 @@ class Schema:
                 waiting += [(f"{path}{joint}{name}", inner) for name, inner in reversed(below)]
         return paths
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """Return the schema as data of JSON.
 
         >>> infer([True, None]).to_plain()

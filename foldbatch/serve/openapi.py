@@ -114,7 +114,9 @@ def _paths(name: str, model: ServedModel) -> dict[str, Any]:
     }
 
 
-def _operation(identifier: str, summary: str, responses: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+def _operation(
+    identifier: str, summary: str, responses: Mapping[str, object], **fields: object
+) -> dict[str, Any]:
     """Return an operation with its answers, and the schema of refusals that are not listed."""
     unknown = _of("another refusal", "Refused")
     return {
@@ -140,7 +142,7 @@ def _refusals(partly: tuple[int, ...] = PARTLY) -> dict[str, Any]:
     }
 
 
-def _body(schema: str, example: Any) -> dict[str, Any]:
+def _body(schema: str, example: object) -> dict[str, Any]:
     return {"required": True, "content": {JSON: {"schema": _reference(schema), "example": example}}}
 
 
@@ -238,7 +240,7 @@ def _prediction(model: ServedModel) -> dict[str, PlainSchema]:
     return schemas
 
 
-def of_type(type_: Any) -> PlainSchema:
+def of_type(type_: object) -> PlainSchema:
     """Return the schema of the values of a type, as lists and objects of JSON; anything of an unknown one.
 
     >>> of_type(TensorType((2,)))["minItems"], of_type(TensorType((), "int32")), of_type(None)

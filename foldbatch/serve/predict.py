@@ -150,7 +150,7 @@ def _ask(body: bytes) -> Ask:
         raise ReadError("body", "a JSON object", "deeper nesting than the parser can follow", fix) from None
 
 
-def read_value(value: Any, number: int, configuration: Configuration, limits: Limits) -> Read:
+def read_value(value: object, number: int, configuration: Configuration, limits: Limits) -> Read:
     """Return one value of a JSON body as an example to predict, or as the error that refuses it."""
     where = f"example {number}"
     if FORMATS[configuration.data.format].kind == "records":
@@ -180,7 +180,7 @@ def _structures(text: str, where: str, configuration: Configuration, limits: Lim
     return read
 
 
-def _bounded(name: str | None, structure: Any, where: str, limits: Limits) -> Read:
+def _bounded(name: str | None, structure: object, where: str, limits: Limits) -> Read:
     """Return a structure as an example with its size, or a RefusedError where it exceeds the limits."""
     if isinstance(structure, TreeNode):
         size = structure.size
@@ -196,7 +196,7 @@ def _bounded(name: str | None, structure: Any, where: str, limits: Limits) -> Re
     return ReadExample(name, structure, max(size, 1))
 
 
-def _extent(value: Any) -> tuple[int, int]:
+def _extent(value: object) -> tuple[int, int]:
     """Return the number of values in nested JSON data, and of its levels."""
     size, depth, level = 0, 0, [value]
     while level:
@@ -314,7 +314,7 @@ class Predict:
         self._readers = ThreadPoolExecutor(READERS, "foldbatch reader")
         self._retained = 0  # bytes of requests that are being read or answered
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Mapping[str, object], receive: Receive, send: Send) -> None:
         """Answer a request to ``/predict``."""
         await self.answer(PLAIN, scope, receive, send)
 
@@ -471,7 +471,9 @@ class Predict:
         return status, contents
 
 
-async def _unless_gone(answers: Coroutine[Any, Any, Sequence[Any]], receive: Receive) -> Sequence[Any]:
+async def _unless_gone(
+    answers: Coroutine[object, object, Sequence[object]], receive: Receive
+) -> Sequence[Any]:
     """Return the answers to a request; forget it where the client goes away."""
     task = asyncio.current_task()
     assert task is not None
@@ -487,7 +489,7 @@ async def _unless_gone(answers: Coroutine[Any, Any, Sequence[Any]], receive: Rec
         listener.cancel()
 
 
-async def _cancel_when_gone(receive: Receive, task: asyncio.Task[Any]) -> None:
+async def _cancel_when_gone(receive: Receive, task: asyncio.Task[object]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     task.cancel()

@@ -136,7 +136,7 @@ class Continuous:
             if not is_open:
                 return
 
-    def _batch(self, first: tuple[Any, Future[Any]], under_way: dict[Walked, Future[Any]]) -> bool:
+    def _batch(self, first: tuple[object, Future[Any]], under_way: dict[Walked, Future[Any]]) -> bool:
         """Run a batch; return whether more may be asked."""
         is_open, come, asked = True, [first], 0
         batch = self.program._deciding.begun(self.program.lowered, next(self.program._runs))
@@ -641,13 +641,13 @@ class Batching:
                     )
             self._loop.call_soon_threadsafe(self._finish, answers, self.now() - start)
 
-    def _answers(self, structures: list[Any], *, nodes: bool) -> Sequence[Any]:
+    def _answers(self, structures: list[object], *, nodes: bool) -> Sequence[Any]:
         try:
             return self._answer(structures, nodes)
         except Exception as error:  # noqa: BLE001 - the server goes on
             return [error] * len(structures)
 
-    def _finish(self, answers: dict[Asked, Any], seconds: float) -> None:
+    def _finish(self, answers: dict[Asked, object], seconds: float) -> None:
         self.running = False
         self._next()
         self._deliver(answers, seconds)
@@ -666,7 +666,7 @@ class Batching:
             error = answer.exception()
             self._deliver({question: answer.result() if error is None else error}, self.now() - joined)
 
-    def _deliver(self, answers: dict[Asked, Any], seconds: float) -> None:
+    def _deliver(self, answers: dict[Asked, object], seconds: float) -> None:
         """Set the answers of examples that still wait; note the pace of the batch, in nodes a second."""
         for question, answer in answers.items():
             if not question.answer.done():

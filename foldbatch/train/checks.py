@@ -67,7 +67,7 @@ def check_metrics(
     return checked
 
 
-def sequence_of(where: str, examples: Examples) -> Sequence[Any]:
+def sequence_of(where: str, examples: Examples) -> Sequence[object]:
     """Return examples as something with a length and items, which is not empty.
 
     Raises:
@@ -109,7 +109,7 @@ def noting(note: str, *values: object) -> Iterator[None]:
         raise
 
 
-def fitting_examples(program: Program, name: str, examples: Any) -> Sequence[Any] | Stream:
+def fitting_examples(program: Program, name: str, examples: Any) -> Sequence[object] | Stream:
     """Return the examples for `Trainer.fit` as a sequence or a stream, after a first reading."""
     if (stream := stream_of(examples)) is not None:
         return _fitting_stream(program, name, stream)

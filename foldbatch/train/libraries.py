@@ -64,7 +64,7 @@ class Ranking(OfLabelSets):
         self.average = average
         self.classes = None if classes is None else list(classes)
 
-    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> Any:
+    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> object:
         """Return the figure of log probabilities, of two classes that of the difference of logits."""
         logits = np.asarray(scores, np.float64)
         shifted = logits - logits.max(axis=1, keepdims=True, initial=-np.inf)
@@ -76,10 +76,10 @@ class Ranking(OfLabelSets):
             return self._mean(logits[:, 1:] - logits[:, :1], sets[:, 1:])
         return self._mean(chances, sets)
 
-    def _of_sets(self, scores: Array, sets: NDArray[np.bool_]) -> Any:
+    def _of_sets(self, scores: Array, sets: NDArray[np.bool_]) -> object:
         return self._mean(np.asarray(scores, np.float64), sets)
 
-    def _mean(self, scores: Array, sets: NDArray[np.bool_]) -> Any:
+    def _mean(self, scores: Array, sets: NDArray[np.bool_]) -> object:
         """Return the figure of scores and of which classes are right, both ``[n, classes]``."""
         if not np.isfinite(scores).all():
             return math.nan if self.average else dict.fromkeys(self._names(scores), math.nan)
@@ -231,7 +231,7 @@ def is_torch_metric(metric: Any) -> bool:
     )
 
 
-def _plain(figure: Any) -> Any:
+def _plain(figure: object) -> Any:
     """Return tensors as numbers and lists, also within dicts and tuples."""
     if isinstance(figure, Mapping):
         return {str(name): _plain(value) for name, value in figure.items()}

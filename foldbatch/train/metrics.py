@@ -175,7 +175,7 @@ class OfClasses(Base):
             raise TrainingError(where, expected, f"values of shape {shape}", "give it the logits")
         return self._of_labels(where, scores, kept)
 
-    def _of_labels(self, where: str, scores: Array, kept: list[Any]) -> Any:
+    def _of_labels(self, where: str, scores: Array, kept: list[object]) -> Any:
         """Return the figure of scores and as many labels, which are checked."""
         for label in kept:
             if not isinstance(label, int | np.integer) or not 0 <= label < scores.shape[1]:

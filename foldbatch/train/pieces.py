@@ -118,7 +118,7 @@ def _of_data_set(source: Any) -> list[Piece]:
 READ_AHEAD = {"fragment_readahead": 1, "batch_readahead": 4}
 
 
-def _scanned(fragment: Any, schema: Any, file: str) -> Iterator[Sequence[Any]]:
+def _scanned(fragment: Any, schema: Any, file: str) -> Iterator[Sequence[object]]:
     batches = fragment.to_batches(schema=schema, batch_size=AT_ONCE, **READ_AHEAD)
     return _of_batches(batches, file)
 

@@ -44,7 +44,7 @@ class HeldShares(_Shares):
 
     examples: Sequence[Any]
 
-    def head(self) -> Sequence[Any]:
+    def head(self) -> Sequence[object]:
         """Return the first examples."""
         return chosen(self.examples, range(min(AGAIN, len(self.examples))))
 
@@ -83,7 +83,7 @@ class StreamedShares(_Shares):
     size: int
     digested: bool
 
-    def head(self) -> Sequence[Any]:
+    def head(self) -> Sequence[object]:
         """Return the first rows."""
         return self.stream.head()
 
@@ -92,12 +92,12 @@ class StreamedShares(_Shares):
         if place.rows is not None:
             self.stream.expect(place.rows)
 
-        def look(row: Any) -> None:
+        def look(row: object) -> None:
             check_row(row, place.before, place.completed)
 
         turn = workers, worker
         where = self.seed, place.epoch, self.size, place.completed
-        self._batches: Iterator[tuple[list[int], list[Any]]] = self.stream.epoch(*where, look, turn)
+        self._batches: Iterator[tuple[list[int], list[object]]] = self.stream.epoch(*where, look, turn)
 
     def read(self, task: None) -> tuple[BatchFacts, Sequence[Any]] | None:
         """Return the next batch."""
@@ -115,12 +115,12 @@ class StreamedShares(_Shares):
             self.stream.name_row(error, [facts.indices[place] for place in facts.places[part]])
 
 
-def text_of_batch(indices: Sequence[int], rows: Sequence[Any]) -> str:
+def text_of_batch(indices: Sequence[int], rows: Sequence[object]) -> str:
     """Return a text that ranks compare, to see that they read the same."""
     return DIGEST + digest((indices, rows[:1], rows[-1:])).hex()
 
 
-def check_row(row: Any, before: str, batches: int) -> None:
+def check_row(row: object, before: str, batches: int) -> None:
     """Refuse a stream that has another row where an earlier training had read its last.
 
     Args:

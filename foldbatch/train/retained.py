@@ -73,7 +73,7 @@ def joined(parts: Sequence[Retained]) -> Retained:
     return Retained(_concatenated([part.values for part in parts]))
 
 
-def _concatenated(arrays: Sequence[Any]) -> Any:
+def _concatenated(arrays: Sequence[object]) -> Any:
     from foldbatch.trees.arrow import concatenated  # noqa: PLC0415 - it is needed for such rows alone
 
     return concatenated(arrays)

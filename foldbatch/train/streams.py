@@ -66,7 +66,7 @@ class Stream(Described):
     (['a', 'b', 'c', 'd', 'e'], 5)
     """
 
-    def __init__(self, source: Any, *, shuffle: int = BUFFER, sharded: bool = True) -> None:
+    def __init__(self, source: object, *, shuffle: int = BUFFER, sharded: bool = True) -> None:
         self.shuffle = whole_number("Stream shuffle", shuffle, 0, "0 keeps the order")
         self.sharded = sharded
         self.source = source
@@ -74,7 +74,7 @@ class Stream(Described):
         self.of = self  # the stream of all rows that can be read here
         self._read_pieces(pieces_of(opener(source, 0, 1) if takes_rank(source) else source))
         self._last = retained(()), 0  # rows, and the place of the one that was read last
-        self._functions: tuple[Callable[[Any], Any], ...] = ()
+        self._functions: tuple[Callable[[Any], object], ...] = ()
         self._least = 0  # rows that a reading has met, to its end or not
 
     def _read_pieces(self, pieces: list[Piece], firsts: Sequence[int] | None = None) -> None:
@@ -304,7 +304,7 @@ class Stream(Described):
         rows, place = self._last
         return rows.rows(np.array([place]))[0] if len(rows) else None
 
-    def _changed_rows(self, batch: tuple[list[int], list[Any]]) -> tuple[list[int], list[Any]]:
+    def _changed_rows(self, batch: tuple[list[int], list[object]]) -> tuple[list[int], list[object]]:
         numbers, rows = batch
         for function in self._functions:
             rows = [function(row) for row in rows]
@@ -324,7 +324,7 @@ class Stream(Described):
             places = np.argsort(call_keys(seed, number, *_pair(places, OF_PIECES)), kind="stable")
         return [int(place) for place in places]
 
-    def _arrivals(self, order: Sequence[int], start: int) -> Iterator[tuple[int, int, Sequence[Any]]]:
+    def _arrivals(self, order: Sequence[int], start: int) -> Iterator[tuple[int, int, Sequence[object]]]:
         """Yield consecutive rows from about the one of number `start` on, in an order of pieces.
 
         Each comes with how many rows are before the first one in this order, and in the source.
@@ -361,10 +361,10 @@ class Stream(Described):
 
 
 def _opened(
-    source: Any,
+    source: object,
     shuffle: int,
     sharded: bool,  # noqa: FBT001 - arguments of what is pickled have no names
-    functions: tuple[Callable[[Any], Any], ...],
+    functions: tuple[Callable[[Any], object], ...],
     rows: int | None,
 ) -> Stream:
     """Return a stream that another process has described."""
@@ -375,7 +375,7 @@ def _opened(
     return stream
 
 
-def stream_of(examples: Any) -> Stream | None:
+def stream_of(examples: object) -> Stream | None:
     """Return examples as a stream where they are one, see `foldbatch.train.pieces.is_stream`."""
     if isinstance(examples, Stream):
         return examples
@@ -398,7 +398,7 @@ def naming_rows(stream: Stream | None, numbers: Sequence[int]) -> Iterator[None]
         raise
 
 
-def _pair(numbers: Any, purpose: int) -> tuple[Index, Index]:
+def _pair(numbers: object, purpose: int) -> tuple[Index, Index]:
     """Return numbers and as many times a purpose, for keys."""
     array = np.asarray(numbers, np.int64)
     return array, np.full(len(array), purpose)
@@ -452,7 +452,7 @@ def _replaced(slots: Index, width: int) -> tuple[Index, Index]:
 
 
 def _grouped(
-    arrivals: Iterable[tuple[int, int, Sequence[Any]]], least: int
+    arrivals: Iterable[tuple[int, int, Sequence[object]]], least: int
 ) -> Iterator[tuple[int, Index, Retained]]:
     """Yield the first arrival, numbers and rows of groups of at least so many rows; the last has the rest."""
     parts: list[Retained] = []

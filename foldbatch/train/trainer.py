@@ -92,7 +92,7 @@ class Callback(Described):
     steers = False
     in_state = tuple[str, ...]()
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         moments = [name for name in vars(Callback) if name.startswith("on_")]
         for name in vars(cls):
@@ -138,7 +138,7 @@ class Callback(Described):
         """Return texts, by name, that a training which goes on with this one must have alike."""
         return {}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Set the callback's attributes from a state that `state` returned, when a training is resumed."""
         for name in self.in_state:
             kept = state[name.strip("_")]
@@ -550,7 +550,7 @@ class Trainer(Closed):
             self.callbacks = before
 
     @contextmanager
-    def _working(self, training: Sequence[Any] | Stream) -> Iterator[None]:
+    def _working(self, training: Sequence[object] | Stream) -> Iterator[None]:
         """Have workers that prepare the batches of a `fit`, within a ``with`` statement."""
         if not self.workers or self.epoch >= self.epochs or self.stopped is not None:
             yield
@@ -583,7 +583,9 @@ class Trainer(Closed):
             self._workers.close()
             self._workers = None
 
-    def _fit(self, training: Sequence[Any] | Stream, held_out: Sequence[Any] | Stream | None) -> History:
+    def _fit(
+        self, training: Sequence[object] | Stream, held_out: Sequence[object] | Stream | None
+    ) -> History:
         """Run the epochs that remain, with callbacks around them; return the history."""
         with Interrupts() as self._interrupts:
             self.fitting = True
@@ -655,7 +657,7 @@ class Trainer(Closed):
         """Return the model as it is now: decisions may have brought cells since a training began."""
         return DIGEST + resuming.model_digest(self.program)
 
-    def _sampler_for(self, examples: Sequence[Any]) -> Sampler:
+    def _sampler_for(self, examples: Sequence[object]) -> Sampler:
         """Return the user's sampler, checked against the number of examples, or a shuffling one."""
         if self._given_sampler is None:
             return shuffled(examples, self._size, self._seed)
@@ -676,7 +678,7 @@ class Trainer(Closed):
                 fix = "let the model multiply its loss by a field of the row"
                 raise TrainingError(f"fit {name}", expected, actual, fix)
 
-    def _batches_of(self, examples: Sequence[Any] | Stream) -> Callable[[int], Iterable[Batch]]:
+    def _batches_of(self, examples: Sequence[object] | Stream) -> Callable[[int], Iterable[Batch]]:
         """Return the function that yields the batches of an epoch, for steps that leave no trace."""
         if isinstance(examples, Stream):
             self._check_streamed(None, None)
@@ -735,7 +737,7 @@ class Trainer(Closed):
             return self.batch.last
         return digest(stream.last).hex() if self._repeatable else ""
 
-    def _check_row(self, row: Any) -> None:
+    def _check_row(self, row: object) -> None:
         """Refuse a stream that has another row where the one of the checkpoint had read its last."""
         check_row(row, self._row_before, self.position.batches)
 
@@ -805,7 +807,7 @@ class Trainer(Closed):
             self._row_before, self._shares = last, list(map(tuple, shares)) or self._shares
 
     def _beginning(
-        self, training: Sequence[Any] | Stream, held_out: Sequence[Any] | Stream
+        self, training: Sequence[object] | Stream, held_out: Sequence[object] | Stream
     ) -> resuming.Record:
         """Return the record that all ranks, and a resumed training, must begin with as well.
 
@@ -895,7 +897,7 @@ class Trainer(Closed):
         stream.expect(count)
 
     def _of_list(
-        self, workers: Workers, examples: Sequence[Any], batches: Sequence[list[int]]
+        self, workers: Workers, examples: Sequence[object], batches: Sequence[list[int]]
     ) -> Iterator[Batch]:
         """Yield batches of a list, which workers plan."""
         workers.begin()
@@ -918,7 +920,9 @@ class Trainer(Closed):
     def _weights_of(self, indices: list[int]) -> NDArray[np.float32] | None:
         return None if self._weights is None else self._weights[indices]
 
-    def _batch_of(self, arrival: Arrival, indices: list[int], examples: Callable[[], Sequence[Any]]) -> Batch:
+    def _batch_of(
+        self, arrival: Arrival, indices: list[int], examples: Callable[[], Sequence[object]]
+    ) -> Batch:
         """Return a batch that a worker has sent."""
         facts: BatchFacts = arrival.facts
         weights = self._weights_of(indices)
@@ -926,7 +930,7 @@ class Trainer(Closed):
         later = LateSequence(len(indices), examples)
         return Batch(indices, later, weights=weights, prepared=prepared, last=facts.last, text=facts.text)
 
-    def _joined(self, stream: Stream, remainder: Iterator[tuple[list[int], list[Any]]]) -> Iterator[Batch]:
+    def _joined(self, stream: Stream, remainder: Iterator[tuple[list[int], list[object]]]) -> Iterator[Batch]:
         """Yield the batches whose parts ranks read, until no rank has rows left: all ranks have as many."""
         communicator = self.parallel.communicator
         while True:
@@ -938,7 +942,7 @@ class Trainer(Closed):
                 return
             yield Batch(indices, rows, first=sum(counts[: communicator.rank]), of_ranks=sum(counts))
 
-    def _chosen(self, examples: Sequence[Any], batches: Sequence[list[int]]) -> Iterator[Batch]:
+    def _chosen(self, examples: Sequence[object], batches: Sequence[list[int]]) -> Iterator[Batch]:
         """Yield the rest of the epoch's batches of a list; all ranks look whether they have the same."""
         if not self.parallel.is_alone:
             name = f"order of examples in epoch {self.epoch + 1}"

@@ -159,7 +159,7 @@ def _of_arrow(examples: Any) -> Any:
     raise ExampleTypeError("examples", "a table or an array of Arrow", describe_value(examples), fix)
 
 
-def _of_data_set(examples: Any) -> Any:
+def _of_data_set(examples: Any) -> object:
     """Return a data set of Hugging Face such that its items are dicts, not tables of one row.
 
     Of one that is held and makes objects of Python, the rows are read many at a time.
@@ -172,7 +172,7 @@ def _of_data_set(examples: Any) -> Any:
     return DataSetRows(examples) if name is None and is_held else examples
 
 
-def _of_stream(examples: object) -> Any:
+def _of_stream(examples: object) -> object:
     """Return the rows of what speaks Arrow's protocol: a table, or a single column."""
     if hasattr(examples, "to_list"):
         return ColumnRows(list(examples.to_list()))
@@ -185,7 +185,7 @@ def _of_stream(examples: object) -> Any:
     return _of_arrow(from_stream(examples))
 
 
-def _of_series(examples: Any) -> Any:
+def _of_series(examples: Any) -> object:
     """Return the values of a column of pandas; refuse a single row, whose labels are names."""
     labels = list(examples.index)
     if labels and all(isinstance(label, str) for label in labels):
@@ -195,7 +195,7 @@ def _of_series(examples: Any) -> Any:
     return ColumnRows(examples.tolist())
 
 
-def _of_loader(examples: object) -> Any:
+def _of_loader(examples: object) -> object:
     if getattr(examples, "batch_size", None) is None and getattr(examples, "batch_sampler", None) is None:
         return examples  # its items are examples
     fix = "give its data set, loader.dataset, and a Trainer its batch_size"
@@ -203,7 +203,7 @@ def _of_loader(examples: object) -> Any:
     raise ExampleTypeError("examples", "an iterable of examples", actual, fix)
 
 
-def _check_columns(examples: object, names: list[Any]) -> None:
+def _check_columns(examples: object, names: list[object]) -> None:
     if len(set(names)) < len(names):
         actual = f"{describe_value(examples)} with two columns of one name"
         raise ExampleTypeError("examples", "a table whose columns have different names", actual, "rename one")

@@ -48,7 +48,7 @@ def read_jsonlines(path_or_lines: Source) -> Iterator[Any]:
         yield value
 
 
-def placed_jsonlines(path_or_lines: Source) -> Iterator[tuple[str, Any]]:
+def placed_jsonlines(path_or_lines: Source) -> Iterator[tuple[str, object]]:
     """Yield each value of `read_jsonlines` with its ``file:line``.
 
     >>> list(placed_jsonlines(['{"a": 1}', '', '2']))
@@ -112,7 +112,7 @@ def _lines(path_or_lines: Source) -> Iterator[TextPiece]:
         yield from (TextPiece(text, piece.name, n) for n, text in piece.lines() if text.strip())
 
 
-def _decode(piece: TextPiece, kind: str) -> Any:
+def _decode(piece: TextPiece, kind: str) -> object:
     """Return the JSON value of a piece of text; errors name the place of the fault in it."""
     fix = "repair it; JSON quotes names and text with double quotes"
     try:

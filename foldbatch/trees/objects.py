@@ -39,7 +39,7 @@ class Joint:
 
     __slots__ = ("children",)
 
-    def __init__(self, children: Sequence[Any]) -> None:
+    def __init__(self, children: Sequence[object]) -> None:
         self.children = children
 
 
@@ -189,7 +189,7 @@ def register(
     opening_of.cache_clear()
 
 
-def tree_of(structure: Any) -> Any:
+def tree_of(structure: object) -> Any:
     """Return the tree of an object that `from_` knows; what is none as it is, and so trees themselves.
 
     >>> tree_of(Tree([-1])), tree_of("a film")
@@ -200,7 +200,7 @@ def tree_of(structure: Any) -> Any:
     return from_(structure)
 
 
-def words_from(structure: Any) -> tuple[str, ...] | None:
+def words_from(structure: object) -> tuple[str, ...] | None:
     """Return the words, in their order, of an object that `from_` knows; None of others.
 
     >>> words_from(Tree([1, -1], None, ["film", None])), words_from("a film")
@@ -230,7 +230,7 @@ def subtree(node: TreeNode) -> Tree:
     return trusted_tree(parents, tree.labels[part], tree.tokens[part])
 
 
-def _opening(source: Any) -> Callable[[Any], Opened] | None:
+def _opening(source: object) -> Callable[[Any], Opened] | None:
     return opening_of(type(source))  # type: ignore[arg-type]  # a class can be hashed
 
 
@@ -260,7 +260,7 @@ class NoFieldError(Exception):
     """A node has no field of a name, which is the message."""
 
 
-def attribute(node: Any, name: str) -> Any:
+def attribute(node: object, name: str) -> Any:
     """Read an attribute, or call a method without arguments.
 
     >>> attribute("ab", "upper"), attribute(1 + 2j, "imag")
@@ -320,11 +320,11 @@ def _chosen(
     return expand
 
 
-def _listed(nodes: Iterable[Any] | None) -> Sequence[Any]:
+def _listed(nodes: Iterable[object] | None) -> Sequence[Any]:
     return () if nodes is None else nodes if type(nodes) in (list, tuple) else list(nodes)  # type: ignore[return-value]
 
 
-def plain_entry(value: Any) -> Any:
+def plain_entry(value: object) -> Any:
     """Return the str or int that a library's text or whole number stands for; other values as they are.
 
     >>> plain_entry(b"film"), plain_entry(np.int64(3)), plain_entry(2.5)
@@ -349,7 +349,7 @@ def _open_node(source: TreeNode) -> Opened:
 
 
 def _open_nltk(source: Any) -> Opened:
-    def field(node: Any, name: str) -> Any:
+    def field(node: object, name: str) -> Any:
         return None if isinstance(node, str | tuple) else attribute(node, name)  # words have no fields
 
     return Opened(source, _expand_nltk, field, lambda: map(_word_of, source.leaves()))
@@ -369,7 +369,7 @@ def _expand_nltk(node: Any, _: object) -> Expanded:
     return plain_entry(label), None, node
 
 
-def _word_of(leaf: Any) -> str:
+def _word_of(leaf: object) -> str:
     return str(leaf[0] if isinstance(leaf, tuple) else leaf)
 
 
@@ -394,12 +394,12 @@ def _open_spacy(source: Any) -> Opened:
     return Opened(_joined(roots), expand, attribute, lambda: [token.text for token in tokens], len(tokens))
 
 
-def _open_token(source: Any) -> Opened:
+def _open_token(source: object) -> Opened:
     """Open a word of spaCy with the words below it."""
     return Opened(source, lambda node, _: (node.dep_, node.text, list(node.children)), attribute)
 
 
-def _dependents(words: Sequence[Any], heads: Sequence[int]) -> tuple[list[list[Any]], list[Any]]:
+def _dependents(words: Sequence[object], heads: Sequence[int]) -> tuple[list[list[Any]], list[Any]]:
     """Return the words that depend on each one, and those whose head is none of them."""
     below: list[list[Any]] = [[] for _ in words]
     roots: list[Any] = []
@@ -410,11 +410,11 @@ def _dependents(words: Sequence[Any], heads: Sequence[int]) -> tuple[list[list[A
     return below, roots
 
 
-def _joined(roots: Sequence[Any]) -> Any:
+def _joined(roots: Sequence[object]) -> Any:
     return roots[0] if len(roots) == 1 else Joint(roots)
 
 
-def _open_syntax(source: Any) -> Opened:
+def _open_syntax(source: object) -> Opened:
     """Open a node of tree-sitter."""
     return Opened(source, _expand_syntax, attribute)
 
@@ -429,7 +429,7 @@ def _expand_syntax(node: Any, _: object) -> Expanded:
     return node.type if operator is None else f"{node.type}:{operator.type}", None, below
 
 
-def _open_markup(source: Any) -> Opened:
+def _open_markup(source: object) -> Opened:
     """Open an element of lxml or of ``xml.etree``; a name is of a field or of an attribute in the text."""
 
     def field(node: Any, name: str) -> Any:
@@ -449,7 +449,7 @@ def _expand_markup(node: Any, _: object) -> Expanded:
     return plain_entry(node.tag), text, [child for child in below if isinstance(child.tag, str)]
 
 
-def _open_soup(source: Any) -> Opened:
+def _open_soup(source: object) -> Opened:
     """Open a tag of BeautifulSoup; a name is that of an attribute in the text, or of a field."""
 
     def field(node: Any, name: str) -> Any:
@@ -476,7 +476,7 @@ def _open_ast(source: ast.AST) -> Opened:
     return Opened(source, expand_syntax, attribute)
 
 
-def _open_libcst(source: Any) -> Opened:
+def _open_libcst(source: object) -> Opened:
     return Opened(source, _expand_libcst, attribute)
 
 
@@ -530,7 +530,7 @@ def _open_token_list(source: Any) -> Opened:
     return Opened(_joined(roots), expand, _column, lambda: [word["form"] for word in words], len(words))
 
 
-def _open_token_tree(source: Any) -> Opened:
+def _open_token_tree(source: object) -> Opened:
     """Open a word of conllu with the words below it."""
 
     def expand(node: Any, _: object) -> Expanded:
@@ -564,7 +564,7 @@ def _open_graph(source: Any) -> Opened:
         label = of_node.get("label", node if isinstance(node, str | int) else None)
         return plain_entry(label), plain_entry(of_node.get("token")), list(below[node])
 
-    def field(node: Any, name: str) -> Any:
+    def field(node: object, name: str) -> Any:
         if name not in data[node]:
             raise NoFieldError(name)
         return data[node][name]
@@ -572,7 +572,7 @@ def _open_graph(source: Any) -> Opened:
     return Opened(roots[0], expand, field, size=len(data))
 
 
-def _open_sympy(source: Any) -> Opened:
+def _open_sympy(source: object) -> Opened:
     def expand(node: Any, _: object) -> Expanded:
         return type(node).__name__, None if node.args else str(node), node.args
 

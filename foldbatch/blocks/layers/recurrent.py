@@ -460,7 +460,7 @@ class TreeRNN(_Sized[TensorType | TupleType, TensorType]):
         self,
         size: int,
         arity: int = 2,
-        activation: Activation | Callable[[Any], Any] | None = "tanh",
+        activation: Activation | Callable[[Any], object] | None = "tanh",
         *,
         init: Initializer = "glorot_uniform",
         name: str | None = None,
