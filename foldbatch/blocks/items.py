@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, check, keyed, settings_of
+from foldbatch.blocks.block import BLOCK_LIKES, Block, Key, Settings, as_block, check, keyed, settings_of
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import Object, Sequence, Value, as_object, is_int, type_of
@@ -271,7 +271,7 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
     """
 
     def __init__(
-        self, blocks: Mapping[Any, object] | Iterable[object], *, rest: UnreadItems = "error"
+        self, blocks: Mapping[Key, object] | Iterable[object], *, rest: UnreadItems = "error"
     ) -> None:
         if rest not in get_args(UnreadItems):
             expected = f"rest as one of {', '.join(map(repr, get_args(UnreadItems)))}"
@@ -281,7 +281,7 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
         self.rest = rest
         check(self)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         blocks: object = (self.blocks or {}) if self.named else tuple(block for _, block in self.blocks)
         return {**settings_of(self), "blocks": blocks}
 

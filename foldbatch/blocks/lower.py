@@ -228,7 +228,7 @@ class Lowered:
     def paths_of(self, example: object) -> ReadingPaths:
         return paths_of(self.model, self.read_carefully, self.text.blames, example)
 
-    def debug(self, example: object, begin: Callable[[Parameter], None]) -> Any:
+    def debug(self, example: object, begin: Callable[[Parameter], None]) -> object:
         fix = "metrics show values of blocks: AllOf(Identity(), Metric('name')) >> GetItem(0)"
         raise BlockTypeError("Program.debug", "a program of a plain function", "one of blocks", fix)
 

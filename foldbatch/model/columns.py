@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import cache, lru_cache
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
 from foldbatch.params.parameters import Array
 from foldbatch.types import WIDER, TensorType, describe_value, is_masked
 
+Datum: TypeAlias = Any  # a part of an example, of whatever class
 
-def as_now(data: Any, axes: int) -> object:
+
+def as_now(data: Datum, axes: int) -> object:
     """Return data of so many axes as they are now: their owner may write to arrays and lists later."""
     if type(data) is np.ndarray:
         return data.copy()
@@ -55,7 +57,7 @@ def items_of(data: Iterable[object]) -> Iterable[object]:
     return data if getattr(type(data), "__iter__", None) in _STORED_ITEMS else map(kept, data)
 
 
-def items_once(data: Any) -> Any:
+def items_once(data: Datum) -> Datum:
     """Return the same of a part of an example; an iterator that was read to its end is refused.
 
     A second block would be given no items of it.
@@ -82,7 +84,7 @@ def _ending(data: Iterator[object]) -> Iterator[object]:
         _ENDED.append(data)
 
 
-def kept(item: Any, depth: int = 2) -> object:
+def kept(item: Datum, depth: int = 2) -> object:
     """Return an item with copies of its arrays, lists and dicts: one of them may be yielded again.
 
     >>> row = [1, 2]
