@@ -16,6 +16,7 @@ from foldbatch.loops import closures, cpython, list_loops
 from foldbatch.loops.closures import Closure
 from foldbatch.loops.cpython import AXES, COUNT, DTYPE, EXTENTS, FIRST, ITEMS, TYPE
 from foldbatch.loops.list_loops import append, put
+from foldbatch.loops.records import Memory
 from foldbatch.loops.vector_functions import moved
 from foldbatch.loops.words import address, ask, at, at_i4, i8
 from foldbatch.model.calls import (
@@ -78,7 +79,7 @@ def caller(counters: array[int], value: Any, refuse: Callable[[Any], object]) ->
     return make
 
 
-def slot(place: Place, arguments: Any) -> int:
+def slot(place: Place, arguments: Memory) -> int:
     """Return the address of the pointer to the object at a place of the arguments."""
     target = address(moved(arguments, place.argument))
     for i in range(place.depth):
@@ -112,7 +113,7 @@ def fits_all(guard: Guard, items: int, size: int) -> bool:
     return True
 
 
-def is_array(python: Caller, guard: Guard, array: Any) -> bool:
+def is_array(python: Caller, guard: Guard, array: Memory) -> bool:
     """Return whether an object is an array of the dtype and the extents of a guard."""
     if array[TYPE] != python.array_class or array[DTYPE] != guard.expected:
         return False
@@ -125,7 +126,7 @@ def is_array(python: Caller, guard: Guard, array: Any) -> bool:
     return True
 
 
-def fits(python: Caller, signature: Signature, arguments: Any) -> bool:
+def fits(python: Caller, signature: Signature, arguments: Memory) -> bool:
     """Return whether arguments have the structure of a signature: go through its guards."""
     i = i8(0)
     while i < signature.guards:

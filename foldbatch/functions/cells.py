@@ -53,7 +53,7 @@ from foldbatch.functions.specs import (
     with_values,
     without_forms,
 )
-from foldbatch.functions.values import GivenObject, value_class
+from foldbatch.functions.values import GivenObject, Noted, value_class
 from foldbatch.model.columns import PLAIN, as_now, kept
 from foldbatch.model.drafts import Draft, Feed, Flow
 from foldbatch.model.labels import STRUCTURE, argument_text, label_of, shortened
@@ -149,7 +149,7 @@ class Symbols:
     feeds: list[tuple[str, Node, Feed]]  # data: path, input and description
     objects: list[str]  # paths of the arguments that can be labels
     data: dict[Node, GivenObject]  # numbers that it is given, which can be labels, too
-    parts: dict[str, list[Any]]  # by argument, the symbols at its leaves
+    parts: dict[str, list[object]]  # by argument, the symbols at its leaves
 
     @property
     def inputs(self) -> list[Node]:
@@ -175,7 +175,7 @@ class Outcome:
         return [*self.outputs, *(node for _, node in self.losses), *(node for _, node in self.metrics)]
 
     @property
-    def frame(self) -> tuple[Any, ...]:
+    def frame(self) -> tuple[object, ...]:
         """All of it but the nodes."""
         names = [name for name, _ in self.losses], [name for name, _ in self.metrics]
         return self.result, self.leaves, len(self.outputs), names, self.labels
@@ -310,7 +310,7 @@ class Signature:
         return f"{self.name}({arguments}) -> {described(self.result)}"
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[object, ...]:
         """A key that sorts signatures, whatever the order in which they were found."""
         return self.name, self.digest, [(p.order[:2], p.name) for p in self.parameters], self.order
 
@@ -534,7 +534,7 @@ class CellFunction:
         GLOBALS[self.variants] = self._variants.get
         self._globals = [self.slow, self.variants, self.fast]  # and names of tables
         weakref.finalize(self, _forget, self._globals)
-        self._shared = set[Any]()  # the values that its code has names of, as `typed` says them
+        self._shared = set[object]()  # the values that its code has names of, as `typed` says them
         weakref.finalize(self, _release, self._shared).atexit = False
         # the function that stands for it in walks
         self.call: FunctionType = FunctionType(_code("def f(): pass"), GLOBALS, name)
@@ -564,7 +564,7 @@ class CellFunction:
         return shared.name
 
     @property
-    def hints(self) -> dict[str, Any]:
+    def hints(self) -> dict[str, object]:
         """The types of annotations now, by argument; texts may have names that are defined after the cell."""
         names = getattr(inspect.unwrap(self.function), "__globals__", {})
         return {n: hint_of(p.annotation, names) for n, p in arguments_of(self.function).parameters.items()}
@@ -576,17 +576,17 @@ class CellFunction:
             self.renew(self.signatures[:count])
 
     @property
-    def subject(self) -> Any:
+    def subject(self) -> object:
         """The cell itself, as the thing that the user wrote."""
         return self
 
     @property
-    def read(self) -> Any:
+    def read(self) -> object:
         """The function, or the layer that is called: the thing whose readings besides arguments count."""
         return self.origin[1] if self.origin is not None and self.origin[0] == "layer" else self.function
 
     @property
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[object]:
         """The objects by which a walk calls it: its function, the owner of the method, the layer."""
         return [self.call, getattr(self.function, "__self__", None), self.read]
 
@@ -695,7 +695,7 @@ class CellFunction:
             self._tables[key] = table
         return self._tables[key]
 
-    def called(self, signature: Signature, arguments: dict[str, object]) -> Any:
+    def called(self, signature: Signature, arguments: dict[str, object]) -> Noted:
         """Note a call of a known signature, and return its result."""
         positional = [arguments[n] for n in self.parameters if n not in self.static]
         static = {n: arguments[n] for n in self.static}
@@ -817,13 +817,13 @@ class CellFunction:
 class CallRecorder(Recorder, Protocol):
     """The recorder of a walk, as cells know it."""
 
-    def call(self, cell: CellFunction, arguments: dict[str, object], /) -> Any:
+    def call(self, cell: CellFunction, arguments: dict[str, object], /) -> Noted:
         """Note a call that the cell's code does not know, and return its result."""
 
-    def value(self, parameter: Parameter, /) -> Any:
+    def value(self, parameter: Parameter, /) -> Noted:
         """Return a parameter as a value."""
 
-    def rows(self, array: object, row: TensorType, where: str, /) -> list[Any]:
+    def rows(self, array: object, row: TensorType, where: str, /) -> list[Noted]:
         """Return the rows of an array as values of a type; `where` is for errors."""
 
 
@@ -905,7 +905,7 @@ def _symbols(self: CellFunction, specs: dict[str, Spec]) -> Symbols:
     """
     symbols = Symbols([], [], [], [], {}, {})
     for name, spec in specs.items():
-        parts: list[Any] = []
+        parts: list[object] = []
         for path, leaf in leaves(spec):
             where = name + path
             match leaf:
@@ -948,7 +948,7 @@ def _outcome(self: CellFunction, specs: dict[str, Spec], symbols: Symbols) -> Ou
     return Outcome(nest, result_leaves, outputs, losses, metrics, labels)
 
 
-def _run(self: CellFunction, specs: dict[str, Spec], arguments: dict[str, object], cell_body: Body) -> Any:
+def _run(self: CellFunction, specs: dict[str, Spec], arguments: dict[str, object], cell_body: Body) -> Noted:
     """Call a cell's function on symbolic arguments and return its result; losses go to `cell_body`.
 
     Errors leave with a note of the cell and the structures of its arguments.

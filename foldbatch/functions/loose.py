@@ -18,7 +18,7 @@ from foldbatch.functions.cells import CellFunction, Slow, body
 from foldbatch.functions.notes import note_rows, running
 from foldbatch.functions.seam import TensorBlock
 from foldbatch.functions.specs import EXACT, FIXED, read_as, typed
-from foldbatch.functions.values import GivenObject, LabelObject, Value, value_class
+from foldbatch.functions.values import GivenObject, LabelObject, Noted, Value, value_class
 from foldbatch.model.columns import kept
 from foldbatch.operators import OUTSIDE, PLAIN_OPERANDS, PlainOperands, called_as_it_is
 from foldbatch.params.parameters import Parameter
@@ -46,19 +46,19 @@ CallOperand: TypeAlias = tuple[Any, bool, TensorType | None]
 # loose cells, and entries of each table of look-ups, that are kept for models to come: many times those of a
 # large model. A cell that a program knows is kept in any case.
 MAX_KEPT = 4096
-_cells: Shared[Any, CellFunction] = Shared(MAX_KEPT)  # but for those of parameters, which keep theirs
+_cells: Shared[object, CellFunction] = Shared(MAX_KEPT)  # but for those of parameters, which keep theirs
 # by function and `_key`, a cell with the places of what is data; those of a parameter are kept by it
 _places: dict[Any, Any] = Bounded(MAX_KEPT)
 # what does a call, by function, types of operands, and the numbers among them that belong to its cell
-_quick: dict[Any, Callable[..., Any]] = Bounded(MAX_KEPT)
+_quick: dict[object, Callable[..., Any]] = Bounded(MAX_KEPT)
 _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = Bounded(MAX_KEPT)  # by shape and dtype
 # by the class of what is given, and its array's dtype and shape
-_of_arrays: dict[Any, CellFunction] = Bounded(MAX_KEPT)
+_of_arrays: dict[object, CellFunction] = Bounded(MAX_KEPT)
 
 
 def _apply(
     recorder: WalkRecorder, function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]
-) -> Any:
+) -> Noted:
     """Apply an op to operands in a walk, by a call of its loose cell; return the result of the call.
 
     Cells are kept by the function and types of operands, so that most calls need one look-up.
@@ -209,7 +209,7 @@ def _kept_by(operands: Iterable[object]) -> dict[Any, Any] | None:
 
 
 def op_cell(
-    function: Callable[..., object], operands: Sequence[CallOperand], options: dict[str, object]
+    function: Callable[..., object], operands: Sequence[CallOperand], options: dict[str, Any]
 ) -> CellFunction:
     """Return the loose cell of an op with these fixed operands and options; make it at the first use.
 
@@ -224,7 +224,7 @@ def op_cell(
     static = tuple([read if dynamic else typed(x) for x, dynamic, read in operands])
     key = (function, static, tuple([(n, typed(options[n])) for n in sorted(options)]))
     of_parameter = _kept_by(_flat([*[x for x, dynamic, _ in operands if not dynamic], *options.values()]))
-    kept: Shared[Any, CellFunction] | dict[Any, CellFunction]
+    kept: Shared[object, CellFunction] | dict[object, CellFunction]
     kept = _cells if of_parameter is None else of_parameter
     try:
         cell = kept.get(key)
@@ -265,7 +265,7 @@ def _operand(meaning: PlainOperands | None, x: object, kind: TensorType) -> Call
     return x, number or isinstance(x, Value | np.ndarray | np.generic), None
 
 
-def _as_now(x: Any) -> Any:
+def _as_now(x: Any) -> object:
     """Return a copy of an operand that belongs to a cell: lists and arrays may be written to."""
     if type(x) is np.ndarray:
         return x.copy()
@@ -273,7 +273,7 @@ def _as_now(x: Any) -> Any:
 
 
 def _filled(
-    function: Callable[..., object], pattern: list[CallOperand], options: dict[str, object], *xs: object
+    function: Callable[..., object], pattern: list[CallOperand], options: dict[str, Any], *xs: object
 ) -> object:
     remaining = iter(xs)
     return called_as_it_is(
@@ -307,14 +307,14 @@ def layer_cell(layer: Any, arguments: int) -> CellFunction:
     return cells[arguments]
 
 
-def _value_of(parameter: Parameter) -> Any:
+def _value_of(parameter: Parameter) -> Noted:
     if "value" not in parameter.cells:
         pattern: list[CallOperand] = [(parameter, False, None), (parameter.shape, False, None)]
         parameter.cells["value"] = op_cell(inspect.unwrap(ops.reshape), pattern, {})
     return parameter.cells["value"].call()
 
 
-def rows_of(array: Any, row: TensorType, where: str) -> list[Any]:
+def rows_of(array: Any, row: TensorType, where: str) -> list[Noted]:
     """Bring the rows of an array into the model, as values of a type; in a walk.
 
     Raises:
@@ -344,7 +344,7 @@ class WalkRecorder:
     value = staticmethod(_value_of)
     rows = staticmethod(rows_of)
 
-    def layer(self, layer: Any, xs: tuple[object, ...]) -> Any:
+    def layer(self, layer: Any, xs: tuple[object, ...]) -> Noted:
         """Call a layer or another block: by its loose cell, or as a block with several cells."""
         if not running():
             if hasattr(layer, "apply"):  # another thread builds a block
@@ -358,7 +358,7 @@ class WalkRecorder:
         values = tuple([_value_of(x) if isinstance(x, Parameter) else x for x in xs])
         return mixed.call(layer, values, self.run_block)
 
-    def run_block(self, part: mixed.BlockInWalk, x: object) -> Any:
+    def run_block(self, part: mixed.BlockInWalk, x: object) -> Noted:
         """Note the calls of a block on an argument, and return its result."""
         return part.note(x)
 
@@ -489,7 +489,7 @@ def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
     return cell
 
 
-def tensor(values: Any, dtype: str | None = None) -> Any:
+def tensor(values: Any, dtype: str | None = None) -> Noted:
     """Bring numbers of an example into the model; in a walk.
 
     Args:

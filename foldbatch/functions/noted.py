@@ -256,7 +256,7 @@ class _ListOfParts:
     items: list[Any]
 
 
-def relative(part: object, begin: int, start: int, new: NDArray[np.integer] | None) -> Any:
+def relative(part: object, begin: int, start: int, new: NDArray[np.integer] | None) -> object:
     """Return part of a result with numbers that count from the example's beginning."""
     if isinstance(part, Value):
         number = part.n - start

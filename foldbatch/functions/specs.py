@@ -113,7 +113,7 @@ class NestSpec:
 class StaticSpec:
     """A value that is the same in all calls of a signature; ``1``, ``1.0`` and ``True`` are three."""
 
-    value: Any
+    value: object
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StaticSpec) and typed(self.value) == typed(other.value)
