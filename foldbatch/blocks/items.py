@@ -233,7 +233,7 @@ def _pick(items: list[Any], number: Any) -> Any:
     return items[number]
 
 
-def _item(number: Any, items: Any) -> Any:
+def _item(number: object, items: Any) -> Any:
     return items[number]
 
 

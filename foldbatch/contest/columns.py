@@ -65,7 +65,7 @@ def _is_numeric(values: Sequence[object]) -> bool:
     return fits and bool(numbers)
 
 
-def typed(texts: Sequence[str]) -> list[Any]:
+def typed(texts: Sequence[str]) -> list[object]:
     """Return the cells of a column as numbers where all of them are; an empty cell is None.
 
     >>> typed(["1", "", "3"]), typed(["1", "2.5"]), typed(["a", "2"])

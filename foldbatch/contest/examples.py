@@ -133,7 +133,7 @@ def _classified(
     return Examples(chosen, answers, form, "class", tuple(classes), source, tuple(notes))
 
 
-def without_identity(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+def without_identity(records: list[dict[str, object]]) -> tuple[list[dict[str, object]], list[str]]:
     """Return records without fields that are named as numbers of examples are and never repeat; and these.
 
     >>> without_identity([{"id": 7, "a": 1}, {"id": 8, "a": 1}])
@@ -196,7 +196,9 @@ def _check_forms(structures: Sequence[object], form: Form, source: str) -> None:
             raise ReadError(f"{source}, example {place}", f"one of the form {form}", actual, fix)
 
 
-def _labelled(structures: list[Any], labels: list[Any], notes: list[str]) -> tuple[list[Any], list[Any]]:
+def _labelled(
+    structures: list[Any], labels: list[object], notes: list[str]
+) -> tuple[list[Any], list[object]]:
     """Return the structures that have a label, and the labels; note how many have none."""
     kept = [place for place, label in enumerate(labels) if not _is_missing(label)]
     if len(kept) < len(labels):
@@ -221,7 +223,7 @@ def _different(
     return [structures[place] for place in first.values()], [labels[place] for place in first.values()]
 
 
-def _identity(structure: Any, form: Form) -> Any:
+def _identity(structure: Any, form: Form) -> object:
     """Return a value that two structures share where contenders see the same of them."""
     if form == "records":
         return repr(sorted(structure.items(), key=lambda item: str(item[0])))

@@ -57,7 +57,7 @@ def train_ours(lesson: Lesson, clock: Clock) -> Learnt:
     best, in_time = best_of(settings, clock)
     dataset = dataset_of(lesson)
 
-    def predict(structures: Sequence[Any]) -> NDArray[Any]:
+    def predict(structures: Sequence[object]) -> NDArray[Any]:
         return answered(best.model, structures, dataset, lesson)
 
     size = sum(np.asarray(value).nbytes for value in best.model.params.values())
@@ -91,7 +91,7 @@ def dataset_of(lesson: Lesson) -> Dataset:
     return Dataset(train, dev, [], "nodes", classes)
 
 
-def _with_classes(tree: Any, classes: Sequence[str]) -> Any:
+def _with_classes(tree: Any, classes: Sequence[str]) -> object:
     """Return a tree whose labels are names of classes; labels that training has not are None."""
     labels = [str(label) if str(label) in classes else None for label in tree.tree.labels]
     return type(tree.tree)(tree.tree.parents, labels, tree.tree.tokens)
@@ -174,7 +174,7 @@ def answered(
     return np.where(classes < len(lesson.classes), classes, -1)
 
 
-def _sources(form: Form) -> list[Any]:
+def _sources(form: Form) -> list[object]:
     """Return the functions of this module that a user would have to write."""
     return [
         train_ours,

@@ -120,7 +120,7 @@ def batches(lines: Sequence[Line], rng: np.random.Generator) -> Iterator[NDArray
         yield from (parts[place] for place in rng.permutation(len(parts)))
 
 
-def answers_of(model: nn.Module, lines: Sequence[Line], lesson: Lesson) -> NDArray[Any]:
+def answers_of(model: nn.Module, lines: Sequence[Line], lesson: Lesson) -> NDArray[np.generic]:
     """Return the classes, or the standardised numbers, that a model answers, in batches of like length."""
     model.eval()
     order = sorted(range(len(lines)), key=lambda place: len(lines[place]))
@@ -180,7 +180,7 @@ def learn(
     return Attempt(f"dropout {dropout:g}", model, best, curve, ended)
 
 
-def standard(lesson: Lesson) -> tuple[Any, Any]:
+def standard(lesson: Lesson) -> tuple[object, Any]:
     """Return mean and deviation of the numbers of training; 0 and 1 of classes."""
     if lesson.task == "class":
         return 0, 1

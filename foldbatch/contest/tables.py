@@ -43,7 +43,7 @@ class FlatTable:
         self.columns = {name: place for place, name in enumerate(sorted(frequent))}
         self.hasher = FeatureHasher(FEATURE_BUCKETS, alternate_sign=False)
 
-    def rows(self, structures: Sequence[Any]) -> NDArray[np.float32]:
+    def rows(self, structures: Sequence[object]) -> NDArray[np.float32]:
         """Return a row of each structure, ``[N, columns + buckets]``."""
         table = np.zeros((len(structures), len(self.columns)), np.float32)
         rare_counts = []
@@ -129,7 +129,7 @@ def _counting(form: Form) -> list[Any]:
     return [features.counts_of, *([of_form[form]] if form in of_form else [])]
 
 
-def _pairs(form: Form) -> list[Any]:
+def _pairs(form: Form) -> list[object]:
     of_lines = {"trees": [features._tree_tokens]}.get(form, [])
     return [train_linear, features.bag_of, *([features.tokens_of] if form != "records" else []), *of_lines]
 

@@ -72,7 +72,7 @@ def caller(counters: array[int], value: Any, refuse: Callable[[Any], object]) ->
     words = id(counters), id(value.unknown), *places, id(refuse), 0
     modules = sys.modules[__name__], list_loops, closures, cpython
 
-    def make(general: Callable[..., object], codes: Sequence[Index]) -> Callable[..., Any]:
+    def make(general: Callable[..., object], codes: Sequence[Index]) -> Callable[..., object]:
         cell = id(general), len(codes), *map(cpython.address_of, codes)
         return closures.closure(call, modules, [*words, *cell], general, refuse, *codes)
 

@@ -494,7 +494,7 @@ class FormTable:
     """The functions that do calls of a cell, by shapes and dtypes of the arrays among its arguments."""
 
     name: str  # among the globals of cells' code, where that finds the look-up
-    calls: dict[Any, Callable[..., Any]] = field(default_factory=dict)
+    calls: dict[Any, Callable[..., object]] = field(default_factory=dict)
 
 
 class CellFunction:

@@ -48,7 +48,7 @@ CallOperand: TypeAlias = tuple[Any, bool, TensorType | None]
 MAX_KEPT = 4096
 _cells: Shared[object, CellFunction] = Shared(MAX_KEPT)  # but for those of parameters, which keep theirs
 # by function and `_key`, a cell with the places of what is data; those of a parameter are kept by it
-_places: dict[Any, Any] = Bounded(MAX_KEPT)
+_places: dict[object, Any] = Bounded(MAX_KEPT)
 # what does a call, by function, types of operands, and the numbers among them that belong to its cell
 _quick: dict[object, Callable[..., Any]] = Bounded(MAX_KEPT)
 _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = Bounded(MAX_KEPT)  # by shape and dtype
@@ -127,7 +127,9 @@ def _apply(
     return cell.call(*[x for x, dynamic, _ in pattern if dynamic])
 
 
-def _kept_place(kinds: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[dict[Any, Any], Any, Any] | None:
+def _kept_place(
+    kinds: tuple[object, ...], operands: tuple[Any, ...]
+) -> tuple[dict[Any, Any], Any, Any] | None:
     """Return where to look for the loose cell of a call that reads an index, a parameter or a list of items.
 
     The types of the operands alone do not decide the cell of such a call.
@@ -158,7 +160,7 @@ def _fixed(x: object) -> Any:
     return (x.start, x.stop, x.step) if is_plain else None  # values would be read where they are hashed
 
 
-def _bounded(key: object) -> Any:
+def _bounded(key: object) -> object:
     """Return an index with numbers in the place of values that bound slices: shapes belong to a cell."""
     if type(key) is tuple:
         return tuple(map(_bounded, key))
@@ -175,7 +177,7 @@ def _is_row(x: object, key: object) -> bool:
 
 
 def _key(
-    meaning: PlainOperands | None, operands: Sequence[Any], options: dict[str, Any]
+    meaning: PlainOperands | None, operands: Sequence[Any], options: dict[str, object]
 ) -> tuple[Any, ...] | None:
     """Return a key for the cell of a call: types of operands, numbers that belong to the cell; or None."""
     data = _DATA.get(meaning, frozenset())
@@ -203,13 +205,13 @@ def _key(
     return tuple(key)
 
 
-def _kept_by(operands: Iterable[object]) -> dict[Any, Any] | None:
+def _kept_by(operands: Iterable[object]) -> dict[object, Any] | None:
     """Return the cells of the first parameter among operands, which go with it; None where there is none."""
     return next((x.cells for x in operands if isinstance(x, Parameter)), None)
 
 
 def op_cell(
-    function: Callable[..., object], operands: Sequence[CallOperand], options: dict[str, Any]
+    function: Callable[..., object], operands: Sequence[CallOperand], options: dict[str, object]
 ) -> CellFunction:
     """Return the loose cell of an op with these fixed operands and options; make it at the first use.
 

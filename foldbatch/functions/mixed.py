@@ -116,7 +116,7 @@ class Slots:
                 return [self.values(element, iter((x,) if alone else x)) for x in next(contents)]
         return None if type_ == VOID else next(contents)
 
-    def slots(self, type_: Type, x: object, where: object) -> Iterator[Any]:
+    def slots(self, type_: Type, x: object, where: object) -> Iterator[object]:
         """Yield a value's terminals as the tracing program holds them: tensors are numbers, sequences lists.
 
         It is for results of the user's functions.
@@ -328,7 +328,7 @@ class _Run:
 
     lists: dict[str, object]  # the functions by which it notes, by name
     slots: Slots  # makes values for functions of the user's
-    variables: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
+    variables: dict[str, object] = field(default_factory=dict)  # its lists of collected values, and its memos
     outside: bool = False  # whether a function of the user's runs
     first: int = 0  # the number from which the tracing program counts
 

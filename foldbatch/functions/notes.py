@@ -482,7 +482,7 @@ def note(
     return session(run, reading)
 
 
-def forking() -> Callable[[Any], Any] | None:
+def forking() -> Callable[[object], Any] | None:
     """Return the function that runs parts of the present walk side by side, or None outside of rounds."""
     return State.fork
 

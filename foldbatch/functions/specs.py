@@ -377,7 +377,7 @@ def refuse_text(spec: Spec, value: object, where: str) -> None:
         raise WalkError(where, "values, numbers or arrays", describe_value(value), fix)
 
 
-def opened(x: Any, where: str = "walk") -> tuple[tuple[Any, ...], list[Any]]:
+def opened(x: Any, where: str = "walk") -> tuple[tuple[Any, ...], list[object]]:
     """Return the keys and items of a nest.
 
     Raises:
@@ -501,7 +501,7 @@ def rebuilt(spec: Spec, parts: Iterator[object]) -> object:
     return spec.value if isinstance(spec, StaticSpec) else part
 
 
-def hint_of(annotation: object, names: Mapping[str, object]) -> Any:
+def hint_of(annotation: object, names: Mapping[str, object]) -> object:
     """Return the type that an annotation gives: a type, a tuple of types, a list of one type, or None.
 
     Annotations are ``"float32[8]"``, a `TensorType`, ``list[...]``, ``tuple[...]``; `names` has the values of

@@ -227,7 +227,7 @@ def finished(part: object) -> object:
     result = part() if callable(part) else part
     if not isinstance(result, CoroutineType):
         return result
-    answer: Any = None
+    answer: object = None
     try:
         while True:
             asked = result.send(answer)

@@ -72,7 +72,7 @@ def write_plots(
 
 
 def _with_answers(
-    notes: Mapping[str, Any], examples: Sequence[Any], answered: Sequence[Mapping[str, Any]]
+    notes: Mapping[str, Any], examples: Sequence[object], answered: Sequence[Mapping[str, Any]]
 ) -> tuple[list[TreeNode], list[Any]]:
     """Return trees with classes as labels, and the class that is answered for each node or each root."""
     numbers = {name: number for number, name in enumerate(notes["classes"])}

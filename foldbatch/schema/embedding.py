@@ -177,7 +177,7 @@ def _kind_blocks(
 
 
 def _read(
-    place: reading.Place, read: Callable[..., Any], arguments: tuple[Any, ...], block: AnyBlock
+    place: reading.Place, read: Callable[..., Any], arguments: tuple[object, ...], block: AnyBlock
 ) -> AnyBlock:
     """Return a block that reads a value and embeds it; zeros for one that is missing or of another kind."""
     return fb.InputTransform(partial(read, place, *arguments)) >> fb.Optional(block)

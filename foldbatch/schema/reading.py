@@ -41,7 +41,7 @@ class Place:
         object.__setattr__(self, "names", frozenset(self.read))
         object.__setattr__(self, "_fields", self.names.union(self.empty, self.ignored))
 
-    def compare_fields(self, record: dict[str, Any]) -> None:
+    def compare_fields(self, record: dict[str, object]) -> None:
         """Warn of fields that no sample had, and of values where the samples had none."""
         if not record.keys() <= self._fields:
             for name in record.keys() - self._fields:
@@ -131,7 +131,7 @@ def read_ngrams(place: Place, size: int, buckets: int, value: Any) -> list[int] 
     return [_hashed(gram, buckets) for gram in grams]
 
 
-def _moment(place: Place, value: Any) -> Moment | None:
+def _moment(place: Place, value: object) -> Moment | None:
     """Return the date or time that a value is, or spells."""
     text = value if type(value) is str else _converted(value, "text", place)
     if text is None:
@@ -241,7 +241,7 @@ def read_spelled_position(
     return None if number is None else [_near((number - mean) / deviation), place_among(edges, number)]
 
 
-def _spelled(place: Place, value: Any) -> float | None:
+def _spelled(place: Place, value: object) -> float | None:
     text = value if type(value) is str else _converted(value, "text", place)
     return None if text is None else number_in(text)
 
@@ -274,7 +274,7 @@ def read_list(place: Place, value: Any) -> list[Any] | None:
     return items
 
 
-def read_fields(place: Place, value: Any) -> dict[str, Any] | None:
+def read_fields(place: Place, value: Any) -> dict[str, object] | None:
     """Return a dict that has all fields which are read: itself, or one in which what it lacks is None.
 
     >>> read_fields(Place("record", ("record",), ("a", "b"), ignored=("c",)), {"a": 1, "c": 2})
@@ -290,7 +290,7 @@ def read_fields(place: Place, value: Any) -> dict[str, Any] | None:
     return value if complete else {name: value.get(name) for name in place.read}
 
 
-def read_pairs(place: Place, value: Any) -> list[tuple[Any, Any]] | None:
+def read_pairs(place: Place, value: Any) -> list[tuple[object, object]] | None:
     """Return the keys of a dict with their values.
 
     >>> read_pairs(ANYWHERE, {"a": 1}), read_pairs(ANYWHERE, None)
@@ -340,17 +340,17 @@ def as_ngrams(value: object, size: int, buckets: int) -> list[int] | None:
     return read_ngrams(ANYWHERE, size, buckets, value)
 
 
-def as_list(value: object) -> list[Any] | None:
+def as_list(value: object) -> list[object] | None:
     """Read a value as `read_list` does, at a place without a name."""
     return read_list(ANYWHERE, value)
 
 
-def as_fields(value: object, names: tuple[str, ...]) -> dict[str, Any] | None:
+def as_fields(value: object, names: tuple[str, ...]) -> dict[str, object] | None:
     """Return a dict of fields of these names; those that a value lacks are None."""
     record = _converted(value, "record", ANYWHERE)
     return None if record is None else {name: record.get(name) for name in names}
 
 
-def as_pairs(value: object) -> list[tuple[Any, Any]] | None:
+def as_pairs(value: object) -> list[tuple[object, object]] | None:
     """Read a value as `read_pairs` does, at a place without a name."""
     return read_pairs(ANYWHERE, value)

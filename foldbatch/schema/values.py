@@ -97,7 +97,7 @@ def has_content(value: object) -> bool:
 
 
 @lru_cache(1000)
-def _conversion(kind: type) -> Callable[[Any], Any]:
+def _conversion(kind: type) -> Callable[[Any], object]:
     """Choose the function that converts the values of a type."""
     if _is_missing(kind):
         return lambda value: None
@@ -184,19 +184,19 @@ def _of_duration(value: np.timedelta64) -> float | None:
         _refuse(value, "give it in days, seconds or another unit of fixed length")
 
 
-def _of_array(value: np.ndarray[Any, Any]) -> Any:
+def _of_array(value: np.ndarray[Any, Any]) -> object:
     if not value.ndim:
         return plain_value(value[()])
     return value.tolist() if value.dtype.kind in "biufUO" else list(value)
 
 
-def _of_structured(value: np.void) -> Any:
+def _of_structured(value: np.void) -> object:
     if value.dtype.names is None:
         _refuse(value, "convert it to what it stands for")
     return {name: value[name] for name in value.dtype.names}
 
 
-def _of_tuple(value: Any) -> Any:
+def _of_tuple(value: Any) -> object:
     names = getattr(value, "_fields", None)
     if isinstance(names, tuple) and len(names) == len(value):
         return dict(zip(names, value, strict=True))
@@ -217,7 +217,7 @@ def _refuse(value: object, fix: str) -> NoReturn:
     raise BadDataError(EXPECTED, describe_value(value), fix, ExampleTypeError)
 
 
-def _refusing(fix: str) -> Callable[[Any], Any]:
+def _refusing(fix: str) -> Callable[[object], object]:
     return lambda value: _refuse(value, fix)
 
 
@@ -252,7 +252,7 @@ CONVERSIONS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 )
 
 
-def _of_object(value: object) -> dict[str, Any]:
+def _of_object(value: object) -> dict[str, object]:
     """Convert an object to a dict of its fields, for example of a dataclass or of pydantic."""
     names = _names_of(type(value))
     if names is None:

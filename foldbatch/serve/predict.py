@@ -15,7 +15,7 @@ from io import StringIO
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -48,7 +48,7 @@ class ReadExample:
     """An example as the model reads it."""
 
     name: str | None  # that its text gives it, such as that of a function; None where there is none
-    structure: Any  # a tree, a list of words, or a record
+    structure: object  # a tree, a list of words, or a record
     size: int  # its nodes, words or values
 
 
@@ -288,7 +288,8 @@ def _runs(process: int) -> bool:
     return True
 
 
-Message = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Scope: TypeAlias = Mapping[str, Any]  # of ASGI, as messages are
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
@@ -314,11 +315,11 @@ class Predict:
         self._readers = ThreadPoolExecutor(READERS, "foldbatch reader")
         self._retained = 0  # bytes of requests that are being read or answered
 
-    async def __call__(self, scope: Mapping[str, object], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request to ``/predict``."""
         await self.answer(PLAIN, scope, receive, send)
 
-    async def answer(self, form: Form[Any], scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def answer(self, form: Form[Any], scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that is written in a form."""
         start = time.perf_counter()
         additional: list[tuple[bytes, bytes]] = []
@@ -348,9 +349,7 @@ class Predict:
         await send({"type": "http.response.body", "body": body})
         self._metrics.request(status, time.perf_counter() - start)
 
-    async def _answer(
-        self, form: Form[Any], scope: Mapping[str, Any], receive: Receive
-    ) -> tuple[int, Content]:
+    async def _answer(self, form: Form[Any], scope: Scope, receive: Receive) -> tuple[int, Content]:
         """Return status and content for a request; count its body among the bytes being answered."""
         arrived = self._batching.now()
         headers = dict(scope["headers"])
@@ -473,7 +472,7 @@ class Predict:
 
 async def _unless_gone(
     answers: Coroutine[object, object, Sequence[object]], receive: Receive
-) -> Sequence[Any]:
+) -> Sequence[object]:
     """Return the answers to a request; forget it where the client goes away."""
     task = asyncio.current_task()
     assert task is not None

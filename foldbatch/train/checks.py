@@ -76,7 +76,7 @@ def sequence_of(where: str, examples: Examples) -> Sequence[object]:
     """
     iterable: Any = examples_of(examples)
     indexed = hasattr(iterable, "__len__") and hasattr(iterable, "__getitem__")
-    sequence: Sequence[Any] = iterable if indexed else listed(iterable)
+    sequence: Sequence[object] = iterable if indexed else listed(iterable)
     if not len(sequence):  # an array has no truth
         raise TrainingError(where, "one example or more", "none", "look at what reads them")
     return sequence

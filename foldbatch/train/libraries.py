@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import BackendError, TrainingError, install
 from foldbatch.params.parameters import Array
-from foldbatch.train.metrics import Base, Every, Labels, OfLabelSets, OfNumbers, labelled, names_of
+from foldbatch.train.metrics import Base, Every, Figure, Labels, OfLabelSets, OfNumbers, labelled, names_of
 from foldbatch.types import describe_value
 
 MeanOfClasses: TypeAlias = Literal["macro", "weighted"] | None
@@ -192,7 +192,7 @@ class TorchMetric(Base):
         super().__init__(of, usual if name is None else name, every=every)
         self.metric = metric
 
-    def compute(self, values: Array, labels: Labels) -> Any:
+    def compute(self, values: Array, labels: Labels) -> Figure:
         """Return the figure: a number, a dict of several, or lists; NaN of no values."""
         where = f"metric {self.name}"
         kept, right = labelled(where, values, labels)
@@ -212,10 +212,10 @@ class TorchMetric(Base):
 class OutsideMetric(Protocol):
     """A metric as torchmetrics has them, which a trainer takes as it is."""
 
-    def update(self, *arguments: Any, **options: Any) -> None:
+    def update(self, *arguments: object, **options: object) -> None:
         """Take the values and labels of a batch."""
 
-    def compute(self) -> Any:
+    def compute(self) -> Figure:
         """Return the figure."""
 
     def reset(self) -> None:

@@ -159,7 +159,7 @@ def fitting_there(name: str, parameter: Parameter, gradient: Any, factor: float)
 
 
 def _check_shape(
-    where: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any, values: Any
+    where: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: object, values: Any
 ) -> None:
     actual = gradient.shape if isinstance(gradient, SparseRows) else values.shape
     if actual != shape or values.dtype.kind not in "fiub":
@@ -345,7 +345,7 @@ def finite(where: str, value: object, fix: str) -> float:
     raise TrainingError(where, "a finite number", describe_value(value), fix)
 
 
-def _parameter(parameters: Mapping[str, object], name: str) -> Any:
+def _parameter(parameters: Mapping[str, object], name: str) -> object:
     if name not in parameters:
         expected = f"a parameter of {', '.join(parameters) or 'none'}"
         raise UnknownNameError("gradients", expected, repr(name), "take the gradients of this program")
@@ -529,7 +529,7 @@ class Optimizer(Described):
         fix = f"make an optimizer for each program; to go on with these moments, {state}"
         return TrainingError(where, expected, f"{name} of another program", fix)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> State:
         """Return all but the parameters that were met: a copy may go on with those of another program."""
         return {**self.__dict__, "_parameters": {}}
 

@@ -28,7 +28,7 @@ class _Shares:
 
     cut: Cut
 
-    def parts(self, facts: BatchFacts, examples: Sequence[Any]) -> list[Sequence[Any]]:
+    def parts(self, facts: BatchFacts, examples: Sequence[object]) -> list[Sequence[Any]]:
         """Return the examples of each part."""
         return [[examples[place] for place in places] for places in facts.places]
 

@@ -42,7 +42,7 @@ class Retained:
         return Retained(self.values[places] if is_array else self.values.take(places))
 
 
-def retained(rows: Sequence[Any]) -> Retained:
+def retained(rows: Sequence[object]) -> Retained:
     """Return rows to hold; those of Arrow as objects where their type cannot be taken from or joined."""
     if isinstance(rows, ArrowRows):
         try:

@@ -93,7 +93,7 @@ def cut(pieces: Sequence[Piece], start: int, stop: int) -> tuple[list[Piece], li
     return cuts, numbers
 
 
-def _between(piece: Piece, start: int, stop: int) -> Iterator[Sequence[Any]]:
+def _between(piece: Piece, start: int, stop: int) -> Iterator[Sequence[object]]:
     """Yield the rows of a piece between two numbers, as far as there are such rows."""
     number = 0
     for rows in piece.read():

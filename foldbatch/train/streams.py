@@ -85,7 +85,7 @@ class Stream(Described):
         self._firsts = firsts or [0, *accumulate(count or 0 for count in counts)][: len(counts)]
         self.rows: int | None = self.counted
 
-    def map(self, function: Callable[[Any], Any]) -> Stream:
+    def map(self, function: Callable[[Any], object]) -> Stream:
         """Return a stream of what a function makes of each row, as rows are read: in each epoch anew.
 
         >>> list(Stream(["a b", "c"]).map(str.split))
@@ -214,7 +214,7 @@ class Stream(Described):
         completed: int = 0,
         look: Callable[[Any], None] = lambda row: None,
         turn: tuple[int, int] = (1, 0),
-    ) -> Iterator[tuple[list[int], list[Any]]]:
+    ) -> Iterator[tuple[list[int], list[object]]]:
         """Yield the batches of an epoch: numbers of rows in the source, and the rows; each row once.
 
         Rows that arrive fill the slots of the buffer; each further one is given a slot by its number of

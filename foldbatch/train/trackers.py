@@ -274,7 +274,7 @@ class Tracker(Callback):
         if first:
             self.write_plot("schedule", as_plot(*picture.shapes_of(picture.picture(program, first))), 0)
 
-    def _hyperparameters(self, trainer: Trainer) -> dict[str, Any]:
+    def _hyperparameters(self, trainer: Trainer) -> dict[str, object]:
         """Return the settings of a training by name: numbers, texts, and True or False."""
         texts = {f"optimizer.{name}": text for name, text in trainer._settings.items()}
         for callback in trainer.callbacks:
@@ -413,7 +413,7 @@ class WandB(Tracker):
         self._hooks: tuple[Any, Any] = None, None  # that show uncaught errors: before the run, and within it
         self._is_ours = True
 
-    def open(self, hyperparameters: Mapping[str, Any], step: int) -> None:
+    def open(self, hyperparameters: Mapping[str, object], step: int) -> None:
         """Begin a run, go on in one, or take that of the user's script."""
         wandb = import_module("wandb")
         self._is_ours = wandb.run is None
@@ -443,7 +443,7 @@ class WandB(Tracker):
         """Write an image."""
         self._run.log({name: import_module("wandb").Image(image_of(plot)), "steps": step})
 
-    def close(self, hyperparameters: Mapping[str, Any], results: Numbers, status: str) -> None:
+    def close(self, hyperparameters: Mapping[str, object], results: Numbers, status: str) -> None:
         """Write the results to the summary, and end a run that this tracker has begun."""
         self._run.summary.update(results)
         if self._is_ours:

@@ -42,7 +42,7 @@ from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
 from foldbatch.train.history import History
 from foldbatch.train.libraries import OutsideMetric
-from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
+from foldbatch.train.metrics import Figure, Metric, Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import number, whole_number
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import Batch, Cut, DataParallel, PreparedShare, check_alike, evaluate, in_parts
@@ -387,7 +387,7 @@ class Trainer(Closed):
         self.batches: int | None = 0
         self.position = resuming.Position()
         self.batch = Batch([], [])
-        self.figures: dict[str, Any] = {}
+        self.figures: dict[str, Figure] = {}
         self.history = History()
         self.stopped: str | None = None
         self.fitting = False
@@ -621,7 +621,7 @@ class Trainer(Closed):
             self._step(batch, resuming.Position(), None)
         return batch.loss
 
-    def evaluate(self, examples: Examples) -> dict[str, Any]:
+    def evaluate(self, examples: Examples) -> dict[str, Figure]:
         """Return the ``loss`` per example and each metric by its name."""
         with together(self.parallel.communicator):
             return self._evaluate(examples, lambda: None)
@@ -690,7 +690,7 @@ class Trainer(Closed):
             for places in joined(sampler.epoch(epoch), self.accumulate)
         )
 
-    def _kept(self, resume: bool | str | os.PathLike[str]) -> tuple[dict[str, Any], str] | None:  # noqa: FBT001
+    def _kept(self, resume: bool | str | os.PathLike[str]) -> tuple[dict[str, object], str] | None:  # noqa: FBT001
         """Return the state and path of the checkpoint to resume from, or None to start anew."""
         if resume is False:
             return None
@@ -701,7 +701,7 @@ class Trainer(Closed):
         wanted = self.parallel.is_first and (resume is not True or os.path.lexists(path))
         return (resuming.read_state(path), str(path)) if wanted else None
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, object]:
         """Return the state of the training that a checkpoint holds."""
         position = self.position
         return {
@@ -954,7 +954,9 @@ class Trainer(Closed):
             weights = self._weights_of(indices)
             yield Batch(indices, chosen(examples, indices), weights=weights)
 
-    def _run_epoch(self, examples: Sequence[Any] | Stream, validation: Sequence[Any] | Stream | None) -> None:
+    def _run_epoch(
+        self, examples: Sequence[Any] | Stream, validation: Sequence[object] | Stream | None
+    ) -> None:
         """Train on the rest of the epoch's batches, evaluate, and note the figures."""
         position = self.position
         if isinstance(examples, Stream):
@@ -991,7 +993,7 @@ class Trainer(Closed):
         self.history.append(figures)
         self._call("on_epoch_end")
 
-    def _evaluate(self, examples: Examples, between: Callable[[], None]) -> dict[str, Any]:
+    def _evaluate(self, examples: Examples, between: Callable[[], None]) -> dict[str, Figure]:
         metrics = checks.check_metrics(self.program, self.metrics, learnt=False)
         return evaluate(self.parallel, metrics, examples, lambda: self._interrupts.noted, between)
 

@@ -56,7 +56,7 @@ def parquet_files(path: str | os.PathLike[str]) -> Any:
     return files
 
 
-def parquet_samples(path: str | os.PathLike[str], key: str) -> Iterator[tuple[Any, Any]]:
+def parquet_samples(path: str | os.PathLike[str], key: str) -> Iterator[tuple[object, Any]]:
     """Yield the records of files of Parquet without their label, and the label at a key.
 
     Raises:

@@ -166,7 +166,7 @@ def _record_samples(path: Any, key: str) -> Iterator[Sample]:
         yield {name: value for name, value in record.items() if name != key}, record[key]
 
 
-def _table(path: str, key: str) -> Any:
+def _table(path: str, key: str) -> object:
     """Return files of Parquet as a data set of Arrow, which has a column of labels."""
     arrow = _arrow(path)
     files = arrow.parquet_files(path)
