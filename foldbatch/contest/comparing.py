@@ -23,6 +23,7 @@ from foldbatch.contest.page import Mistake
 from foldbatch.contest.running import Figures, constant, run
 from foldbatch.contest.splitting import affordable, split
 from foldbatch.errors import BlockValueError, UnknownNameError, install, with_nearest
+from foldbatch.params.parameters import Array
 from foldbatch.trees.tree import TreeNode
 
 # the contenders by name: their module, their name there, the library it needs, the weight of their time
@@ -125,7 +126,7 @@ def compare(
     )
 
 
-def _run(contender: Contender, lesson: Lesson, test: Examples, clock: Clock) -> tuple[Figures, NDArray[Any]]:
+def _run(contender: Contender, lesson: Lesson, test: Examples, clock: Clock) -> tuple[Figures, Array]:
     """Run a contender without the warnings of its library, which are no mistakes of the user's."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

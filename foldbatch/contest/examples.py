@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ReadError, counted, shortened
+from foldbatch.params.parameters import Array
 from foldbatch.trees.objects import tree_of
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import describe_value
@@ -37,7 +38,7 @@ class Examples:
     """
 
     structures: list[Any]
-    answers: NDArray[Any]
+    answers: Array
     form: Form
     task: Answer
     classes: tuple[str, ...]

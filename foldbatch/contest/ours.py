@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.contest.clock import Clock
 from foldbatch.contest.contender import Attempt, Contender, Learnt, Lesson, best_of
 from foldbatch.contest.examples import Examples, Form
 from foldbatch.contest.measures import score
+from foldbatch.params.parameters import Array
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
 from foldbatch.recipes.building import build_model, build_optimizer, build_schedule, metrics_of, sized
@@ -45,7 +45,7 @@ SETTINGS: dict[str, dict[str, dict[str, str]]] = {  # options of `foldbatch trai
     "records": {"defaults": {}, "without dropout": {"task.dropout": "0"}},
     "sequences": {"defaults": QUICK | SMALL, "dropout": QUICK | DROPPED | {"model.pooling": "mean"}},
 }
-Values = dict[str, NDArray[Any]]
+Values = dict[str, Array]
 
 
 def train_ours(lesson: Lesson, clock: Clock) -> Learnt:
@@ -57,7 +57,7 @@ def train_ours(lesson: Lesson, clock: Clock) -> Learnt:
     best, in_time = best_of(settings, clock)
     dataset = dataset_of(lesson)
 
-    def predict(structures: Sequence[object]) -> NDArray[Any]:
+    def predict(structures: Sequence[object]) -> Array:
         return answered(best.model, structures, dataset, lesson)
 
     size = sum(np.asarray(value).nbytes for value in best.model.params.values())
@@ -158,9 +158,7 @@ def trained(name: str, configuration: Configuration, lesson: Lesson, clock: Cloc
     return Attempt(name, program, float(keeper.best), keeper.curve, in_time)
 
 
-def answered(
-    program: Program, structures: Sequence[object], dataset: Dataset, lesson: Lesson
-) -> NDArray[Any]:
+def answered(program: Program, structures: Sequence[object], dataset: Dataset, lesson: Lesson) -> Array:
     """Return the classes, or the numbers, that a program answers: ``[len(structures)]``.
 
     A class that only nodes below the root have is -1, as no root has it.

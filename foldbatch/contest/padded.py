@@ -22,6 +22,7 @@ from foldbatch.contest.clock import Clock
 from foldbatch.contest.contender import Attempt, Contender, Learnt, Lesson, best_of
 from foldbatch.contest.examples import Form
 from foldbatch.contest.measures import score
+from foldbatch.params.parameters import Array
 
 PADDING_TOKEN, UNKNOWN_TOKEN = 0, 1
 MAX_WORDS = 20_000
@@ -109,7 +110,7 @@ def padded(lines: Sequence[Line]) -> tuple[torch.Tensor, torch.Tensor]:
     return table, lengths
 
 
-def batches(lines: Sequence[Line], rng: np.random.Generator) -> Iterator[NDArray[Any]]:
+def batches(lines: Sequence[Line], rng: np.random.Generator) -> Iterator[Array]:
     """Yield the places of batches in random order, each of lines of about one length."""
     order = rng.permutation(len(lines))
     lengths = np.array([len(line) for line in lines])
@@ -201,10 +202,10 @@ def train_padded(make: Callable[..., nn.Module], rate: float, lesson: Lesson, cl
     model = best.model
     center, scale = standard(lesson)
 
-    def predict(structures: Sequence[object]) -> NDArray[Any]:
+    def predict(structures: Sequence[object]) -> Array:
         """Return the answers of structures."""
         numbered = [vocabulary.line(features.tokens_of(x, lesson.form)) for x in structures]
-        answers: NDArray[Any] = answers_of(model, numbered, lesson) * scale + center
+        answers: Array = answers_of(model, numbered, lesson) * scale + center
         return answers
 
     size = sum(value.numel() * value.element_size() for value in model.state_dict().values())

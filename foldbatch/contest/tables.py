@@ -23,6 +23,7 @@ from foldbatch.contest.clock import Clock
 from foldbatch.contest.contender import Contender, Learnt, Lesson, Predict
 from foldbatch.contest.examples import Form
 from foldbatch.contest.measures import score
+from foldbatch.params.parameters import Array
 
 FEATURE_COLUMNS = 300  # of the most frequent features; the others are added up in buckets
 FEATURE_BUCKETS = 32
@@ -115,7 +116,7 @@ def train_linear(lesson: Lesson, clock: Clock) -> Learnt:
         model.fit(rows, lesson.flat_answers)
         tries.append((score(lesson.dev.answers, model.predict(dev), lesson.task), strength, model))
     _, strength, model = max(tries, key=lambda entry: entry[0])
-    predict: Callable[[Sequence[Any]], NDArray[Any]] = lambda structures: model.predict(  # noqa: E731
+    predict: Callable[[Sequence[Any]], Array] = lambda structures: model.predict(  # noqa: E731
         weights.transform(vectorizer.transform(bags(structures)))
     )
     size = model.coef_.nbytes + np.asarray(model.intercept_).nbytes

@@ -19,9 +19,9 @@ from foldbatch.functions.notes import note_rows, running
 from foldbatch.functions.seam import TensorBlock
 from foldbatch.functions.specs import EXACT, FIXED, read_as, typed
 from foldbatch.functions.values import GivenObject, LabelObject, Noted, Value, value_class
-from foldbatch.model.columns import kept
+from foldbatch.model.columns import Datum, kept
 from foldbatch.operators import OUTSIDE, PLAIN_OPERANDS, PlainOperands, called_as_it_is
-from foldbatch.params.parameters import Parameter
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
 from foldbatch.system.remembering import Bounded, Shared
@@ -41,6 +41,7 @@ _BOUNDS = frozenset({int, type(None)})  # of slices
 _READ = {float: "float32", int: "int32"}  # what plain numbers are read as
 
 # An operand; whether it is data of the call, else it belongs to the cell; and what data are read as.
+CalledLayer: TypeAlias = Any  # a layer, or another object with a method `called`
 CallOperand: TypeAlias = tuple[Any, bool, TensorType | None]
 
 # loose cells, and entries of each table of look-ups, that are kept for models to come: many times those of a
@@ -297,7 +298,7 @@ def _cell(
     return CellFunction(wrapper, name, order)
 
 
-def layer_cell(layer: Any, arguments: int) -> CellFunction:
+def layer_cell(layer: CalledLayer, arguments: int) -> CellFunction:
     """Return the cell of a layer that is called with so many arguments."""
     cells: dict[int, CellFunction] = layer.__dict__.setdefault("_called", {})  # lives as long as the layer
     if arguments not in cells:
@@ -316,7 +317,7 @@ def _value_of(parameter: Parameter) -> Noted:
     return parameter.cells["value"].call()
 
 
-def rows_of(array: Any, row: TensorType, where: str) -> list[Noted]:
+def rows_of(array: Array, row: TensorType, where: str) -> list[Noted]:
     """Bring the rows of an array into the model, as values of a type; in a walk.
 
     Raises:
@@ -346,7 +347,7 @@ class WalkRecorder:
     value = staticmethod(_value_of)
     rows = staticmethod(rows_of)
 
-    def layer(self, layer: Any, xs: tuple[object, ...]) -> Noted:
+    def layer(self, layer: CalledLayer, xs: tuple[object, ...]) -> Noted:
         """Call a layer or another block: by its loose cell, or as a block with several cells."""
         if not running():
             if hasattr(layer, "apply"):  # another thread builds a block
@@ -491,7 +492,7 @@ def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
     return cell
 
 
-def tensor(values: Any, dtype: str | None = None) -> Noted:
+def tensor(values: Datum, dtype: str | None = None) -> Noted:
     """Bring numbers of an example into the model; in a walk.
 
     Args:

@@ -402,7 +402,7 @@ def _has_fields(kind: type) -> bool:
     return kind.__new__ is object.__new__ and not any(isinstance(x, property) and not x.fset for x in members)
 
 
-def replaced(x: object, part: Callable[[Any], object]) -> object:
+def replaced(x: object, part: Callable[[object], object]) -> object:
     """Return a dict, a dataclass or a named tuple with other parts; anything else as it is."""
     if not is_named(x):
         return x

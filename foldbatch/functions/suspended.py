@@ -181,7 +181,7 @@ def _waiting(kind: Callable[[Callable[[Greenlet], None]], Greenlet]) -> Greenlet
 
 
 @cache
-def greenlets() -> Any:
+def greenlets() -> Greenlet:
     """Return the class of greenlets; None where the package is not installed."""
     try:
         from greenlet import greenlet  # noqa: PLC0415 - an extra

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -27,6 +27,8 @@ from foldbatch.types import TensorType, as_type, describe_value, is_masked, trut
 NONE_YET = "it has none; a walk has its own once it has run, or after program.warm(examples)"
 
 Array = NDArray[Any]
+Device: TypeAlias = Any  # what an engine computes on, besides the host
+RemoteArray: TypeAlias = Any  # an array, or sparse rows, in its memory
 Initializer = str | float | ArrayLike | Callable[[np.random.Generator, tuple[int, ...]], ArrayLike]
 
 
@@ -103,7 +105,7 @@ class DeviceCopy(Protocol):
     stays: bool
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """The device."""
 
     @property
@@ -406,11 +408,11 @@ class Remote:
 
     __slots__ = ()
 
-    def spread(self, gradient: SparseRows) -> Any:
+    def spread(self, gradient: SparseRows) -> RemoteArray:
         """Return a sparse gradient, whose values this array is, as an array of its table's shape."""
         raise NotImplementedError
 
-    def total(self, parts: Sequence[object]) -> Any:
+    def total(self, parts: Sequence[object]) -> RemoteArray:
         """Return the sum of a parameter's gradients, of which some may be NumPy's arrays."""
         raise NotImplementedError
 
@@ -418,7 +420,9 @@ class Remote:
         """Find the first array with a NaN or an infinity; the returned function waits for its number."""
         raise NotImplementedError
 
-    def clipped(self, gradients: Mapping[str, object], max_norm: float) -> tuple[dict[str, Any], float]:
+    def clipped(
+        self, gradients: Mapping[str, object], max_norm: float
+    ) -> tuple[dict[str, RemoteArray], float]:
         """Clip gradients as `foldbatch.train.clip_by_global_norm` does; the norm is pending."""
         raise NotImplementedError
 
@@ -504,7 +508,7 @@ class Change(NamedTuple):
     parameter: Any  # the parameter, or its array
     # an array for each moment, of the parameter's shape and dtype; copies in another place may take their
     # places
-    moments: list[Any]
+    moments: list[RemoteArray]
     gradient: Any  # an array or `SparseRows`, which fits
     factor: float  # multiplies the gradient first
     rule: Rule  # the formula
@@ -538,9 +542,9 @@ class Updates:
 class RemoteUpdates:
     """Optimizers' steps on parameters in the memory of a device, and sums of gradients over ranks."""
 
-    device: Any  # the device
+    device: Device  # the device
 
-    def full(self, parameter: Parameter, number: float) -> Any:
+    def full(self, parameter: Parameter, number: float) -> RemoteArray:
         """Return an array on the device, shaped like a parameter, filled with one number."""
         raise NotImplementedError
 
@@ -567,7 +571,7 @@ class RemoteUpdates:
 
     def summed(
         self, gradients: Sequence[object], communicator: DeviceCommunicator
-    ) -> tuple[Sequence[Any], int]:
+    ) -> tuple[Sequence[RemoteArray], int]:
         """Return the sums of gradients over all ranks, and how many bytes this rank sends; do not wait.
 
         Args:

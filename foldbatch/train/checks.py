@@ -12,7 +12,7 @@ from foldbatch.train.metrics import Metric, only_block
 from foldbatch.train.pieces import Examples
 from foldbatch.train.streams import Stream, naming_rows, stream_of
 from foldbatch.trees import Tree
-from foldbatch.trees.given import rows_of
+from foldbatch.trees.given import Row, rows_of
 from foldbatch.types import describe_value
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ def instance_of(name: str, value: object, kind: type[T], expected: str, fix: str
     return value
 
 
-def all_of(name: str, values: object) -> list[Any]:
+def all_of(name: str, values: object) -> list[Row]:
     """Return an argument of `Trainer` that takes several objects, such as `callbacks`, as a list."""
     if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
         fix = f"write {name}=[...], also for one"
@@ -82,7 +82,7 @@ def sequence_of(where: str, examples: Examples) -> Sequence[object]:
     return sequence
 
 
-def examples_of(examples: Examples) -> Iterable[Any]:
+def examples_of(examples: Examples) -> Iterable[Row]:
     """Return examples, refusing a single one."""
     rows: Any = rows_of(examples)
     is_iterable = isinstance(rows, Iterator) or hasattr(rows, "__getitem__")

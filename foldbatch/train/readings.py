@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foldbatch.errors import ExampleError, TrainingError
 from foldbatch.train.parallel import Cut, note_of
 from foldbatch.train.resuming import AGAIN, DIGEST, digest
 from foldbatch.train.streams import Stream
-from foldbatch.trees.given import chosen
+from foldbatch.trees.given import Row, chosen
 
 
 class BatchFacts(NamedTuple):
@@ -28,7 +28,7 @@ class _Shares:
 
     cut: Cut
 
-    def parts(self, facts: BatchFacts, examples: Sequence[object]) -> list[Sequence[Any]]:
+    def parts(self, facts: BatchFacts, examples: Sequence[object]) -> list[Sequence[Row]]:
         """Return the examples of each part."""
         return [[examples[place] for place in places] for places in facts.places]
 
@@ -42,7 +42,7 @@ class _Shares:
 class HeldShares(_Shares):
     """Batches of a list, by the places of their examples: a `foldbatch.train.workers.Reading`."""
 
-    examples: Sequence[Any]
+    examples: Sequence[Row]
 
     def head(self) -> Sequence[object]:
         """Return the first examples."""
@@ -51,7 +51,7 @@ class HeldShares(_Shares):
     def begin(self, worker: int, workers: int, place: None) -> None:
         """Do nothing: each task says what it is."""
 
-    def read(self, indices: list[int]) -> tuple[BatchFacts, Sequence[Any]]:
+    def read(self, indices: list[int]) -> tuple[BatchFacts, Sequence[Row]]:
         """Return the examples at some places."""
         examples = chosen(self.examples, indices)
         return BatchFacts(indices, self.cut.places(examples)), examples
@@ -99,7 +99,7 @@ class StreamedShares(_Shares):
         where = self.seed, place.epoch, self.size, place.completed
         self._batches: Iterator[tuple[list[int], list[object]]] = self.stream.epoch(*where, look, turn)
 
-    def read(self, task: None) -> tuple[BatchFacts, Sequence[Any]] | None:
+    def read(self, task: None) -> tuple[BatchFacts, Sequence[Row]] | None:
         """Return the next batch."""
         indices, rows = next(self._batches, ([], []))
         if not rows:

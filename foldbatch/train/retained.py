@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.trees.given import ArrowRows
+from foldbatch.trees.given import ArrowRows, Row
 
 Index = NDArray[np.int64]
 
@@ -26,7 +26,7 @@ class Retained:
     def __len__(self) -> int:
         return len(self.values)
 
-    def rows(self, places: Index) -> list[Any]:
+    def rows(self, places: Index) -> list[Row]:
         """Return the rows at some places, as objects.
 
         >>> retained(["a", "b", "c"]).rows(np.array([2, 0]))

@@ -20,6 +20,7 @@ from foldbatch.train.numbers import whole_number
 from foldbatch.train.pieces import Piece, is_stream, pieces_of
 from foldbatch.train.retained import Retained, joined, retained
 from foldbatch.train.shards import bounds, cut, opener, shard_of_library, share, takes_rank
+from foldbatch.trees.given import Row
 
 BUFFER = 10_000  # rows of the buffer, where no number is set
 HEAD_ROWS = 64  # rows that are looked at before the first epoch
@@ -154,18 +155,18 @@ class Stream(Described):
         # its source is opened anew where it arrives
         return _opened, (self.source, self.shuffle, self.sharded, self._functions, self.rows)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Row]:
         """Yield the rows in the order of the source."""
         for _, _, rows in self._arrivals(range(len(self._pieces)), 0):
             yield from self._changed_rows(([], list(rows[:])))[1]
 
-    def parts(self, size: int) -> Iterator[list[Any]]:
+    def parts(self, size: int) -> Iterator[list[Row]]:
         """Yield the rows in the order of the source, `size` at a time; the last part may be smaller."""
         rows = iter(self)
         while part := list(islice(rows, size)):
             yield part
 
-    def head(self) -> list[Any]:
+    def head(self) -> list[Row]:
         """Return the first rows, at most 64."""
         return list(islice(self, HEAD_ROWS))
 
@@ -212,7 +213,7 @@ class Stream(Described):
         number: int,
         size: int,
         completed: int = 0,
-        look: Callable[[Any], None] = lambda row: None,
+        look: Callable[[Row], None] = lambda row: None,
         turn: tuple[int, int] = (1, 0),
     ) -> Iterator[tuple[list[int], list[object]]]:
         """Yield the batches of an epoch: numbers of rows in the source, and the rows; each row once.
@@ -240,7 +241,7 @@ class Stream(Described):
                 yield self._changed_rows((numbers, rows))
 
     def _batches(
-        self, seed: int, number: int, size: int, completed: int, look: Callable[[Any], None]
+        self, seed: int, number: int, size: int, completed: int, look: Callable[[Row], None]
     ) -> Iterator[tuple[list[int], list[tuple[Retained, Index]]]]:
         """Yield the batches of an epoch, with rows as places in what holds them; see `epoch`."""
         size, width = share(size, self.rank, self.ranks), max(self.shuffle, 1)
@@ -299,7 +300,7 @@ class Stream(Described):
             yield row_numbers, rows
 
     @property
-    def last(self) -> Any:
+    def last(self) -> Row:
         """The row that was read last in an epoch, when its latest batch was made; None before."""
         rows, place = self._last
         return rows.rows(np.array([place]))[0] if len(rows) else None

@@ -25,6 +25,7 @@ from foldbatch.params.parameters import numbers_of
 from foldbatch.program.program import Program
 from foldbatch.train.metrics import flattened
 from foldbatch.train.numbers import truth, whole_number
+from foldbatch.train.optimizer import State
 from foldbatch.train.resuming import LATE, settings
 from foldbatch.train.trainer import Callback, Trainer
 from foldbatch.views import graph, picture
@@ -203,7 +204,7 @@ class Tracker(Callback):
         self._losses.clear()
         self.close(self._hyperparameters(trainer), _numbers(trainer.figures), status)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         return {"run": self.run}
 
     def load_state(self, state: Mapping[str, object]) -> None:

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.communicators import Alone, from_first, together
 from foldbatch.communicators.communicator import mark_as_shared, share
+from foldbatch.engines.results import Result
 from foldbatch.errors import (
     ExampleError,
     ProcessError,
@@ -44,7 +45,7 @@ from foldbatch.train.history import History
 from foldbatch.train.libraries import OutsideMetric
 from foldbatch.train.metrics import Figure, Metric, Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import number, whole_number
-from foldbatch.train.optimizer import Optimizer
+from foldbatch.train.optimizer import Optimizer, State
 from foldbatch.train.parallel import Batch, Cut, DataParallel, PreparedShare, check_alike, evaluate, in_parts
 from foldbatch.train.pieces import Examples
 from foldbatch.train.prefetching import Unasked, Waiting, asked_in_order
@@ -130,7 +131,7 @@ class Callback(Described):
     def on_fit_end(self, trainer: Trainer) -> None:
         """Be called once, after the last epoch, also where a callback or an error ended the `fit`."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return the callback's state for a checkpoint: plain data and arrays, here those `in_state`."""
         return {name.strip("_"): getattr(self, name) for name in self.in_state}
 
@@ -606,7 +607,7 @@ class Trainer(Closed):
                 self._call("on_fit_end")
         return self.history
 
-    def step(self, examples: Sequence[Any]) -> float:
+    def step(self, examples: Sequence[object]) -> float:
         """Train on one batch; return the sum of its losses. Callbacks are called as in `fit`.
 
         >>> w = fb.Parameter([], init=3.0, name="w")
@@ -626,7 +627,7 @@ class Trainer(Closed):
         with together(self.parallel.communicator):
             return self._evaluate(examples, lambda: None)
 
-    def predict(self, examples: Examples) -> list[Any]:
+    def predict(self, examples: Examples) -> list[Result]:
         """Return the program's result for each example; labels are not needed."""
         return [result for part in in_parts(examples) for result in self.program.run(part)]
 
