@@ -42,16 +42,20 @@ else:  # defaults are for checkers: `Block` alone is a block of any kinds
     In_contra = TypeVar("In_contra", contravariant=True)
     Out_co = TypeVar("Out_co", covariant=True)
 Next = TypeVar("Next")
+# what calling or running a block yields: wires in a composition, values in a walk, and numbers of a result
+Result: TypeAlias = Any
+Settings: TypeAlias = dict[str, Any]  # arguments of a constructor, or a state, by name, as data
+Key: TypeAlias = Any  # of an item: a name, a number, or what else a dict may have
 BlockLike: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...] | Array | np.generic | Parameter"
 
 
 class OpenScope(Protocol):
     """A scope in which blocks are wired; see `foldbatch.blocks.composition`."""
 
-    def add(self, block: object, sources: tuple[object, ...]) -> Any:
+    def add(self, block: object, sources: tuple[object, ...]) -> Result:
         """Use a block, which reads sources; return its result as a wire."""
 
-    def wire_of(self, source: object) -> Any:
+    def wire_of(self, source: object) -> Result:
         """Return the wire that stands for a block in this scope."""
 
 
@@ -133,7 +137,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
     def __rrshift__(self, other: BlockLike) -> Block[Any, Out_co]:
         return Pipe(other, self)
 
-    def __call__(self, *xs: object) -> Any:
+    def __call__(self, *xs: object) -> Result:
         """Apply the block in a plain function that stands for a model: to objects of its example, or values.
 
         Args:
@@ -153,7 +157,7 @@ class Block(Closed, Generic[In_contra, Out_co]):
     # an array on the left of >> must leave the operator to us
     __array_ufunc__ = None
 
-    def reads(self, *sources: object) -> Any:
+    def reads(self, *sources: object) -> Result:
         """Connect the block to its sources, in the ``with`` of a `Composition`; return its result as a wire.
 
         Args:
@@ -166,12 +170,12 @@ class Block(Closed, Generic[In_contra, Out_co]):
         """
         return _innermost(self, ".reads").add(self, sources)
 
-    def __getitem__(self, key: object) -> Any:
+    def __getitem__(self, key: object) -> Result:
         return _innermost(self, f"[{key!r}]").wire_of(self)[key]
 
     __iter__ = None  # Python would count items from 0 for ever
 
-    def eval(self, example: object, backend: BackendName = "auto") -> Any:
+    def eval(self, example: object, backend: BackendName = "auto") -> Result:
         """Return the block's result for one example: nested arrays, lists and tuples.
 
         With metrics, returns ``(result, metrics)``, metrics by name. The block is built anew, and its ops run
@@ -214,14 +218,14 @@ class Block(Closed, Generic[In_contra, Out_co]):
         """
         alone.load_parameters(self, path)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Return the arguments that the block was made with, by name; its class makes an equal block of them.
 
         They are attributes of the arguments' names; blocks that keep them otherwise implement this.
         """
         return settings_of(self)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Settings:
         """Return the data that the block got after its construction, for `load_state`."""
         return {}
 
@@ -359,7 +363,7 @@ def as_block(value: object, where: str = "block") -> AnyBlock:
     raise BlockTypeError(where, expected, actual, fix)
 
 
-def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, AnyBlock]], bool]:
+def keyed(blocks: object, where: str) -> tuple[list[tuple[Key, AnyBlock]], bool]:
     """Return pairs of key and block, and whether the caller wrote the keys; else they are 0, 1, ...
 
     `blocks` is a dict, pairs of key and block, or a tuple or list of blocks.
@@ -382,7 +386,7 @@ def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, AnyBlock]], bool]
         )
         actual = repr(blocks) if isinstance(blocks, Block) else describe_value(blocks)
         raise BlockTypeError(where, "a dict, pairs, or a tuple or list of blocks", actual, fix)
-    seen: set[Any] = set()
+    seen: set[Key] = set()
     for key, _ in items:
         if _hashable(key) in seen:
             raise BlockValueError(where, "every key once", f"{key!r} twice", "drop or rename one")
@@ -390,14 +394,14 @@ def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, AnyBlock]], bool]
     return [(key, as_block(block, f"{where}[{key!r}]")) for key, block in items], has_keys
 
 
-def _is_key(value: Any) -> bool:
+def _is_key(value: Key) -> bool:
     """Whether the first of two is a key rather than another block."""
     if isinstance(value, tuple):
         return all(map(_is_key, value))
     return isinstance(value, Hashable | slice) and not isinstance(value, Block | Parameter)
 
 
-def _hashable(key: object) -> Any:
+def _hashable(key: object) -> Key:
     return ("slice", key.start, key.stop, key.step) if isinstance(key, slice) else key
 
 
@@ -433,7 +437,7 @@ def signature_of(cls: type) -> inspect.Signature:
     return signature
 
 
-def settings_of(obj: object) -> dict[str, Any]:
+def settings_of(obj: object) -> Settings:
     """Return the constructor's arguments of an object, by name, but for those that are the default.
 
     They are attributes of the arguments' names, as in scikit-learn.

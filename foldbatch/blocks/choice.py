@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from foldbatch.blocks.block import AnyBlock, Block, as_block, check, function_name, keyed, named, settings_of
+from foldbatch.blocks.block import (
+    AnyBlock,
+    Block,
+    Key,
+    Settings,
+    as_block,
+    check,
+    function_name,
+    keyed,
+    named,
+    settings_of,
+)
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import Object, UnknownTypeError, Value, as_object, type_of
@@ -48,8 +59,8 @@ class OneOf(Block[Any, Any]):
 
     def __init__(
         self,
-        key_fn: Callable[[Any], Any] | AnyBlock,
-        cases: Mapping[Any, Any] | Iterable[Any],
+        key_fn: Callable[[Any], object] | AnyBlock,
+        cases: Mapping[Key, object] | Iterable[object],
         pre_block: object = None,
     ) -> None:
         if not callable(key_fn) and not isinstance(key_fn, Block):
@@ -65,7 +76,7 @@ class OneOf(Block[Any, Any]):
 
         check(self)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         cases = tuple(block for _, block in self.cases) if self.listed else self.cases
         return {**settings_of(self), "cases": cases}
 
@@ -305,7 +316,7 @@ class ForwardDeclaration(Closed):
             raise BlockValueError(f"{self.name}.resolve_to", "one definition", "a second one", fix)
         self.block = as_block(block, f"{self.name}.resolve_to")
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Return the arguments that the declaration was made with, by name."""
         settings = settings_of(self)
         if self.output_type is None:  # not declared; None would declare that nothing is yielded

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from foldbatch.blocks.block import DERIVED, AnyBlock, Block, as_block, check, opened
+from foldbatch.blocks.block import DERIVED, AnyBlock, Block, Result, Settings, as_block, check, opened
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import Value, type_of
@@ -151,7 +151,7 @@ class Composition(Block[Any, Any]):
         if self._output.wire is not None:
             check(self)
 
-    def connect(self, source: Any, block: Any) -> Any:
+    def connect(self, source: object, block: Any) -> Result:
         """Let a block, or the output, read a source, as Fold writes it: ``block.reads(source)``."""
         sources = tuple(source) if isinstance(source, tuple | list) else (source,)
         is_wired = isinstance(block, Wire | Output)
@@ -179,7 +179,7 @@ class Composition(Block[Any, Any]):
         fix = "read what the output reads"
         raise BlockUseError(self.name, "sources that come before the output", "its own output", fix)
 
-    def _source(self, source: object) -> Any:
+    def _source(self, source: object) -> Result:
         """Return a source as wires, blocks, or tuples of these, refusing wires of other scopes."""
         match source:
             case Output() if source.home is self:
@@ -195,7 +195,7 @@ class Composition(Block[Any, Any]):
 
     # -- putting wires in order
 
-    def wire_of(self, source: Any) -> Any:
+    def wire_of(self, source: Any) -> Result:
         """Return the wire that a source stands for; a tuple of wires for a tuple.
 
         Args:
@@ -275,10 +275,10 @@ class Composition(Block[Any, Any]):
                 raise BlockTypeError(builder.where(self), "every result to be read", repr(wire), fix)
         return results[output]
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return {"name": self.name}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Settings:
         """Return the wires in order, each with its block and the numbers of its sources; the input is 0."""
         numbers = {wire: number for number, wire in enumerate([self._input, *self._wires])}
         wires = [(wire.block, _numbered(wire.sources, numbers), wire.selects) for wire in self._wires]

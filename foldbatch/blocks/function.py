@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.block import BLOCK_LIKES, Block, In_contra, Out_co, function_name
+from foldbatch.blocks.block import BLOCK_LIKES, Block, In_contra, Out_co, Result, function_name
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import (
     Object,
@@ -49,7 +49,7 @@ class TensorBlock(Block[In_contra, Out_co]):
     Subclasses implement `apply`; a tuple input is spread over its arguments.
     """
 
-    def apply(self, *xs: object) -> Any:
+    def apply(self, *xs: object) -> Result:
         """Return the result for symbolic tensors (or nested tuples of them)."""
         raise NotImplementedError
 
@@ -62,7 +62,7 @@ class TensorBlock(Block[In_contra, Out_co]):
         """Whether the user gave the layer's name."""
         return False
 
-    def __call__(self, *xs: object) -> Any:
+    def __call__(self, *xs: object) -> Result:
         """Apply the block to symbolic tensors, inside the function of another block or of a cell.
 
         In a plain function that stands for a model it is a call of a small cell.
@@ -171,7 +171,7 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
         name = function_name(self.fn)
         return name if name.isidentifier() else "", ""  # a lambda has none
 
-    def apply(self, *xs: object) -> Any:
+    def apply(self, *xs: object) -> Result:
         self._check_arity(xs)
         return self.fn(*xs)
 

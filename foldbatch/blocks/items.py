@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, check, keyed, settings_of
+from foldbatch.blocks.block import BLOCK_LIKES, Block, Key, Settings, as_block, check, keyed, settings_of
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.building import build
 from foldbatch.blocks.drafts import Object, Sequence, Value, as_object, is_int, type_of
@@ -233,7 +233,7 @@ def _pick(items: list[Any], number: Any) -> Any:
     return items[number]
 
 
-def _item(number: Any, items: Any) -> Any:
+def _item(number: object, items: Any) -> Any:
     return items[number]
 
 
@@ -270,7 +270,9 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
     (array(1., dtype=float32),)
     """
 
-    def __init__(self, blocks: Mapping[Any, Any] | Iterable[Any], *, rest: UnreadItems = "error") -> None:
+    def __init__(
+        self, blocks: Mapping[Key, object] | Iterable[object], *, rest: UnreadItems = "error"
+    ) -> None:
         if rest not in get_args(UnreadItems):
             expected = f"rest as one of {', '.join(map(repr, get_args(UnreadItems)))}"
             raise BlockValueError("Record", expected, describe_value(rest), "leave it out to refuse the rest")
@@ -279,8 +281,8 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
         self.rest = rest
         check(self)
 
-    def settings(self) -> dict[str, Any]:
-        blocks: Any = (self.blocks or {}) if self.named else tuple(block for _, block in self.blocks)
+    def settings(self) -> Settings:
+        blocks: object = (self.blocks or {}) if self.named else tuple(block for _, block in self.blocks)
         return {**settings_of(self), "blocks": blocks}
 
     @property

@@ -124,7 +124,7 @@ class Lowered:
     functions: Sequence[Procedure]  # the functions of the tracing program, the root's first
     model: Model
     policy: Policy
-    globals: dict[str, Any]  # globals of all runs
+    globals: dict[str, object]  # globals of all runs
     collections: Sequence[str]  # the variables that hold lists of collected values
     memos: Sequence[str]  # the variables that hold memos, which `foldbatch.blocks.drafts` explains
     max_calls: int
@@ -228,7 +228,7 @@ class Lowered:
     def paths_of(self, example: object) -> ReadingPaths:
         return paths_of(self.model, self.read_carefully, self.text.blames, example)
 
-    def debug(self, example: object, begin: Callable[[Parameter], None]) -> Any:
+    def debug(self, example: object, begin: Callable[[Parameter], None]) -> object:
         fix = "metrics show values of blocks: AllOf(Identity(), Metric('name')) >> GetItem(0)"
         raise BlockTypeError("Program.debug", "a program of a plain function", "one of blocks", fix)
 
@@ -406,7 +406,7 @@ class Built:
     type: Type  # of the block's result
     results: list[Flow]  # the wires of that
     parameters: list[Parameter]  # those that the cells read
-    globals: dict[str, Any]  # `globals`, `collections`, `memos`: as of `Lowered`
+    globals: dict[str, object]  # `globals`, `collections`, `memos`: as of `Lowered`
     collections: tuple[str, ...]
     memos: list[str]
     walks: list[Any]  # the functions of the user that note calls of their own

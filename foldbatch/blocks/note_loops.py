@@ -52,7 +52,7 @@ def noter(
     rows: Integers,
     operands: int,
     elements: Sequence[Integers],
-    data: Sequence[tuple[list[Any], bool]],
+    data: Sequence[tuple[list[object], bool]],
 ) -> Callable[..., int]:
     """Return a function that notes calls of a block's cell.
 

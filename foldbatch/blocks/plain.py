@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from foldbatch import blocks
-from foldbatch.blocks.block import AnyBlock, Block, make, settings_of
+from foldbatch.blocks.block import AnyBlock, Block, Settings, make, settings_of
 from foldbatch.blocks.choice import ForwardDeclaration, Reference
 from foldbatch.blocks.layers.layer import Layer
 from foldbatch.errors import FoldbatchError, ModelError
@@ -39,8 +39,8 @@ class PlainObject(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     """A block, or another object that may stand in several places, as a parameter or a vocabulary."""
 
     kind: str  # its class: a name of `KINDS`, or an import path
-    settings: dict[str, Any] = {}  # arguments of its constructor, by name, as data
-    state: dict[str, Any] = {}  # for `load_state`, by name, as data
+    settings: Settings = {}  # arguments of its constructor, by name, as data
+    state: Settings = {}  # for `load_state`, by name, as data
 
 
 class Plain(msgspec.Struct, forbid_unknown_fields=True, tag_field="form", tag="block"):
@@ -100,7 +100,7 @@ class _Begun:
 
     obj: Any
     written: PlainObject
-    sources: Iterator[Any]
+    sources: Iterator[object]
 
 
 class _Writer(Sink):
@@ -112,10 +112,10 @@ class _Writer(Sink):
         self.objects: list[PlainObject] = []
         self.declared: list[ForwardDeclaration] = []
         # by id, each with the object itself, so that no other one can get this id
-        self.references: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self.references: dict[int, tuple[object, dict[str, object]]] = {}
         # the object that is being written, and the objects that it refers to
-        self.current: Any = None
-        self.sources: list[Any] = []
+        self.current: object = None
+        self.sources: list[object] = []
 
     def number(self, root: object) -> int:
         """Write an object after all objects that it refers to, however deep; return its number."""
@@ -150,7 +150,7 @@ class _Writer(Sink):
             self.declared.append(obj)
         return _Begun(obj, PlainObject(kind or "", *data), iter(self.sources))
 
-    def _content(self, obj: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _content(self, obj: object) -> tuple[Settings, Settings]:
         """Return the settings and the state of an object; drawn parameters are left to the file's arrays."""
         match obj:
             case Parameter():
@@ -170,7 +170,7 @@ class _Writer(Sink):
                 return obj.settings(), {}
         return settings_of(obj), {}
 
-    def _reference(self, obj: object) -> dict[str, Any]:
+    def _reference(self, obj: object) -> Settings:
         """Return the data that refer to an object; its number is filled in when the object is written."""
         return self.references.setdefault(id(obj), (obj, {"object": None}))[1]
 

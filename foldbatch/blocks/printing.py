@@ -75,7 +75,7 @@ NODE_KEYS = (*FIELDS, "children")
 TREE, KIDS = "tree", "kids"  # globals of an example that is a tree: itself, and the children of its root
 
 
-def item_or(data: Any, key: Any, default: Any) -> Any:
+def item_or(data: Any, key: Any, default: object) -> Any:
     """Return an item, or the default where there is none."""
     try:
         return data[key]
@@ -91,7 +91,7 @@ def items(data: object) -> Any:
 
 
 # globals that functions need
-TOOLS: dict[str, Any] = {ITEM_OR: item_or, NOW: as_now, ITEMS: items, NODE: Node}
+TOOLS: dict[str, object] = {ITEM_OR: item_or, NOW: as_now, ITEMS: items, NODE: Node}
 
 
 @dataclass(frozen=True, slots=True)

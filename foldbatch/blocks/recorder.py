@@ -122,7 +122,7 @@ class Recorder:
             arguments = self.lists[k].rows, len(call.arguments), self.lists[k].elements, data
             namespace[name] = noter(self._counters, self._width, namespace[name], *arguments)
 
-    def begin(self, namespace: dict[str, Any]) -> None:
+    def begin(self, namespace: dict[str, object]) -> None:
         """Begin an example: put a new counter of value numbers, collections and memos into the globals.
 
         Args:

@@ -30,7 +30,7 @@ from foldbatch.errors import (
     ExampleTypeError,
     FoldbatchError,
 )
-from foldbatch.model.columns import BadDataError
+from foldbatch.model.columns import BadDataError, Datum
 from foldbatch.model.model import Model
 from foldbatch.model.reading_paths import ReadingPath, Through
 from foldbatch.system.processes import in_depth, raise_limit
@@ -44,7 +44,10 @@ NO_TREE = dict.fromkeys((printing.TREE, printing.KIDS))  # globals of an example
 SPARE = 10_000  # calls within calls that are left to functions of the user
 
 # Reads an example with each datum checked; before it runs, a function may change the globals of the run.
-CarefulReading: TypeAlias = "Callable[[Any, Callable[[dict[str, Any]], None]], None]"
+Bindings: TypeAlias = dict[
+    str, Any
+]  # functions that a compiled program calls, by the names that it has for them
+CarefulReading: TypeAlias = "Callable[[Any, Callable[[Bindings], None]], None]"
 
 
 def depth_left() -> int:
@@ -69,10 +72,10 @@ class Descent:
     """Continues a recursion that has reached the depth allowed so far, in a thread with a larger stack."""
 
     functions: Sequence[Procedure]  # those of the tracing program
-    namespace: dict[str, Any]  # their globals
+    namespace: Bindings  # their globals
     levels: int = 0  # how deep they may call each other so far; 0 where they run in no thread for that yet
 
-    def __call__(self, function: Callable[..., object], *arguments: object) -> Any:
+    def __call__(self, function: Callable[..., object], *arguments: object) -> object:
         """Call a function of the tracing program with a larger limit of depth.
 
         Raises:
@@ -250,7 +253,7 @@ def _stopped(read_carefully: CarefulReading, example: object, name: str, call: i
     """Return the place in the example at which a global function is called once more than `call` times."""
     calls = iter(range(call))
 
-    def adapt(bindings: dict[str, Any]) -> None:
+    def adapt(bindings: Bindings) -> None:
         """Replace the function by one that stops the tracing program at that call."""
         append = bindings[name]
 
@@ -283,7 +286,7 @@ def paths_of(
     """
     paths: dict[tuple[int, int], list[ReadingPath]] = {}
 
-    def adapt(bindings: dict[str, Any]) -> None:
+    def adapt(bindings: Bindings) -> None:
         """Let the functions that note calls and data keep their paths."""
 
         def watched(key: tuple[int, int], name: str) -> Callable[[Any], None]:
@@ -319,7 +322,7 @@ def paths_of(
     return paths
 
 
-def _resolved(example: Any, parts: Sequence[str], datum: Any) -> ReadingPath:
+def _resolved(example: Datum, parts: Sequence[str], datum: Datum) -> ReadingPath:
     """Return the path of a datum, given the parts of its place.
 
     It is exact where what lies there, passed through the same functions, is the datum: functions of the user
@@ -351,7 +354,7 @@ def _resolved(example: Any, parts: Sequence[str], datum: Any) -> ReadingPath:
     return ReadingPath(text, exact, node, source if exact else None)
 
 
-def _item(part: Any, step: str) -> Any:
+def _item(part: Datum, step: str) -> Datum:
     """Return the item to which a step leads, such as ``['token']``, ``[0]``, ``.name`` or ``.items()``."""
     if step == ".items()":
         return sorted(part.items())

@@ -51,7 +51,7 @@ def label_field(rows: Sequence[Row], asked: str | None, where: str) -> tuple[str
     raise ReadError(where, "a field of labels", f"the fields {listed}", "name one of them with --label")
 
 
-def _repeats(values: Sequence[Any]) -> bool:
+def _repeats(values: Sequence[object]) -> bool:
     """Return whether values are texts or whole numbers of which each is there several times on average."""
     if any(isinstance(value, dict | list | tuple | float) for value in values):
         return False
@@ -59,13 +59,13 @@ def _repeats(values: Sequence[Any]) -> bool:
     return 2 <= different <= max(2, min(100, len(values) // 5))
 
 
-def _is_numeric(values: Sequence[Any]) -> bool:
+def _is_numeric(values: Sequence[object]) -> bool:
     numbers = [value for value in values if value is not None]
     fits = all(isinstance(value, float) and math.isfinite(value) for value in numbers)
     return fits and bool(numbers)
 
 
-def typed(texts: Sequence[str]) -> list[Any]:
+def typed(texts: Sequence[str]) -> list[object]:
     """Return the cells of a column as numbers where all of them are; an empty cell is None.
 
     >>> typed(["1", "", "3"]), typed(["1", "2.5"]), typed(["a", "2"])
@@ -81,7 +81,7 @@ def typed(texts: Sequence[str]) -> list[Any]:
     return [text if text.strip() else None for text in texts]
 
 
-def expression_field(columns: Mapping[str, Sequence[Any]]) -> str | None:
+def expression_field(columns: Mapping[str, Sequence[object]]) -> str | None:
     """Return the name of the column that holds expressions or programs in Python; None where none does.
 
     >>> expression_field({"name": ["ada", "bob"], "formula": ["x + 1", "f(x) * 2"]})

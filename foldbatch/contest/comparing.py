@@ -23,6 +23,7 @@ from foldbatch.contest.page import Mistake
 from foldbatch.contest.running import Figures, constant, run
 from foldbatch.contest.splitting import affordable, split
 from foldbatch.errors import BlockValueError, UnknownNameError, install, with_nearest
+from foldbatch.params.parameters import Array
 from foldbatch.trees.tree import TreeNode
 
 # the contenders by name: their module, their name there, the library it needs, the weight of their time
@@ -45,8 +46,8 @@ Report = Callable[[str], object]
 
 
 def compare(
-    examples: Iterable[Any] | Examples,
-    targets: Iterable[Any] | None = None,
+    examples: Iterable[object] | Examples,
+    targets: Iterable[object] | None = None,
     *,
     minutes: float = 5.0,
     seed: int = 0,
@@ -101,7 +102,7 @@ def compare(
         say(sentence)
     missing = {name for name in names if (library := MODULES[name][2]) and not find_spec(library)}
     running = [name for name in names if name not in missing]
-    entries: dict[str, tuple[Figures, NDArray[Any]]] = {}
+    entries: dict[str, tuple[Figures, NDArray[np.generic]]] = {}
     failed = list[str]()
     for place, name in enumerate(running):
         module, attribute, _, weight = MODULES[name]
@@ -125,7 +126,7 @@ def compare(
     )
 
 
-def _run(contender: Contender, lesson: Lesson, test: Examples, clock: Clock) -> tuple[Figures, NDArray[Any]]:
+def _run(contender: Contender, lesson: Lesson, test: Examples, clock: Clock) -> tuple[Figures, Array]:
     """Run a contender without the warnings of its library, which are no mistakes of the user's."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -133,8 +134,8 @@ def _run(contender: Contender, lesson: Lesson, test: Examples, clock: Clock) -> 
 
 
 def _weighed(
-    entries: dict[str, tuple[Figures, NDArray[Any]]],
-    base: tuple[Figures, NDArray[Any]],
+    entries: dict[str, tuple[Figures, NDArray[np.generic]]],
+    base: tuple[Figures, NDArray[np.generic]],
     lesson: Lesson,
     test: Examples,
     facts: Facts,
@@ -176,7 +177,7 @@ def _weighed(
 
 
 def _rivalry(
-    ours: NDArray[Any], rival: tuple[Figures, NDArray[Any]], lesson: Lesson, test: Examples
+    ours: NDArray[np.generic], rival: tuple[Figures, NDArray[np.generic]], lesson: Lesson, test: Examples
 ) -> Rivalry:
     """Return how foldbatch does against one baseline, on the same test examples."""
     figures, predicted = rival
@@ -185,7 +186,9 @@ def _rivalry(
     return Rivalry(figures.title, gap, chance, outcome(gap, chance))
 
 
-def _mistakes(test: Examples, ours: NDArray[Any], peer: NDArray[Any], lesson: Lesson) -> list[Mistake]:
+def _mistakes(
+    test: Examples, ours: NDArray[np.generic], peer: NDArray[np.generic], lesson: Lesson
+) -> list[Mistake]:
     """Return some test examples that one of two contenders gets right, or nearer to right, alone."""
     ahead = gains_of(test.answers, ours, lesson.task) - gains_of(test.answers, peer, lesson.task)
     order = list(range(len(test)))
@@ -205,7 +208,7 @@ def _mistakes(test: Examples, ours: NDArray[Any], peer: NDArray[Any], lesson: Le
     ]
 
 
-def _shown(structure: Any, lesson: Lesson) -> str:
+def _shown(structure: object, lesson: Lesson) -> str:
     text = " ".join(tokens_of(structure, lesson.form))
     return text if len(text) <= MAX_SHOWN_TEXT else f"{text[:MAX_SHOWN_TEXT]} ..."
 
@@ -228,7 +231,7 @@ def _facts(lesson: Lesson, test: Examples) -> Facts:
     return Facts(lesson.form, lesson.task, len(lesson.train), len(test), unseen, height, largest)
 
 
-def _height(structure: Any) -> int:
+def _height(structure: object) -> int:
     """Return the levels of a structure: those of a tree, or of a record's nested values; 1 of a sequence."""
     if isinstance(structure, TreeNode):
         return structure.height + 1

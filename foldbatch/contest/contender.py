@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.contest.clock import Clock
 from foldbatch.contest.examples import Answer, Examples, Form
 from foldbatch.contest.features import phrases_of
+from foldbatch.params.parameters import Array
 
 MAX_PHRASES = 4  # further examples of a tree, of its phrases, for contenders that know no trees
 
@@ -29,8 +29,8 @@ class Lesson:
 
     train: Examples
     dev: Examples
-    flat_structures: Sequence[Any]
-    flat_answers: NDArray[Any]
+    flat_structures: Sequence[object]
+    flat_answers: Array
     seed: int
 
     @property
@@ -49,7 +49,7 @@ class Lesson:
         return self.train.classes
 
 
-Predict: TypeAlias = Callable[[Sequence[Any]], NDArray[Any]]
+Predict: TypeAlias = Callable[[Sequence[Any]], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Contender:
 
     title: str
     train: Train
-    sources: Callable[[Form], Sequence[Any]]
+    sources: Callable[[Form], Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True)

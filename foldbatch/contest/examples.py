@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ReadError, counted, shortened
+from foldbatch.params.parameters import Array
 from foldbatch.trees.objects import tree_of
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import describe_value
@@ -37,7 +38,7 @@ class Examples:
     """
 
     structures: list[Any]
-    answers: NDArray[Any]
+    answers: Array
     form: Form
     task: Answer
     classes: tuple[str, ...]
@@ -47,7 +48,7 @@ class Examples:
     def __len__(self) -> int:
         return len(self.structures)
 
-    def taken(self, places: Sequence[int] | NDArray[Any]) -> "Examples":
+    def taken(self, places: Sequence[int] | NDArray[np.generic]) -> "Examples":
         """Return some of the examples by their places, in that order."""
         structures = [self.structures[place] for place in places]
         answers = self.answers[np.asarray(places, np.int64)]
@@ -109,7 +110,7 @@ def examples_of(
 
 
 def _classified(
-    structures: list[Any], names: list[str], form: Form, source: str, notes: list[str]
+    structures: list[object], names: list[str], form: Form, source: str, notes: list[str]
 ) -> Examples:
     """Return examples of classes, without those of classes that are too rare to be in each part."""
     counts = Counter(names)
@@ -133,7 +134,7 @@ def _classified(
     return Examples(chosen, answers, form, "class", tuple(classes), source, tuple(notes))
 
 
-def without_identity(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+def without_identity(records: list[dict[str, object]]) -> tuple[list[dict[str, object]], list[str]]:
     """Return records without fields that are named as numbers of examples are and never repeat; and these.
 
     >>> without_identity([{"id": 7, "a": 1}, {"id": 8, "a": 1}])
@@ -153,7 +154,7 @@ def without_identity(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]
     return kept, [str(key) or "the column without a name" for key in ignored]
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a label as Python's own value: numbers of libraries become int or float.
 
     >>> plain(np.int64(3)), plain("a")
@@ -162,7 +163,7 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _structure(item: Any, where: str) -> Any:
+def _structure(item: object, where: str) -> Any:
     """Return a structure as the contest holds it: strings and lists become tuples of words."""
     if isinstance(item, TreeNode):
         return item
@@ -179,7 +180,7 @@ def _structure(item: Any, where: str) -> Any:
     raise ReadError(where, "a tree, a record or a sequence", describe_value(item), fix)
 
 
-def _form_of(structure: Any, *, labelled: bool) -> Form:
+def _form_of(structure: object, *, labelled: bool) -> Form:
     if isinstance(structure, dict):
         return "records"
     if isinstance(structure, TreeNode):
@@ -187,7 +188,7 @@ def _form_of(structure: Any, *, labelled: bool) -> Form:
     return "sequences"
 
 
-def _check_forms(structures: Sequence[Any], form: Form, source: str) -> None:
+def _check_forms(structures: Sequence[object], form: Form, source: str) -> None:
     """Refuse a structure of another form than that of the first one."""
     kind = {"records": dict, "sequences": tuple}.get(form, TreeNode)
     for place, structure in enumerate(structures, 1):
@@ -196,7 +197,9 @@ def _check_forms(structures: Sequence[Any], form: Form, source: str) -> None:
             raise ReadError(f"{source}, example {place}", f"one of the form {form}", actual, fix)
 
 
-def _labelled(structures: list[Any], labels: list[Any], notes: list[str]) -> tuple[list[Any], list[Any]]:
+def _labelled(
+    structures: list[Any], labels: list[object], notes: list[str]
+) -> tuple[list[Any], list[object]]:
     """Return the structures that have a label, and the labels; note how many have none."""
     kept = [place for place, label in enumerate(labels) if not _is_missing(label)]
     if len(kept) < len(labels):
@@ -204,12 +207,12 @@ def _labelled(structures: list[Any], labels: list[Any], notes: list[str]) -> tup
     return [structures[place] for place in kept], [labels[place] for place in kept]
 
 
-def _is_missing(label: Any) -> bool:
+def _is_missing(label: object) -> bool:
     return label is None or label == "" or (isinstance(label, float) and math.isnan(label))
 
 
 def _different(
-    structures: list[Any], labels: list[Any], notes: list[str], form: Form
+    structures: list[object], labels: list[object], notes: list[str], form: Form
 ) -> tuple[list[Any], list[Any]]:
     """Return each structure once, so that none of the test part was in training; note how many repeat."""
     first: dict[Any, int] = {}
@@ -221,7 +224,7 @@ def _different(
     return [structures[place] for place in first.values()], [labels[place] for place in first.values()]
 
 
-def _identity(structure: Any, form: Form) -> Any:
+def _identity(structure: Any, form: Form) -> object:
     """Return a value that two structures share where contenders see the same of them."""
     if form == "records":
         return repr(sorted(structure.items(), key=lambda item: str(item[0])))
@@ -232,13 +235,13 @@ def _identity(structure: Any, form: Form) -> Any:
     return structure
 
 
-def _check_count(structures: Sequence[Any], source: str) -> None:
+def _check_count(structures: Sequence[object], source: str) -> None:
     if len(structures) < MIN_EXAMPLES:
         fix = "an interval of so few would say nothing; give more that differ and have labels"
         raise ReadError(source, f"{MIN_EXAMPLES} examples or more", str(len(structures)), fix)
 
 
-def _task_of(labels: Sequence[Any]) -> Answer:
+def _task_of(labels: Sequence[object]) -> Answer:
     """Return the task that labels suggest: numbers are classes where few whole ones repeat."""
     numbers = [label for label in labels if isinstance(label, int | float) and not isinstance(label, bool)]
     if len(numbers) < len(labels):
@@ -261,7 +264,7 @@ def _numbers(labels: Sequence[Any], source: str) -> NDArray[np.float64]:
     return numbers
 
 
-def _class_name(label: Any) -> str:
+def _class_name(label: object) -> str:
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 

@@ -59,7 +59,7 @@ def _tree_tokens(tree: Tree) -> list[str]:
     return tokens
 
 
-def _record_tokens(value: Any) -> Iterator[str]:
+def _record_tokens(value: object) -> Iterator[str]:
     """Yield the tokens of a value of a record."""
     if isinstance(value, dict):
         for key, item in value.items():
@@ -126,11 +126,11 @@ def _count_nodes(tree: Tree, counts: Counts) -> None:
                 counts[f"{names[parent]} over token {token}"] += 1
 
 
-def _record_counts(record: dict[str, Any]) -> Counts:
+def _record_counts(record: dict[str, object]) -> Counts:
     """Return the counts of a record: texts and their words by path, lengths of lists, figures of numbers."""
     counts: Counts = defaultdict(int)
     numbers: dict[str, list[float]] = defaultdict(list)
-    unread: list[tuple[str, Any, int]] = [("", record, 1)]
+    unread: list[tuple[str, object, int]] = [("", record, 1)]
     while unread:
         path, value, depth = unread.pop()
         counts["size"] += 1
@@ -160,7 +160,7 @@ def _record_counts(record: dict[str, Any]) -> Counts:
 STATISTICS = ("mean ", "least ", "most ")  # begin the names of features that are no counts
 
 
-def bag_of(structure: Any, form: Form) -> Counts:
+def bag_of(structure: object, form: Form) -> Counts:
     """Return the counts of a structure with those of pairs of neighbouring tokens, and without statistics.
 
     >>> bag_of(("a", "film"), "sequences")

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.contest.clock import Clock
 from foldbatch.contest.contender import Attempt, Contender, Learnt, Lesson, best_of
 from foldbatch.contest.examples import Examples, Form
 from foldbatch.contest.measures import score
+from foldbatch.params.parameters import Array
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
 from foldbatch.recipes.building import build_model, build_optimizer, build_schedule, metrics_of, sized
@@ -45,7 +45,7 @@ SETTINGS: dict[str, dict[str, dict[str, str]]] = {  # options of `foldbatch trai
     "records": {"defaults": {}, "without dropout": {"task.dropout": "0"}},
     "sequences": {"defaults": QUICK | SMALL, "dropout": QUICK | DROPPED | {"model.pooling": "mean"}},
 }
-Values = dict[str, NDArray[Any]]
+Values = dict[str, Array]
 
 
 def train_ours(lesson: Lesson, clock: Clock) -> Learnt:
@@ -57,7 +57,7 @@ def train_ours(lesson: Lesson, clock: Clock) -> Learnt:
     best, in_time = best_of(settings, clock)
     dataset = dataset_of(lesson)
 
-    def predict(structures: Sequence[Any]) -> NDArray[Any]:
+    def predict(structures: Sequence[object]) -> Array:
         return answered(best.model, structures, dataset, lesson)
 
     size = sum(np.asarray(value).nbytes for value in best.model.params.values())
@@ -91,7 +91,7 @@ def dataset_of(lesson: Lesson) -> Dataset:
     return Dataset(train, dev, [], "nodes", classes)
 
 
-def _with_classes(tree: Any, classes: Sequence[str]) -> Any:
+def _with_classes(tree: Any, classes: Sequence[str]) -> object:
     """Return a tree whose labels are names of classes; labels that training has not are None."""
     labels = [str(label) if str(label) in classes else None for label in tree.tree.labels]
     return type(tree.tree)(tree.tree.parents, labels, tree.tree.tokens)
@@ -158,7 +158,7 @@ def trained(name: str, configuration: Configuration, lesson: Lesson, clock: Cloc
     return Attempt(name, program, float(keeper.best), keeper.curve, in_time)
 
 
-def answered(program: Program, structures: Sequence[Any], dataset: Dataset, lesson: Lesson) -> NDArray[Any]:
+def answered(program: Program, structures: Sequence[object], dataset: Dataset, lesson: Lesson) -> Array:
     """Return the classes, or the numbers, that a program answers: ``[len(structures)]``.
 
     A class that only nodes below the root have is -1, as no root has it.
@@ -172,7 +172,7 @@ def answered(program: Program, structures: Sequence[Any], dataset: Dataset, less
     return np.where(classes < len(lesson.classes), classes, -1)
 
 
-def _sources(form: Form) -> list[Any]:
+def _sources(form: Form) -> list[object]:
     """Return the functions of this module that a user would have to write."""
     return [
         train_ours,

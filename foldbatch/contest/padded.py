@@ -22,6 +22,7 @@ from foldbatch.contest.clock import Clock
 from foldbatch.contest.contender import Attempt, Contender, Learnt, Lesson, best_of
 from foldbatch.contest.examples import Form
 from foldbatch.contest.measures import score
+from foldbatch.params.parameters import Array
 
 PADDING_TOKEN, UNKNOWN_TOKEN = 0, 1
 MAX_WORDS = 20_000
@@ -109,7 +110,7 @@ def padded(lines: Sequence[Line]) -> tuple[torch.Tensor, torch.Tensor]:
     return table, lengths
 
 
-def batches(lines: Sequence[Line], rng: np.random.Generator) -> Iterator[NDArray[Any]]:
+def batches(lines: Sequence[Line], rng: np.random.Generator) -> Iterator[Array]:
     """Yield the places of batches in random order, each of lines of about one length."""
     order = rng.permutation(len(lines))
     lengths = np.array([len(line) for line in lines])
@@ -120,7 +121,7 @@ def batches(lines: Sequence[Line], rng: np.random.Generator) -> Iterator[NDArray
         yield from (parts[place] for place in rng.permutation(len(parts)))
 
 
-def answers_of(model: nn.Module, lines: Sequence[Line], lesson: Lesson) -> NDArray[Any]:
+def answers_of(model: nn.Module, lines: Sequence[Line], lesson: Lesson) -> NDArray[np.generic]:
     """Return the classes, or the standardised numbers, that a model answers, in batches of like length."""
     model.eval()
     order = sorted(range(len(lines)), key=lambda place: len(lines[place]))
@@ -180,7 +181,7 @@ def learn(
     return Attempt(f"dropout {dropout:g}", model, best, curve, ended)
 
 
-def standard(lesson: Lesson) -> tuple[Any, Any]:
+def standard(lesson: Lesson) -> tuple[object, Any]:
     """Return mean and deviation of the numbers of training; 0 and 1 of classes."""
     if lesson.task == "class":
         return 0, 1
@@ -201,10 +202,10 @@ def train_padded(make: Callable[..., nn.Module], rate: float, lesson: Lesson, cl
     model = best.model
     center, scale = standard(lesson)
 
-    def predict(structures: Sequence[Any]) -> NDArray[Any]:
+    def predict(structures: Sequence[object]) -> Array:
         """Return the answers of structures."""
         numbered = [vocabulary.line(features.tokens_of(x, lesson.form)) for x in structures]
-        answers: NDArray[Any] = answers_of(model, numbered, lesson) * scale + center
+        answers: Array = answers_of(model, numbered, lesson) * scale + center
         return answers
 
     size = sum(value.numel() * value.element_size() for value in model.state_dict().values())
@@ -212,7 +213,7 @@ def train_padded(make: Callable[..., nn.Module], rate: float, lesson: Lesson, cl
 
 
 def _sources(model: type, form: Form) -> list[Any]:
-    of_form: dict[Form, Any] = {"records": features._record_tokens, "trees": features._tree_tokens}
+    of_form: dict[Form, object] = {"records": features._record_tokens, "trees": features._tree_tokens}
     functions = [pooled, padded, batches, answers_of, learn, standard, train_padded, features.tokens_of]
     return [Vocabulary, model, *functions, *([of_form[form]] if form in of_form else [])]
 

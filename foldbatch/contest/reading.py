@@ -168,7 +168,7 @@ def _table(path: Path, name: str) -> Table:
     return table
 
 
-def _records(placed: Iterator[tuple[str, Any]]) -> Table:
+def _records(placed: Iterator[tuple[str, object]]) -> Table:
     """Return records with their places; refuse a value that is none."""
     rows, places = [], []
     for where, value in placed:

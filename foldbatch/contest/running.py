@@ -2,15 +2,14 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldbatch.contest.clock import Clock
 from foldbatch.contest.contender import Contender, Lesson
 from foldbatch.contest.examples import Examples
 from foldbatch.contest.measures import Interval, code_lines, interval, score
+from foldbatch.params.parameters import Array
 
 PREDICTED_BATCH = 256  # examples of a batch of predictions
 TRAIN_LOOKED_AT = 300  # examples of training whose answers tell how well it is known
@@ -51,7 +50,7 @@ class Figures:
     curve: tuple[tuple[float, float], ...] = ()
 
 
-def run(contender: Contender, lesson: Lesson, test: Examples, clock: Clock) -> tuple[Figures, NDArray[Any]]:
+def run(contender: Contender, lesson: Lesson, test: Examples, clock: Clock) -> tuple[Figures, Array]:
     """Train a contender by a clock; return its figures and its answers of the test part, ``[len(test)]``."""
     learnt = contender.train(lesson, clock)
     cpu, seconds = clock.cpu(), clock.elapsed()
@@ -84,7 +83,7 @@ def run(contender: Contender, lesson: Lesson, test: Examples, clock: Clock) -> t
     return figures, predicted
 
 
-def constant(lesson: Lesson, test: Examples) -> tuple[Figures, NDArray[Any]]:
+def constant(lesson: Lesson, test: Examples) -> tuple[Figures, Array]:
     """Return the figures of always giving the most frequent class of training, or its mean number."""
     if lesson.task == "class":
         answer = np.bincount(lesson.train.answers).argmax()

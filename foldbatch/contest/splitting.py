@@ -54,7 +54,7 @@ def split(examples: Examples, seed: int) -> Split:
     return Split(train, dev, test, seed)
 
 
-def _groups(examples: Examples) -> list[NDArray[Any]]:
+def _groups(examples: Examples) -> list[NDArray[np.generic]]:
     """Return the places of the examples of each class, or of all where they have numbers."""
     if examples.task == "number":
         return [np.arange(len(examples))]

@@ -23,6 +23,7 @@ from foldbatch.contest.clock import Clock
 from foldbatch.contest.contender import Contender, Learnt, Lesson, Predict
 from foldbatch.contest.examples import Form
 from foldbatch.contest.measures import score
+from foldbatch.params.parameters import Array
 
 FEATURE_COLUMNS = 300  # of the most frequent features; the others are added up in buckets
 FEATURE_BUCKETS = 32
@@ -36,14 +37,14 @@ STRENGTHS = 0.3, 3.0, 30.0  # of a linear model: the inverse of its regularisati
 class FlatTable:
     """Rows of numbers of structures: the most frequent features of training, and buckets of the others."""
 
-    def __init__(self, structures: Sequence[Any], form: Form) -> None:
+    def __init__(self, structures: Sequence[object], form: Form) -> None:
         self.form = form
         counted = Counter(name for x in structures for name in features.counts_of(x, form))
         frequent = [name for name, count in counted.most_common(FEATURE_COLUMNS) if count > 1]
         self.columns = {name: place for place, name in enumerate(sorted(frequent))}
         self.hasher = FeatureHasher(FEATURE_BUCKETS, alternate_sign=False)
 
-    def rows(self, structures: Sequence[Any]) -> NDArray[np.float32]:
+    def rows(self, structures: Sequence[object]) -> NDArray[np.float32]:
         """Return a row of each structure, ``[N, columns + buckets]``."""
         table = np.zeros((len(structures), len(self.columns)), np.float32)
         rare_counts = []
@@ -98,7 +99,7 @@ def train_linear(lesson: Lesson, clock: Clock) -> Learnt:
     vectorizer, weights = DictVectorizer(), TfidfTransformer(sublinear_tf=True)
     counted = Counter(name for x in lesson.flat_structures for name in features.bag_of(x, lesson.form))
 
-    def bags(structures: Sequence[Any]) -> list[features.Counts]:
+    def bags(structures: Sequence[object]) -> list[features.Counts]:
         """Return bags without what training has only once, and what has no logarithm."""
         listed = (features.bag_of(x, lesson.form) for x in structures)
         return [{name: n for name, n in bag.items() if n > 0 and counted[name] > 1} for bag in listed]
@@ -115,7 +116,7 @@ def train_linear(lesson: Lesson, clock: Clock) -> Learnt:
         model.fit(rows, lesson.flat_answers)
         tries.append((score(lesson.dev.answers, model.predict(dev), lesson.task), strength, model))
     _, strength, model = max(tries, key=lambda entry: entry[0])
-    predict: Callable[[Sequence[Any]], NDArray[Any]] = lambda structures: model.predict(  # noqa: E731
+    predict: Callable[[Sequence[Any]], Array] = lambda structures: model.predict(  # noqa: E731
         weights.transform(vectorizer.transform(bags(structures)))
     )
     size = model.coef_.nbytes + np.asarray(model.intercept_).nbytes
@@ -125,11 +126,11 @@ def train_linear(lesson: Lesson, clock: Clock) -> Learnt:
 
 
 def _counting(form: Form) -> list[Any]:
-    of_form: dict[Form, Any] = {"records": features._record_counts, "trees": features._count_nodes}
+    of_form: dict[Form, object] = {"records": features._record_counts, "trees": features._count_nodes}
     return [features.counts_of, *([of_form[form]] if form in of_form else [])]
 
 
-def _pairs(form: Form) -> list[Any]:
+def _pairs(form: Form) -> list[object]:
     of_lines = {"trees": [features._tree_tokens]}.get(form, [])
     return [train_linear, features.bag_of, *([features.tokens_of] if form != "records" else []), *of_lines]
 

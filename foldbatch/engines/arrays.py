@@ -56,7 +56,9 @@ class BatchMemory:
         # ``[buffers] int64``: how many rows each has
         self.capacity = np.where(self._owned, 0, np.iinfo(np.int64).max)
         self.arrays: list[Any] = [None] * len(types)  # the buffers
-        self.sources: list[Any] = [None] * len(types)  # of those of another shape of an array, that array
+        self.sources: list[Array | None] = [None] * len(
+            types
+        )  # of those of another shape of an array, that array
         self.addresses = np.zeros(len(types), np.int64)  # ``[buffers] int64``: where each begins
         for number, type_ in enumerate(types):
             if type_ is not None:

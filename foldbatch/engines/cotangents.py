@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.model.decoding import terminal_count
+from foldbatch.model.decoding import Terminal, terminal_count
 from foldbatch.params.parameters import Array
 from foldbatch.types import (
     BroadcastType,
@@ -46,7 +45,7 @@ def seeds_of(
 
 
 def numbered(
-    type_: Type, terminals: Iterator[Any], cotangent: Any, where: str
+    type_: Type, terminals: Iterator[Terminal], cotangent: object, where: str
 ) -> Iterator[tuple[int, Array]]:
     """Yield the numbers of an example's values that have a cotangent, each with it.
 
@@ -107,7 +106,7 @@ def _refuse(cotangent: object, where: str, kind: str) -> None:
         raise ExampleTypeError(where, f"None, as this part of the result is {kind}", actual, "leave it out")
 
 
-def _parts(cotangent: object, count: int, where: str, kind: str) -> list[Any]:
+def _parts(cotangent: object, count: int, where: str, kind: str) -> list[object]:
     """Return the cotangents of the parts of a tuple or sequence."""
     if cotangent is None:
         return [None] * count

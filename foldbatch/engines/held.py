@@ -117,7 +117,7 @@ class WaitingBatch:
         """Return how many elements each example's result has, where results are sequences."""
         return [len(next(iter(terminals))) for part in self.parts for terminals in part.batch.results]  # type: ignore[call-overload]
 
-    def results(self, tensors: Sequence[object]) -> list[Any]:
+    def results(self, tensors: Sequence[object]) -> list[object]:
         """Return each example's result, made of other tensors that stand for `values`."""
         replacements = iter(tensors)
         return [

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +56,7 @@ class LaunchTable:
     heights: Ints  # ``[buffers] int64``: how many rows each buffer must have
 
 
-def binding(row: Any, number: int) -> list[int]:
+def binding(row: Ints, number: int) -> list[int]:
     """Return the fields of a binding of a launch: ``row: [HEAD + Fields.size * bindings]``."""
     start = HEAD + Fields.size * number
     return [int(field) for field in row[start : start + Fields.size]]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 PENDING_STEPS = 256  # steps of arithmetic on numbers that nobody reads, after which one is read
 
@@ -34,7 +35,7 @@ class Pending:
     __slots__ = ("_hooks", "_length", "_read", "_value")
     __array_priority__ = 1.0
 
-    def __new__(cls, read: Any, length: int = 0) -> Any:  # noqa: ARG004 - what __init__ takes
+    def __new__(cls, read: Callable[[], float] | float, length: int = 0) -> Any:  # noqa: ARG004 - what __init__ takes
         """Return a plain float of a number: `statistics.mean` makes its result of the type it is given."""
         return super().__new__(cls) if callable(read) else float(read)
 
@@ -73,10 +74,10 @@ class Pending:
     def __repr__(self) -> str:
         return repr(float(self))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:  # noqa: FBT001 - NumPy's protocol
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[np.generic]:  # noqa: FBT001 - NumPy's protocol
         return np.array(float(self), dtype)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[float], tuple[float]]:
         return float, (float(self),)
 
     def __getattr__(self, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,10 @@ class Losses:
     by_name: dict[str, float]  # the sum of those of each name
 
 
-class Results(Sequence[Any]):
+Result: TypeAlias = Any  # of an example, in the form that the model gives it
+
+
+class Results(Sequence[Result]):
     """The results of a batch, one per example, in order; beside them the losses and metrics asked for.
 
     Raises:
@@ -85,7 +88,7 @@ class Results(Sequence[Any]):
     """
 
     def __init__(
-        self, items: list[Any], metrics: Metrics | None = None, losses: Losses | None = None
+        self, items: list[Result], metrics: Metrics | None = None, losses: Losses | None = None
     ) -> None:
         self._items = items
         self._metrics = metrics
@@ -113,10 +116,10 @@ class Results(Sequence[Any]):
         return self._losses.by_name
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> Result: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: slice) -> list[Result]: ...
+    def __getitem__(self, index: int | slice) -> Result:
         return self._items[index]
 
     def __len__(self) -> int:
@@ -154,7 +157,7 @@ def _not_asked(attribute: str, option: str) -> NotAskedError:
 
 
 def collect_metric(
-    parts: Sequence[tuple[Array, NDArray[np.int64], NDArray[np.int64], list[Any] | None]],
+    parts: Sequence[tuple[Array, NDArray[np.int64], NDArray[np.int64], list[object] | None]],
 ) -> MetricValues:
     """Join the values that several cells collected under one name.
 
@@ -168,7 +171,7 @@ def collect_metric(
     examples = np.concatenate([part[2] for part in parts])[order]
     starts = np.flatnonzero(np.diff(examples, prepend=-1))
     nodes = np.arange(len(examples)) - np.repeat(starts, np.diff(starts, append=len(examples)))
-    labels: list[Any] | None = None
+    labels: list[object] | None = None
     if any(part[3] is not None for part in parts):
         joined = list(itertools.chain.from_iterable(part[3] or [None] * len(part[0]) for part in parts))
         labels = [joined[i] for i in order]
@@ -207,7 +210,7 @@ def _join_metrics(parts: Sequence[Metrics], sizes: Sequence[int]) -> Metrics:
             (part[name], first) for part, first in zip(parts, firsts, strict=False) if name in part
         ]
         arrays = [(m.values, m.examples + first, m.nodes) for m, first in metric_parts]
-        labels: list[Any] | None = None
+        labels: list[object] | None = None
         if any(m.labels is not None for m, _ in metric_parts):
             labels = [label for m, _ in metric_parts for label in m.labels or [None] * len(m)]
         values, examples, nodes = map(np.concatenate, zip(*arrays, strict=True))

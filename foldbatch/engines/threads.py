@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from functools import cache
 from itertools import accumulate, pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -24,6 +24,7 @@ from foldbatch.system.cores import on_node
 from foldbatch.system.processes import start_in_each_process
 
 R = TypeVar("R")
+Library: TypeAlias = Any  # a BLAS as threadpoolctl controls it, which has no types
 
 # Fewer calls than this are not worth a thread of their own, nor are fewer multiplications by weights: levels
 # get thin, and the threads wait for memory and for each other.
@@ -32,7 +33,7 @@ MULTIPLICATIONS_PER_PART = 80_000_000
 
 
 @cache
-def _libraries() -> tuple[Any, ...]:
+def _libraries() -> tuple[Library, ...]:
     """Return the BLAS libraries that are loaded, as `threadpoolctl` controls them."""
     return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
 
@@ -73,7 +74,7 @@ class _ThreadLimit:
 
     def __init__(self, *, per_thread: bool) -> None:
         self.inside = 0
-        self._former: list[tuple[Any, int]] = []
+        self._former: list[tuple[Library, int]] = []
         self._per_thread = per_thread
 
     def enter(self) -> None:
@@ -100,7 +101,7 @@ def _is_per_thread(library: object) -> bool:
     return getattr(library, "threading_layer", None) == "openmp"
 
 
-def _set_threads(library: Any, count: int) -> None:
+def _set_threads(library: Library, count: int) -> None:
     """Set a library's number of threads, whichever thread asks."""
     # threadpoolctl ignores all threads but the first that ever set the number, unless that is gone round
     set_threads = getattr(library, "_real_set_num_threads", None)

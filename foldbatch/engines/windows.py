@@ -34,7 +34,7 @@ from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.planning.merge import Merged
 from foldbatch.planning.policies import find_policy, levels
 from foldbatch.scheduler.schedule import CellTable, Schedule, seeded
-from foldbatch.scheduler.trace import CellSignature, Index, Trace
+from foldbatch.scheduler.trace import CellSignature, Index, Ints, Trace
 from foldbatch.static.cell import stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import input_node
@@ -313,8 +313,8 @@ class _Batch:
         """Return the trace of a window: calls of the model's cells, and of entries that read values."""
         trace, model = self.merged.trace, self.planner.model
         examples = len(self.merged.offsets)
-        rows, feeds, counts = list[Any](), list[tuple[Any, ...]](), list[Index]()
-        parts: list[tuple[Any, ...]] = []
+        rows, feeds, counts = list[Array](), list[tuple[Any, ...]](), list[Index]()
+        parts: list[tuple[Ints, ...]] = []
         for k, chosen in enumerate(calls):
             cell, table = model.signatures[k], trace.calls[k][chosen]
             table[:, : 1 + cell.arguments] = self.numbers[table[:, : 1 + cell.arguments]]
@@ -340,7 +340,7 @@ class _Batch:
         return Merged(part, tuple(counts), np.zeros(examples, np.int64))
 
     def _levels(
-        self, rows: list[Any], parts: list[tuple[Any, ...]], values: int
+        self, rows: list[Array], parts: list[tuple[Ints, ...]], values: int
     ) -> tuple[NDArray[np.int32], ...]:
         """Return the levels by which the policy plans calls."""
         policy = find_policy(self.planner.policy)

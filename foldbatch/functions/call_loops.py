@@ -16,6 +16,7 @@ from foldbatch.loops import closures, cpython, list_loops
 from foldbatch.loops.closures import Closure
 from foldbatch.loops.cpython import AXES, COUNT, DTYPE, EXTENTS, FIRST, ITEMS, TYPE
 from foldbatch.loops.list_loops import append, put
+from foldbatch.loops.records import Memory
 from foldbatch.loops.vector_functions import moved
 from foldbatch.loops.words import address, ask, at, at_i4, i8
 from foldbatch.model.calls import (
@@ -71,14 +72,14 @@ def caller(counters: array[int], value: Any, refuse: Callable[[Any], object]) ->
     words = id(counters), id(value.unknown), *places, id(refuse), 0
     modules = sys.modules[__name__], list_loops, closures, cpython
 
-    def make(general: Callable[..., object], codes: Sequence[Index]) -> Callable[..., Any]:
+    def make(general: Callable[..., object], codes: Sequence[Index]) -> Callable[..., object]:
         cell = id(general), len(codes), *map(cpython.address_of, codes)
         return closures.closure(call, modules, [*words, *cell], general, refuse, *codes)
 
     return make
 
 
-def slot(place: Place, arguments: Any) -> int:
+def slot(place: Place, arguments: Memory) -> int:
     """Return the address of the pointer to the object at a place of the arguments."""
     target = address(moved(arguments, place.argument))
     for i in range(place.depth):
@@ -112,7 +113,7 @@ def fits_all(guard: Guard, items: int, size: int) -> bool:
     return True
 
 
-def is_array(python: Caller, guard: Guard, array: Any) -> bool:
+def is_array(python: Caller, guard: Guard, array: Memory) -> bool:
     """Return whether an object is an array of the dtype and the extents of a guard."""
     if array[TYPE] != python.array_class or array[DTYPE] != guard.expected:
         return False
@@ -125,7 +126,7 @@ def is_array(python: Caller, guard: Guard, array: Any) -> bool:
     return True
 
 
-def fits(python: Caller, signature: Signature, arguments: Any) -> bool:
+def fits(python: Caller, signature: Signature, arguments: Memory) -> bool:
     """Return whether arguments have the structure of a signature: go through its guards."""
     i = i8(0)
     while i < signature.guards:
@@ -169,7 +170,7 @@ def value_number(python: Caller, value: int) -> int:
     return i8(n)
 
 
-def note_call(python: Caller, signature: Signature, arguments: Any, number: int) -> int:
+def note_call(python: Caller, signature: Signature, arguments: object, number: int) -> int:
     """Append a call to the lists of its cell, given its first value number; return 0 on success."""
     rows, look, failed = (
         signature.rows,
@@ -211,7 +212,7 @@ def note_call(python: Caller, signature: Signature, arguments: Any, number: int)
     return failed
 
 
-def make_result(python: Caller, result: Result, arguments: Any, number: int) -> int:
+def make_result(python: Caller, result: Result, arguments: object, number: int) -> int:
     """Return a new reference to one result of a call; 0 if there is no memory."""
     if result.kind == PASSED:
         argument = argument_at(moved(result.memory, Result.size), arguments)

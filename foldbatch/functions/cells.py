@@ -53,7 +53,7 @@ from foldbatch.functions.specs import (
     with_values,
     without_forms,
 )
-from foldbatch.functions.values import GivenObject, value_class
+from foldbatch.functions.values import GivenObject, Noted, value_class
 from foldbatch.model.columns import PLAIN, as_now, kept
 from foldbatch.model.drafts import Draft, Feed, Flow
 from foldbatch.model.labels import STRUCTURE, argument_text, label_of, shortened
@@ -149,7 +149,7 @@ class Symbols:
     feeds: list[tuple[str, Node, Feed]]  # data: path, input and description
     objects: list[str]  # paths of the arguments that can be labels
     data: dict[Node, GivenObject]  # numbers that it is given, which can be labels, too
-    parts: dict[str, list[Any]]  # by argument, the symbols at its leaves
+    parts: dict[str, list[object]]  # by argument, the symbols at its leaves
 
     @property
     def inputs(self) -> list[Node]:
@@ -175,7 +175,7 @@ class Outcome:
         return [*self.outputs, *(node for _, node in self.losses), *(node for _, node in self.metrics)]
 
     @property
-    def frame(self) -> tuple[Any, ...]:
+    def frame(self) -> tuple[object, ...]:
         """All of it but the nodes."""
         names = [name for name, _ in self.losses], [name for name, _ in self.metrics]
         return self.result, self.leaves, len(self.outputs), names, self.labels
@@ -214,7 +214,7 @@ class Signature:
     # the arguments of the run of its function, the outcome, and the types of annotations then
     symbols: Symbols | None = None
     outcome: Outcome | None = None
-    hints: dict[str, Any] | None = None
+    hints: dict[str, object] | None = None
 
     def __post_init__(self) -> None:
         weakref.finalize(self, _forget, [*self.names]).atexit = False
@@ -310,7 +310,7 @@ class Signature:
         return f"{self.name}({arguments}) -> {described(self.result)}"
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[object, ...]:
         """A key that sorts signatures, whatever the order in which they were found."""
         return self.name, self.digest, [(p.order[:2], p.name) for p in self.parameters], self.order
 
@@ -494,7 +494,7 @@ class FormTable:
     """The functions that do calls of a cell, by shapes and dtypes of the arrays among its arguments."""
 
     name: str  # among the globals of cells' code, where that finds the look-up
-    calls: dict[Any, Callable[..., Any]] = field(default_factory=dict)
+    calls: dict[Any, Callable[..., object]] = field(default_factory=dict)
 
 
 class CellFunction:
@@ -516,7 +516,7 @@ class CellFunction:
         self._variants: dict[object, Callable[..., object]] = {}
         # of signatures that differ in forms of arrays alone, where there are many: by what they have in
         # common
-        self._tables: dict[Any, FormTable] = {}
+        self._tables: dict[object, FormTable] = {}
         # of a method, and of a cell that the user has not decorated: the kind, and the parts that it was
         # made of
         self.origin: tuple[Any, ...] | None = None
@@ -534,7 +534,7 @@ class CellFunction:
         GLOBALS[self.variants] = self._variants.get
         self._globals = [self.slow, self.variants, self.fast]  # and names of tables
         weakref.finalize(self, _forget, self._globals)
-        self._shared = set[Any]()  # the values that its code has names of, as `typed` says them
+        self._shared = set[object]()  # the values that its code has names of, as `typed` says them
         weakref.finalize(self, _release, self._shared).atexit = False
         # the function that stands for it in walks
         self.call: FunctionType = FunctionType(_code("def f(): pass"), GLOBALS, name)
@@ -564,7 +564,7 @@ class CellFunction:
         return shared.name
 
     @property
-    def hints(self) -> dict[str, Any]:
+    def hints(self) -> dict[str, object]:
         """The types of annotations now, by argument; texts may have names that are defined after the cell."""
         names = getattr(inspect.unwrap(self.function), "__globals__", {})
         return {n: hint_of(p.annotation, names) for n, p in arguments_of(self.function).parameters.items()}
@@ -576,17 +576,17 @@ class CellFunction:
             self.renew(self.signatures[:count])
 
     @property
-    def subject(self) -> Any:
+    def subject(self) -> object:
         """The cell itself, as the thing that the user wrote."""
         return self
 
     @property
-    def read(self) -> Any:
+    def read(self) -> object:
         """The function, or the layer that is called: the thing whose readings besides arguments count."""
         return self.origin[1] if self.origin is not None and self.origin[0] == "layer" else self.function
 
     @property
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[object]:
         """The objects by which a walk calls it: its function, the owner of the method, the layer."""
         return [self.call, getattr(self.function, "__self__", None), self.read]
 
@@ -695,7 +695,7 @@ class CellFunction:
             self._tables[key] = table
         return self._tables[key]
 
-    def called(self, signature: Signature, arguments: dict[str, Any]) -> Any:
+    def called(self, signature: Signature, arguments: dict[str, object]) -> Noted:
         """Note a call of a known signature, and return its result."""
         positional = [arguments[n] for n in self.parameters if n not in self.static]
         static = {n: arguments[n] for n in self.static}
@@ -767,13 +767,13 @@ class CellFunction:
 
     def _by_outline(self, signatures: Sequence[Signature]) -> Iterable[list[Signature]]:
         """Group signatures that differ in forms of arrays alone, in the order of their first ones."""
-        groups: dict[Any, list[Signature]] = {}
+        groups: dict[object, list[Signature]] = {}
         for signature in signatures:
             key = signature if signature.outline is None else self._common(signature)
             groups.setdefault(key, []).append(signature)
         return groups.values()
 
-    def find(self, arguments: dict[str, Any]) -> Signature:
+    def find(self, arguments: dict[str, object]) -> Signature:
         """Return the signature of a call, made if it is new.
 
         Raises:
@@ -817,13 +817,13 @@ class CellFunction:
 class CallRecorder(Recorder, Protocol):
     """The recorder of a walk, as cells know it."""
 
-    def call(self, cell: CellFunction, arguments: dict[str, Any], /) -> Any:
+    def call(self, cell: CellFunction, arguments: dict[str, object], /) -> Noted:
         """Note a call that the cell's code does not know, and return its result."""
 
-    def value(self, parameter: Parameter, /) -> Any:
+    def value(self, parameter: Parameter, /) -> Noted:
         """Return a parameter as a value."""
 
-    def rows(self, array: object, row: TensorType, where: str, /) -> list[Any]:
+    def rows(self, array: object, row: TensorType, where: str, /) -> list[Noted]:
         """Return the rows of an array as values of a type; `where` is for errors."""
 
 
@@ -838,7 +838,7 @@ class Slow:
     on: bool = False
     register: Callable[[Signature], None]  # called once with each new signature
     # returns a function that does calls fast, given one that does them, and signatures; set by `go_fast`
-    fast: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]] | None = None
+    fast: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., object]] | None = None
 
 
 _cells: weakref.WeakSet[CellFunction] = weakref.WeakSet()
@@ -905,7 +905,7 @@ def _symbols(self: CellFunction, specs: dict[str, Spec]) -> Symbols:
     """
     symbols = Symbols([], [], [], [], {}, {})
     for name, spec in specs.items():
-        parts: list[Any] = []
+        parts: list[object] = []
         for path, leaf in leaves(spec):
             where = name + path
             match leaf:
@@ -948,7 +948,7 @@ def _outcome(self: CellFunction, specs: dict[str, Spec], symbols: Symbols) -> Ou
     return Outcome(nest, result_leaves, outputs, losses, metrics, labels)
 
 
-def _run(self: CellFunction, specs: dict[str, Spec], arguments: dict[str, Any], cell_body: Body) -> Any:
+def _run(self: CellFunction, specs: dict[str, Spec], arguments: dict[str, object], cell_body: Body) -> Noted:
     """Call a cell's function on symbolic arguments and return its result; losses go to `cell_body`.
 
     Errors leave with a note of the cell and the structures of its arguments.

@@ -33,7 +33,7 @@ def hasten() -> None:
     if make is None:
         return
 
-    def compiled(general: Callable[..., object], signatures: Sequence[Signature]) -> Callable[..., Any]:
+    def compiled(general: Callable[..., object], signatures: Sequence[Signature]) -> Callable[..., object]:
         for signature in signatures:
             signature.coded = signature.coded or coded(signature)
         codes = [signature.coded.numbers for signature in signatures if signature.coded is not None]

@@ -45,9 +45,9 @@ from foldbatch.functions.notes import (
 from foldbatch.functions.readings import Reading
 from foldbatch.functions.rounds import Computing, RoundNotes, Rounds
 from foldbatch.functions.store import Store
-from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
+from foldbatch.functions.suspended import Fiber, Fork, Greenlet, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
-from foldbatch.functions.values import Value, by_hand, refuse_made
+from foldbatch.functions.values import Numbers, Value, by_hand, refuse_made
 from foldbatch.model.tracer import ExamplesNoted, ExamplesRead, Tracer
 from foldbatch.params.parameters import Array
 from foldbatch.recorder.lists import CallLists
@@ -129,7 +129,7 @@ def _in_turn(
 _NO_EXAMPLE: Final = Walked(-1, -1, -1)
 
 
-def _wait_in_turn(walks: InTurn, hub: Any, request: Value | Fork, reader: str) -> Any:
+def _wait_in_turn(walks: InTurn, hub: Greenlet, request: Value | Fork, reader: str) -> Numbers:
     """Stop the first walk that asks for a number or forks, and return the answer once a round has it.
 
     Args:
@@ -161,14 +161,14 @@ def results(
     *,
     keep_going: bool = False,
     careful: bool = False,
-) -> list[Any]:
+) -> list[object]:
     """Run a walk on examples in rounds, and return its results, with arrays in the place of values.
 
     It is for inference, where results are wanted and no traces. With `keep_going`, an exception that the walk
     raises becomes the result of its example. The other arguments are those of `decide`.
     """
 
-    def run() -> list[Any]:
+    def run() -> list[object]:
         """Run the batch in rounds and return its results, with arrays in the place of values."""
         batch = UnderWay(rounds, computing, tracer, keep_going=keep_going)
         with no_garbage(), batch.noting(careful=careful or keep_going):
@@ -189,7 +189,7 @@ def small_batch_results(
     asides: Collection[str],
     notes: ExamplesNoted,
     numbers: Sequence[int],
-) -> list[Any] | None:
+) -> list[object] | None:
     """Return the results of a small batch whose walks have ended without reading a number.
 
     All calls in the notes are computed as a single round; None where they must run as any batch, see
@@ -205,7 +205,7 @@ def small_batch_results(
     round_notes = RoundNotes(computing, notes, places, notes.ends, [], numbers)
     if not rounds.run_small(round_notes, tracer.learnt, asides):
         return None
-    results: list[Any] = []
+    results: list[object] = []
     for place, result, number in zip(places, notes.results, numbers, strict=True):
         type_, shown = _shown(rounds.store, notes.start, type_, result, place, number)
         results.append(shown)
@@ -266,7 +266,7 @@ class UnderWay:
         # The first item is that of the hub, the greenlet that lets fibers run.
         self._turns: list[Callable[[Any], Any]] = []
         self._sent: list[Any] = []
-        self._hub: Any = None
+        self._hub: Greenlet = None
         self._direct = True  # whether all fibers can stop, so that a fiber may let the next one run
         self._waits = self._first  # from this number on a value is waited for without the hub
         self._round = 0
@@ -512,7 +512,7 @@ class UnderWay:
     def _ask(self, fork: Fork) -> Any:
         return self._switched(fork, "fb.together")
 
-    def _read(self, value: Value, reader: str) -> Any:
+    def _read(self, value: Value, reader: str) -> Numbers:
         """Return the numbers of a value to the walk that asks for them, which waits until they are computed.
 
         Most walks wait here without the hub: the next fiber is let run from within.
@@ -550,7 +550,7 @@ class UnderWay:
             raise leak(reader, walked.number)
         return self.store.row(number)
 
-    def _switched(self, request: Value | Fork, reader: str) -> Any:
+    def _switched(self, request: Value | Fork, reader: str) -> Numbers:
         """Stop the walk that asks for a value's numbers or for the results of a fork, and return these to it.
 
         Raises:
@@ -585,13 +585,13 @@ class UnderWay:
         COUNTERS[1] = number + max(0, min(int(remaining[fiber.walked.place]) for fiber in fibers))
         return True
 
-    def compute(self) -> list[Any]:
+    def compute(self) -> list[object]:
         """Compute a round, which has the calls noted since the last one, and begin the next.
 
         The values are in the store then. Where the engine has read the numbers that walks wait for in the
         same call, it returns them, in the order in which the walks asked; else an empty list.
         """
-        values: list[Any] = []
+        values: list[object] = []
         if COUNTERS[0] == self._first:
             refuse_broken(self.notes, self._first)
         else:
@@ -672,7 +672,7 @@ class UnderWay:
         )
         return Noted(signature, rows.take(order, axis=0), elements, feeds, labels)
 
-    def results(self) -> list[Any]:
+    def results(self) -> list[object]:
         """Return for each example its result, with arrays in the place of values, or its walk's error."""
         return [self.shown(walked).result if walked.error is None else walked.error for walked in self.walked]
 

@@ -20,7 +20,7 @@ from foldbatch.functions.noted import is_named, replaced
 from foldbatch.functions.readings import Reading, Readings
 from foldbatch.functions.specs import rebuilt, too_deep
 from foldbatch.functions.suspended import finished
-from foldbatch.functions.values import Value, by_hand, released, typed_class, value_class
+from foldbatch.functions.values import Noted, Numbers, Value, by_hand, released, typed_class, value_class
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.replacing import Replacements
@@ -28,7 +28,7 @@ from foldbatch.model.rereading import Snapshot
 from foldbatch.params.parameters import Parameter
 from foldbatch.recorder.lists import CallLists, numbers_of
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Graph
+from foldbatch.static.graph import Graph, Node
 from foldbatch.static.passes.simplify import in_phase
 from foldbatch.types import TensorType
 
@@ -36,7 +36,7 @@ from foldbatch.types import TensorType
 class Real(Value, gc=False, eq=False):
     """A value with its numbers, in eager mode."""
 
-    array: Any = None  # the numbers
+    array: Numbers = None  # the numbers
 
     def __repr__(self) -> str:
         return f"{self.array!r}"
@@ -46,10 +46,10 @@ class Real(Value, gc=False, eq=False):
     def __hash__(self) -> int:
         return object.__hash__(self) if self.type.shape else hash(self.array.item())
 
-    def _read(self, where: str) -> Any:
+    def _read(self, where: str) -> Numbers:
         return self.array
 
-    def __await__(self) -> Generator[Value, Any, Value]:
+    def __await__(self) -> Generator[Value, object, Value]:
         """Return the value: its numbers are there."""
         return self
         yield self
@@ -64,10 +64,10 @@ def _real_class(type_: TensorType) -> Any:
 class Seen:
     """The result, losses and metrics of one example in eager mode."""
 
-    result: Any = None  # what the walk returned, with arrays in the place of values
+    result: object = None  # what the walk returned, with arrays in the place of values
     losses: dict[str, float] = field(default_factory=dict)  # by name
     # by name, the values in the order of calls, each with its label
-    metrics: dict[str, list[tuple[Any, Any]]] = field(default_factory=dict)
+    metrics: dict[str, list[tuple[Numbers, object]]] = field(default_factory=dict)
 
     @property
     def loss(self) -> float:
@@ -79,7 +79,9 @@ class _Eager:
     seen: Seen
     dtype: str | None = None
     key: int = 0
-    visits: list[tuple[int, str, tuple[Any, Any]]]  # of metrics: number, name, and the value with its label
+    visits: list[
+        tuple[int, str, tuple[Numbers, object]]
+    ]  # of metrics: number, name, and the value with its label
     begin: Callable[[Parameter], None]
     replacements: Replacements
 
@@ -166,8 +168,12 @@ def _call(cell: CellFunction, arguments: dict[str, object]) -> object:
 
 
 def _computed(
-    signature: Signature, inputs: dict[Any, Any], labels: list[Any], number: int, marks: Sequence[int] = ()
-) -> list[Any]:
+    signature: Signature,
+    inputs: dict[Node, Numbers],
+    labels: list[Any],
+    number: int,
+    marks: Sequence[int] = (),
+) -> list[Numbers]:
     """Compute a call, given its inputs by node, and return its outputs; `marks` are numbers of visits."""
     draft = signature.draft
     for parameter in signature.parameters:
@@ -192,10 +198,10 @@ class _Block(Slots):
 
     def __init__(self, part: BlockInWalk) -> None:
         self.part = part
-        self.arrays: dict[int, Any] = {}
+        self.arrays: dict[int, Numbers] = {}
         self.lists = [notes.lists_of(signature) for signature in part.signatures]
 
-    def run(self, x: object) -> Any:
+    def run(self, x: object) -> Noted:
         """Run the block's program on one value, compute the calls that it notes, and return its result."""
         part = self.part
         lists = {
@@ -210,7 +216,7 @@ class _Block(Slots):
         self.compute()
         return _real(self.arrays[number], type_)
 
-    def number(self, value: Any) -> int:
+    def number(self, value: Noted) -> int:
         number = -1 - len(self.arrays)
         self.arrays[number] = value.array
         return number
@@ -229,14 +235,16 @@ class _Block(Slots):
             for j, array in enumerate(_computed(signature, inputs, labels, number, marks)):
                 self.arrays[number + j] = array
 
-    def _arrays_of(self, numbers: Any) -> Any:
+    def _arrays_of(self, numbers: Any) -> Numbers:
         return [self.arrays[n] for n in numbers] if not isinstance(numbers, int) else self.arrays[numbers]
 
     def _inputs(
         self, signature: Signature, lists: CallLists, call: int, row: Sequence[int], ends: list[int]
-    ) -> tuple[dict[Any, Any], dict[Any, Any], list[Any], list[int]]:
+    ) -> tuple[dict[Node, Numbers], dict[Node, Numbers], list[Any], list[int]]:
         """Return the numbers that a call reads, its data, labels and visits; `ends` are of lists so far."""
-        reads: dict[Any, Any] = {node: n for (_, node), n in zip(signature.operands, row[1:], strict=False)}
+        reads: dict[Node, Numbers] = {
+            node: n for (_, node), n in zip(signature.operands, row[1:], strict=False)
+        }
         for s, (_, _, members) in enumerate(signature.sequences):
             size = row[1 + len(signature.operands) + s] * len(members)
             flat = lists.elements[s][ends[s] : ends[s] + size]
@@ -256,12 +264,12 @@ def _real(array: object, type_: TensorType) -> Value:
     return value
 
 
-def _at(arguments: dict[str, Any], path: str) -> Any:
+def _at(arguments: dict[str, object], path: str) -> Noted:
     """Return the part of the arguments that a path such as ``left[0].h`` names."""
     return eval(path, {"None": None}, arguments)  # noqa: S307 - the path is our own
 
 
-def _array_of(value: object, reader: Signature) -> Any:
+def _array_of(value: object, reader: Signature) -> Numbers:
     """Return the numbers of a value that a call reads; refuse one that no call has returned."""
     array = getattr(value, "array", None)
     if array is None:
@@ -269,9 +277,9 @@ def _array_of(value: object, reader: Signature) -> Any:
     return array
 
 
-def _inputs(signature: Signature, arguments: dict[str, object]) -> dict[object, object]:
+def _inputs(signature: Signature, arguments: dict[str, object]) -> dict[Node, Numbers]:
     """Return arrays for the inputs of a cell's graph, by node, read from the arguments of a call."""
-    inputs: dict[Any, Any] = {}
+    inputs: dict[Node, Numbers] = {}
     for path, node in signature.operands:
         inputs[node] = _array_of(_at(arguments, path), signature)
     for path, _, members in signature.sequences:
@@ -305,6 +313,6 @@ class EagerRecorder(WalkRecorder):
 
     call = staticmethod(_call)
 
-    def run_block(self, part: BlockInWalk, x: object) -> Any:
+    def run_block(self, part: BlockInWalk, x: object) -> Noted:
         """Run a block on an argument, and return its result with its numbers."""
         return _of_block(part, x)

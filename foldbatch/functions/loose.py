@@ -18,10 +18,10 @@ from foldbatch.functions.cells import CellFunction, Slow, body
 from foldbatch.functions.notes import note_rows, running
 from foldbatch.functions.seam import TensorBlock
 from foldbatch.functions.specs import EXACT, FIXED, read_as, typed
-from foldbatch.functions.values import GivenObject, LabelObject, Value, value_class
-from foldbatch.model.columns import kept
+from foldbatch.functions.values import GivenObject, LabelObject, Noted, Value, value_class
+from foldbatch.model.columns import Datum, kept
 from foldbatch.operators import OUTSIDE, PLAIN_OPERANDS, PlainOperands, called_as_it_is
-from foldbatch.params.parameters import Parameter
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
 from foldbatch.system.remembering import Bounded, Shared
@@ -41,24 +41,25 @@ _BOUNDS = frozenset({int, type(None)})  # of slices
 _READ = {float: "float32", int: "int32"}  # what plain numbers are read as
 
 # An operand; whether it is data of the call, else it belongs to the cell; and what data are read as.
+CalledLayer: TypeAlias = Any  # a layer, or another object with a method `called`
 CallOperand: TypeAlias = tuple[Any, bool, TensorType | None]
 
 # loose cells, and entries of each table of look-ups, that are kept for models to come: many times those of a
 # large model. A cell that a program knows is kept in any case.
 MAX_KEPT = 4096
-_cells: Shared[Any, CellFunction] = Shared(MAX_KEPT)  # but for those of parameters, which keep theirs
+_cells: Shared[object, CellFunction] = Shared(MAX_KEPT)  # but for those of parameters, which keep theirs
 # by function and `_key`, a cell with the places of what is data; those of a parameter are kept by it
-_places: dict[Any, Any] = Bounded(MAX_KEPT)
+_places: dict[object, Any] = Bounded(MAX_KEPT)
 # what does a call, by function, types of operands, and the numbers among them that belong to its cell
-_quick: dict[Any, Callable[..., Any]] = Bounded(MAX_KEPT)
+_quick: dict[object, Callable[..., Any]] = Bounded(MAX_KEPT)
 _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = Bounded(MAX_KEPT)  # by shape and dtype
 # by the class of what is given, and its array's dtype and shape
-_of_arrays: dict[Any, CellFunction] = Bounded(MAX_KEPT)
+_of_arrays: dict[object, CellFunction] = Bounded(MAX_KEPT)
 
 
 def _apply(
     recorder: WalkRecorder, function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]
-) -> Any:
+) -> Noted:
     """Apply an op to operands in a walk, by a call of its loose cell; return the result of the call.
 
     Cells are kept by the function and types of operands, so that most calls need one look-up.
@@ -127,7 +128,9 @@ def _apply(
     return cell.call(*[x for x, dynamic, _ in pattern if dynamic])
 
 
-def _kept_place(kinds: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[dict[Any, Any], Any, Any] | None:
+def _kept_place(
+    kinds: tuple[object, ...], operands: tuple[Any, ...]
+) -> tuple[dict[Any, Any], Any, Any] | None:
     """Return where to look for the loose cell of a call that reads an index, a parameter or a list of items.
 
     The types of the operands alone do not decide the cell of such a call.
@@ -158,7 +161,7 @@ def _fixed(x: object) -> Any:
     return (x.start, x.stop, x.step) if is_plain else None  # values would be read where they are hashed
 
 
-def _bounded(key: object) -> Any:
+def _bounded(key: object) -> object:
     """Return an index with numbers in the place of values that bound slices: shapes belong to a cell."""
     if type(key) is tuple:
         return tuple(map(_bounded, key))
@@ -175,7 +178,7 @@ def _is_row(x: object, key: object) -> bool:
 
 
 def _key(
-    meaning: PlainOperands | None, operands: Sequence[Any], options: dict[str, Any]
+    meaning: PlainOperands | None, operands: Sequence[Any], options: dict[str, object]
 ) -> tuple[Any, ...] | None:
     """Return a key for the cell of a call: types of operands, numbers that belong to the cell; or None."""
     data = _DATA.get(meaning, frozenset())
@@ -203,13 +206,13 @@ def _key(
     return tuple(key)
 
 
-def _kept_by(operands: Iterable[object]) -> dict[Any, Any] | None:
+def _kept_by(operands: Iterable[object]) -> dict[object, Any] | None:
     """Return the cells of the first parameter among operands, which go with it; None where there is none."""
     return next((x.cells for x in operands if isinstance(x, Parameter)), None)
 
 
 def op_cell(
-    function: Callable[..., object], operands: Sequence[CallOperand], options: dict[str, Any]
+    function: Callable[..., object], operands: Sequence[CallOperand], options: dict[str, object]
 ) -> CellFunction:
     """Return the loose cell of an op with these fixed operands and options; make it at the first use.
 
@@ -224,7 +227,7 @@ def op_cell(
     static = tuple([read if dynamic else typed(x) for x, dynamic, read in operands])
     key = (function, static, tuple([(n, typed(options[n])) for n in sorted(options)]))
     of_parameter = _kept_by(_flat([*[x for x, dynamic, _ in operands if not dynamic], *options.values()]))
-    kept: Shared[Any, CellFunction] | dict[Any, CellFunction]
+    kept: Shared[object, CellFunction] | dict[object, CellFunction]
     kept = _cells if of_parameter is None else of_parameter
     try:
         cell = kept.get(key)
@@ -265,7 +268,7 @@ def _operand(meaning: PlainOperands | None, x: object, kind: TensorType) -> Call
     return x, number or isinstance(x, Value | np.ndarray | np.generic), None
 
 
-def _as_now(x: Any) -> Any:
+def _as_now(x: Any) -> object:
     """Return a copy of an operand that belongs to a cell: lists and arrays may be written to."""
     if type(x) is np.ndarray:
         return x.copy()
@@ -273,7 +276,7 @@ def _as_now(x: Any) -> Any:
 
 
 def _filled(
-    function: Callable[..., object], pattern: list[CallOperand], options: dict[str, object], *xs: object
+    function: Callable[..., object], pattern: list[CallOperand], options: dict[str, Any], *xs: object
 ) -> object:
     remaining = iter(xs)
     return called_as_it_is(
@@ -295,7 +298,7 @@ def _cell(
     return CellFunction(wrapper, name, order)
 
 
-def layer_cell(layer: Any, arguments: int) -> CellFunction:
+def layer_cell(layer: CalledLayer, arguments: int) -> CellFunction:
     """Return the cell of a layer that is called with so many arguments."""
     cells: dict[int, CellFunction] = layer.__dict__.setdefault("_called", {})  # lives as long as the layer
     if arguments not in cells:
@@ -307,14 +310,14 @@ def layer_cell(layer: Any, arguments: int) -> CellFunction:
     return cells[arguments]
 
 
-def _value_of(parameter: Parameter) -> Any:
+def _value_of(parameter: Parameter) -> Noted:
     if "value" not in parameter.cells:
         pattern: list[CallOperand] = [(parameter, False, None), (parameter.shape, False, None)]
         parameter.cells["value"] = op_cell(inspect.unwrap(ops.reshape), pattern, {})
     return parameter.cells["value"].call()
 
 
-def rows_of(array: Any, row: TensorType, where: str) -> list[Any]:
+def rows_of(array: Array, row: TensorType, where: str) -> list[Noted]:
     """Bring the rows of an array into the model, as values of a type; in a walk.
 
     Raises:
@@ -344,7 +347,7 @@ class WalkRecorder:
     value = staticmethod(_value_of)
     rows = staticmethod(rows_of)
 
-    def layer(self, layer: Any, xs: tuple[object, ...]) -> Any:
+    def layer(self, layer: CalledLayer, xs: tuple[object, ...]) -> Noted:
         """Call a layer or another block: by its loose cell, or as a block with several cells."""
         if not running():
             if hasattr(layer, "apply"):  # another thread builds a block
@@ -358,7 +361,7 @@ class WalkRecorder:
         values = tuple([_value_of(x) if isinstance(x, Parameter) else x for x in xs])
         return mixed.call(layer, values, self.run_block)
 
-    def run_block(self, part: mixed.BlockInWalk, x: object) -> Any:
+    def run_block(self, part: mixed.BlockInWalk, x: object) -> Noted:
         """Note the calls of a block on an argument, and return its result."""
         return part.note(x)
 
@@ -489,7 +492,7 @@ def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
     return cell
 
 
-def tensor(values: Any, dtype: str | None = None) -> Any:
+def tensor(values: Datum, dtype: str | None = None) -> Noted:
     """Bring numbers of an example into the model; in a walk.
 
     Args:

@@ -35,7 +35,7 @@ from foldbatch.functions.seam import (
     run_time_terminals,
 )
 from foldbatch.functions.specs import NestSpec, ValueSpec
-from foldbatch.functions.values import Value, value_class
+from foldbatch.functions.values import Noted, Value, value_class
 from foldbatch.model.columns import kept, of_now
 from foldbatch.model.drafts import Draft
 from foldbatch.recorder.lists import flattening
@@ -70,7 +70,7 @@ class Called:
     input_type: Type
     yields: Type
 
-    def result(self, converter: Slots, slots: tuple[object, ...]) -> tuple[Any, ...]:
+    def result(self, converter: Slots, slots: tuple[object, ...]) -> tuple[Noted, ...]:
         """Call the function for the tracing program, and return its result as contents of variables.
 
         Args:
@@ -104,7 +104,7 @@ class Slots:
     def number(self, value: Value) -> int:
         return value.n
 
-    def values(self, type_: Type, contents: Iterator[Any]) -> Any:
+    def values(self, type_: Type, contents: Iterator[Any]) -> Noted:
         """Return a value of a type, given the contents of the variables of its terminals."""
         match type_:
             case TensorType():
@@ -116,7 +116,7 @@ class Slots:
                 return [self.values(element, iter((x,) if alone else x)) for x in next(contents)]
         return None if type_ == VOID else next(contents)
 
-    def slots(self, type_: Type, x: object, where: object) -> Iterator[Any]:
+    def slots(self, type_: Type, x: object, where: object) -> Iterator[object]:
         """Yield a value's terminals as the tracing program holds them: tensors are numbers, sequences lists.
 
         It is for results of the user's functions.
@@ -223,7 +223,7 @@ class BlockInWalk:
             self._compared = InForce.runs
         return True
 
-    def note(self, x: object) -> Any:
+    def note(self, x: object) -> Noted:
         """Note the calls of the block on an argument, and return its result."""
         lists, slots = notes.block_globals(self, self._bound), Slots()
         return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.input_type, x, self))))
@@ -234,13 +234,13 @@ class BlockInWalk:
             notes.ensure(signature)
         return self.bindings(lambda kind, k, *i: GLOBALS["_".join([f"{kind}{k}", *map(str, i)])])
 
-    def bindings(self, append: Callable[..., Any]) -> dict[str, Any]:
+    def bindings(self, append: Callable[..., Any]) -> dict[str, object]:
         """Return the functions that the tracing program finds among its globals.
 
         `append` gives them, by kind and number of the signature; and for elements of lists (``E``), data
         (``F``) and labels (``L``) by number of these.
         """
-        bindings: dict[str, Any] = {}
+        bindings: dict[str, object] = {}
         for k, signature in enumerate(self.signatures):
             n = signature.number
             bindings[f"row{k}"] = append("R", n)
@@ -252,7 +252,7 @@ class BlockInWalk:
                 bindings[f"label{k}_{i}"] = labelling(append("L", n, i))
         return bindings
 
-    def run(self, slots: Slots, lists: dict[str, Any], operands: Iterator[object]) -> tuple[Any, ...]:
+    def run(self, slots: Slots, lists: dict[str, object], operands: Iterator[object]) -> tuple[Noted, ...]:
         """Run the tracing program on contents of variables; return the results of its root for `operands`.
 
         `slots` makes values for functions of the user's; `lists` are the functions of `bindings`.
@@ -261,7 +261,7 @@ class BlockInWalk:
         run.variables = {name: [] for name in self._variables[0]} | {name: {} for name in self._variables[1]}
         self._enter(run)
         try:
-            results: tuple[Any, ...] = scope[self._functions[0].name](*operands, SHALLOW)
+            results: tuple[Noted, ...] = scope[self._functions[0].name](*operands, SHALLOW)
         except BaseException as error:
             for signature in self.signatures:
                 notes.take_back(signature)
@@ -309,7 +309,7 @@ class BlockInWalk:
         """
         scope = self._scope
 
-        def call(*contents: object) -> tuple[Any, ...]:
+        def call(*contents: object) -> tuple[Noted, ...]:
             """Call the user's function outside of the tracing program; return its result as variables."""
             run: _Run = scope["run"]
             self._leave(run)
@@ -326,9 +326,9 @@ class BlockInWalk:
 class _Run:
     """A run of a block's program on one argument."""
 
-    lists: dict[str, Any]  # the functions by which it notes, by name
+    lists: dict[str, object]  # the functions by which it notes, by name
     slots: Slots  # makes values for functions of the user's
-    variables: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
+    variables: dict[str, object] = field(default_factory=dict)  # its lists of collected values, and its memos
     outside: bool = False  # whether a function of the user's runs
     first: int = 0  # the number from which the tracing program counts
 
@@ -346,12 +346,12 @@ class BlockCell:
     is_pure = False
 
     @property
-    def read(self) -> Any:
+    def read(self) -> object:
         """The block, whose functions read things besides arguments."""
         return self.block
 
     @property
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[object]:
         """The object by which a walk calls it: the block."""
         return [self.block]
 
@@ -360,7 +360,7 @@ class BlockCell:
         return shown(self.block)
 
     @property
-    def subject(self) -> Any:
+    def subject(self) -> object:
         """The block, as the thing that the user wrote."""
         return self.block
 
@@ -393,7 +393,7 @@ def _further(first: int, width: int) -> Iterator[range]:
         first += len(numbers) * width
 
 
-def labelling(append: Callable[[Any], None]) -> Callable[[Any], None]:
+def labelling(append: Callable[[object], None]) -> Callable[[object], None]:
     """Return a function that appends a copy of each label, so that later changes of it do not count."""
     return lambda label: append(kept(label))
 
@@ -453,7 +453,7 @@ def present_part(block: AnyBlock, type_: Type) -> BlockInWalk:
     return part_of(block, type_)
 
 
-def call(block: AnyBlock, xs: tuple[object, ...], run: Callable[[BlockInWalk, Any], Any]) -> Any:
+def call(block: AnyBlock, xs: tuple[object, ...], run: Callable[[BlockInWalk, object], object]) -> Noted:
     """Do a call of a block in a walk by `run`, which is given the block's part and its argument.
 
     Raises:

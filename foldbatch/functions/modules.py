@@ -78,7 +78,7 @@ def refuse_no_walk(walk: object) -> None:
         raise WalkError("fb.compile", "a function that returns", f"{shown}, which yields", "return a list")
 
 
-def _members(name: str, value: object) -> Iterator[tuple[str, Any]]:
+def _members(name: str, value: object) -> Iterator[tuple[str, object]]:
     """Yield the layers, parameters and modules in a value, its lists and dicts, with dotted names."""
     match value:
         case Layer() | Parameter() | Module():
@@ -135,7 +135,7 @@ def _prefix(path: str, module: Module, above: set[int]) -> None:
                     _prefix(path, part, above | {id(part)})
 
 
-def _without_cells(instance: object) -> Any:
+def _without_cells(instance: object) -> object:
     """Return the state of an object for pickles and copies, without the cells, which belong to it alone."""
     state: Any = object.__getstate__(instance)
     cells = {n: getattr(x, "__dict__", {}).get("cell") for n, x in vars(instance).items()}
@@ -177,7 +177,7 @@ class MethodCell:
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.names = name, f"{class_name(owner)}.{name}"
-        getstate: Any = owner.__getstate__
+        getstate: object = owner.__getstate__
         if getstate is object.__getstate__:
             owner.__getstate__ = _without_cells  # type: ignore[assignment, method-assign]
 

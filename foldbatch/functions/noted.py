@@ -256,7 +256,7 @@ class _ListOfParts:
     items: list[Any]
 
 
-def relative(part: object, begin: int, start: int, new: NDArray[np.integer] | None) -> Any:
+def relative(part: object, begin: int, start: int, new: NDArray[np.integer] | None) -> object:
     """Return part of a result with numbers that count from the example's beginning."""
     if isinstance(part, Value):
         number = part.n - start
@@ -296,7 +296,7 @@ def joined_result(
 
 
 def _taken(
-    x: object, start: int, terminals: list[Any], seen: set[int], example: int, levels: int = DEEPEST
+    x: object, start: int, terminals: list[object], seen: set[int], example: int, levels: int = DEEPEST
 ) -> Type:
     """Return the type of a result, and put its terminals into `terminals`."""
     if type(x) in ATOMS:
@@ -402,7 +402,7 @@ def _has_fields(kind: type) -> bool:
     return kind.__new__ is object.__new__ and not any(isinstance(x, property) and not x.fset for x in members)
 
 
-def replaced(x: object, part: Callable[[Any], object]) -> Any:
+def replaced(x: object, part: Callable[[object], object]) -> object:
     """Return a dict, a dataclass or a named tuple with other parts; anything else as it is."""
     if not is_named(x):
         return x

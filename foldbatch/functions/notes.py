@@ -58,7 +58,7 @@ class Notes:
 
     start: int  # the first number of the run
     ends: list[int] = field(default_factory=list)  # after each example, the next number
-    results: list[Any] = field(default_factory=list)  # what the walk returned, per example
+    results: list[object] = field(default_factory=list)  # what the walk returned, per example
     # by signature, in the order of the first calls
     lists: dict[Signature, CallLists] = field(default_factory=dict)
     # after rounds, `noted.Noted` by signature, in the place of `lists`
@@ -414,7 +414,7 @@ class InTurn:
     waits: bool = False  # whether the present example waits, so that the others go on in rounds
     coroutine: Any = None  # the coroutine that the present walk returned, if it is an ``async def``
 
-    def go(self) -> Any:
+    def go(self) -> object:
         """Run the walks; return None at the end, or the result of an example that has waited meanwhile.
 
         Errors tell the example's number in the batch.
@@ -482,7 +482,7 @@ def note(
     return session(run, reading)
 
 
-def forking() -> Callable[[Any], Any] | None:
+def forking() -> Callable[[object], Any] | None:
     """Return the function that runs parts of the present walk side by side, or None outside of rounds."""
     return State.fork
 
@@ -605,7 +605,7 @@ def line_of(
 
 
 def watch_calls(
-    walk: Callable[[Any], Any],
+    walk: Callable[[Any], object],
     example: object,
     signatures: Sequence[Signature],
     seen: Callable[[Signature, FrameType | None], None],
@@ -765,7 +765,7 @@ def first_call(cell: CellFunction, arguments: dict[str, object]) -> object:
     return cell.called(signature, arguments)
 
 
-def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
+def fits(signature: Signature, arguments: dict[str, object]) -> bool:
     """Whether arguments of a signature's structure meet the conditions in its code."""
     namespace = {ARGUMENT + name: x for name, x in arguments.items()}
 

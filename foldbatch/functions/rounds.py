@@ -211,7 +211,7 @@ class Rounds:
         """Read a program's parameters in the place of those of layers."""
         self._learnt.replacements = replacements
 
-    def compute(self, round_notes: RoundNotes) -> list[Any]:
+    def compute(self, round_notes: RoundNotes) -> list[object]:
         """Compute the calls noted since the last round, and put their values into the store.
 
         Returns the numbers that are asked for, where the engine's runner has read them; else an empty list.

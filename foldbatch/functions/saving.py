@@ -213,7 +213,7 @@ def _refused(where: str, actual: str, fix: str = AT_TOP) -> ModelError:
     return ModelError(f"Program.save: {where}", "what an import path leads to", actual, fix)
 
 
-def _walk_data(walk: object, places: _Places, sink: Sink) -> Any:
+def _walk_data(walk: object, places: _Places, sink: Sink) -> object:
     """Return a walk as data for a file: the path of its variable or method, or that of a function."""
     if isinstance(walk, Module | Block):
         return {"variable": places.of(walk, "the walk")}
@@ -333,7 +333,7 @@ class _Places:
         return keys[::-1]
 
 
-def _inside(value: object) -> Iterator[tuple[Any, Any]]:
+def _inside(value: object) -> Iterator[tuple[object, Any]]:
     """Yield the parts of a value, by attribute, number or key."""
     match value:
         case Module():
@@ -580,7 +580,7 @@ def _type_of(type_: object) -> Type:
     return type_
 
 
-def _class_of_data(name: object, source: Source) -> Any:
+def _class_of_data(name: object, source: Source) -> object:
     """Return the class of a number or an array, which is compared and never called."""
     if name is None:
         return None

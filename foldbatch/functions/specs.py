@@ -23,6 +23,8 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import Node
 from foldbatch.types import DTYPES, TensorType, describe_value, tensor_written
 
+Nest: TypeAlias = Any  # a dict, a tuple, or an object of a dataclass or a named tuple
+
 Name: TypeAlias = Callable[[Any], str]  # gives an object a name among the globals of a cell's code
 
 # The dtypes that arrays are read as, where these are not their own. NumPy makes float64 of all numbers, and
@@ -97,7 +99,7 @@ class NestSpec:
         key = self.keys[number]
         return f".{key}" if dataclasses.is_dataclass(self.kind) else f"[{key!r}]"
 
-    def value_of(self, items: Sequence[object]) -> Any:
+    def value_of(self, items: Sequence[object]) -> Nest:
         """Return a nest of this kind with other items."""
         kind: Any = self.kind
         if kind.__new__ is tuple.__new__:  # also of classes that are made of one iterable, as tuples are
@@ -113,7 +115,7 @@ class NestSpec:
 class StaticSpec:
     """A value that is the same in all calls of a signature; ``1``, ``1.0`` and ``True`` are three."""
 
-    value: Any
+    value: object
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StaticSpec) and typed(self.value) == typed(other.value)
@@ -147,7 +149,7 @@ def typed(value: object) -> object:
             return kind, typed((value.start, value.stop, value.step))
         case set() | frozenset():
             return kind, frozenset(map(typed, value))
-    equal: Any = kind.__eq__
+    equal: object = kind.__eq__
     if dataclasses.is_dataclass(value) and equal is not object.__eq__ and not isinstance(value, type):
         parts = [getattr(value, field.name) for field in dataclasses.fields(value) if field.compare]
         return kind, value, typed(parts)
@@ -246,7 +248,10 @@ def form_of(array: Any) -> tuple[tuple[int, ...], str]:
     return tuple(array.shape), _spelt(array.dtype)
 
 
-def row_type(hint: Any) -> TensorType | None:
+Hint: TypeAlias = Any  # what an annotation says: a type, a tuple or a list of such, or None
+
+
+def row_type(hint: Hint) -> TensorType | None:
     """Return the type of the elements of a list, or of an array's rows, by an annotation; else None."""
     is_list = isinstance(hint, list) and len(hint) == 1 and isinstance(hint[0], TensorType)
     return hint[0] if is_list else None
@@ -377,7 +382,7 @@ def refuse_text(spec: Spec, value: object, where: str) -> None:
         raise WalkError(where, "values, numbers or arrays", describe_value(value), fix)
 
 
-def opened(x: Any, where: str = "walk") -> tuple[tuple[Any, ...], list[Any]]:
+def opened(x: Nest, where: str = "walk") -> tuple[tuple[Any, ...], list[object]]:
     """Return the keys and items of a nest.
 
     Raises:
@@ -501,7 +506,7 @@ def rebuilt(spec: Spec, parts: Iterator[object]) -> object:
     return spec.value if isinstance(spec, StaticSpec) else part
 
 
-def hint_of(annotation: object, names: Mapping[str, object]) -> Any:
+def hint_of(annotation: object, names: Mapping[str, object]) -> Hint:
     """Return the type that an annotation gives: a type, a tuple of types, a list of one type, or None.
 
     Annotations are ``"float32[8]"``, a `TensorType`, ``list[...]``, ``tuple[...]``; `names` has the values of

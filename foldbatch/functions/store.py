@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from foldbatch.functions.values import Value, by_hand
+from foldbatch.functions.values import Numbers, Value, by_hand
 from foldbatch.loops.cpython import address_of
 from foldbatch.model.rounds import ValueClass
 from foldbatch.model.small_batches import StoreArrays
@@ -115,7 +114,7 @@ class Store:
         """Return values of a class by their places ``[n]``: ``[n, *shape]``."""
         return self._arrays[class_].take(places, axis=0)
 
-    def read(self, numbers: Sequence[int], start: int) -> list[Any]:
+    def read(self, numbers: Sequence[int], start: int) -> list[Numbers]:
         """Return values by their numbers, counted from a start; those without axes as numbers of Python."""
         if max(numbers, default=0) >= start + self.total:
             raise by_hand("walk")
@@ -126,7 +125,7 @@ class Store:
             return values.tolist() if values.ndim == 1 else [*values]
         return [self.row(number - start) for number in numbers]
 
-    def row(self, number: int) -> Any:
+    def row(self, number: int) -> Numbers:
         """Return one value, which must not be changed."""
         values, place = self._arrays[self.kind.item(number)], self.place.item(number)
         return values[place] if values.ndim > 1 else values.item(place)

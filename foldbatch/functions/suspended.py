@@ -15,7 +15,7 @@ from functools import cache, partial
 from inspect import CO_COROUTINE, CORO_CREATED, getcoroutinestate
 from threading import local
 from types import CoroutineType
-from typing import Any
+from typing import Any, TypeAlias
 
 from foldbatch.errors import WalkError
 from foldbatch.functions import notes
@@ -51,7 +51,7 @@ class Join:
     """The state of a fork whose parts are under way."""
 
     fiber: Fiber  # the fiber that waits for the parts
-    results: list[Any]  # the results of parts, in their order; None for one that has not ended
+    results: list[object]  # the results of parts, in their order; None for one that has not ended
     remaining: int  # how many parts have not ended
     error: Exception | None = None  # the exception of a part
 
@@ -109,7 +109,7 @@ class Fiber:
         for part in (self.part, *(self.result.parts if isinstance(self.result, Fork) else [self.result])):
             if isinstance(part, CoroutineType) and getcoroutinestate(part) == CORO_CREATED:
                 part.close()
-        greenlet: Any = getattr(self.switch, "__self__", None)
+        greenlet: Greenlet = getattr(self.switch, "__self__", None)
         if self.stops and greenlet.fiber is self:  # else the greenlet runs another fiber by now
             greenlet.fiber = None
             with suppress(Exception):  # an exception of the walk's own clean-up
@@ -121,7 +121,7 @@ class Fiber:
             return self.walked.error
         return self.join.error
 
-    def run(self, _: Any) -> None:
+    def run(self, _: object) -> None:
         """Run the function from its beginning."""
         self.result = self.part(*self.arguments)
 
@@ -148,13 +148,16 @@ class _Idle(local):
     """The idle greenlets of a thread, kept as making one takes longer than a walk of a few calls."""
 
     def __init__(self) -> None:
-        self.greenlets: list[Any] = []
+        self.greenlets: list[Greenlet] = []
 
 
 _idle = _Idle()
 
 
-def _work(greenlet: Any) -> None:
+Greenlet: TypeAlias = Any  # of the library greenlet, which has no types
+
+
+def _work(greenlet: Greenlet) -> None:
     """Run in a greenlet, given that itself, one fiber after the other; an exception of a fiber ends it."""
     while True:
         greenlet.parent.switch(None)
@@ -167,7 +170,7 @@ def _work(greenlet: Any) -> None:
         fiber = greenlet.fiber = None  # a fiber holds its example
 
 
-def _waiting(kind: Any) -> Any:
+def _waiting(kind: Callable[[Callable[[Greenlet], None]], Greenlet]) -> Greenlet:
     """Return a greenlet that waits to be given a fiber, an idle one or a new one; `kind` is their class."""
     while _idle.greenlets:
         if greenlet := _idle.greenlets.pop():  # else an interrupt has ended it
@@ -178,7 +181,7 @@ def _waiting(kind: Any) -> Any:
 
 
 @cache
-def greenlets() -> Any:
+def greenlets() -> Greenlet:
     """Return the class of greenlets; None where the package is not installed."""
     try:
         from greenlet import greenlet  # noqa: PLC0415 - an extra
@@ -224,7 +227,7 @@ def finished(part: object) -> object:
     result = part() if callable(part) else part
     if not isinstance(result, CoroutineType):
         return result
-    answer: Any = None
+    answer: object = None
     try:
         while True:
             asked = result.send(answer)

@@ -135,7 +135,7 @@ class FunctionTracer:
     # -- the attributes of a tracer
 
     @property
-    def origin(self) -> Any:
+    def origin(self) -> object:
         return self.walk
 
     @property

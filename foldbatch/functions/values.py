@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from functools import cache
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn, TypeAlias
 
 import msgspec
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from foldbatch.errors import WalkError
 from foldbatch.operators import FUNCTIONS, Deferred
@@ -68,11 +69,11 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
             raise WalkError("index", "a value of integers", f"a {self.type}", "use int(value)")
         return int(self._number("index"))
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> Noted:
         """Compare elements, as other operators do; `is` tells whether both are one value."""
         return False if other is None else FUNCTIONS["equal"](self, other)
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> Noted:
         return True if other is None else FUNCTIONS["not_equal"](self, other)
 
     __hash__ = object.__hash__
@@ -80,40 +81,49 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
     def __contains__(self, item: object) -> bool:
         return item in self.numpy()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:  # noqa: FBT001 - NumPy's
+    def __array__(
+        self,
+        dtype: DTypeLike | None = None,
+        copy: bool | None = None,  # noqa: FBT001 - NumPy's
+    ) -> NDArray[np.generic]:
         caller = sys._getframe(1)
         if caller.f_globals.get("__name__", "").startswith("numpy."):  # as np.mean([value, value])
             fix = "make one of them, as in np.mean(np.stack(values), axis=0); np.asarray reads numbers"
             raise WalkError(f"NumPy ({caller.f_code.co_name})", "a value", "a list of values", fix)
         return np.array(self._read("np.asarray"), dtype)
 
-    def __await__(self) -> Generator[Value, Any, Value]:
+    def __await__(self) -> Generator[Value, object, Value]:
         """Wait for the numbers, in a walk that is an ``async def``; the value itself comes back."""
         yield self
         return self
 
-    def item(self) -> Any:
+    def item(self) -> Numbers:
         """Return the number of a scalar; the example waits for it."""
         return self._number("item").item()
 
-    def numpy(self) -> Any:
+    def numpy(self) -> Numbers:
         """Return a copy of the numbers; the example waits for them."""
         return np.array(self._read("numpy"))
 
-    def tolist(self) -> Any:
+    def tolist(self) -> Numbers:
         """Return the numbers as lists; the example waits for them."""
         return self._read("tolist").tolist()
 
-    def _number(self, where: str) -> Any:
+    def _number(self, where: str) -> Numbers:
         if self.type.size != 1:
             fix = "index or reduce it, for example with ops.max; numpy() has all its numbers"
             raise WalkError(where, "a scalar", f"a {self.type}", fix)
         number = self._read(where)
         return number.reshape(()) if self.type.shape else number
 
-    def _read(self, where: str) -> Any:
+    def _read(self, where: str) -> Numbers:
         number = Reading.read(self, where)
         return number if self.is_array else np.asarray(number, self.type.dtype)[()]
+
+
+# what calls in a walk return: values, alone, or in tuples, lists and nests
+Noted: TypeAlias = Any
+Numbers: TypeAlias = Any  # of a value: an array, or a number of Python where it has no axes
 
 
 def by_hand(where: str) -> WalkError:
@@ -155,7 +165,7 @@ class Reading:
     """
 
     @staticmethod
-    def read(value: Value, reader: str) -> Any:
+    def read(value: Value, reader: str) -> Numbers:
         """Refuse to read: no walk runs, or a run that computes nothing."""
         fix = "program.debug(example) shows it; to compute with it, use foldbatch.ops (ops.where chooses)"
         raise WalkError(reader, "a number that is known in the walk", repr(value), fix)
@@ -164,7 +174,7 @@ class Reading:
 @cache
 def value_class(type_: TensorType) -> type[Value]:
     """Return the class of values of a type."""
-    namespace: dict[str, Any] = {"type": type_, "is_array": bool(type_.shape)}
+    namespace: dict[str, object] = {"type": type_, "is_array": bool(type_.shape)}
     if not type_.shape:  # most walks wait in this method, so it does not ask for the type
         kind = "int" if type_.dtype in INTEGERS else "float" if type_.is_float else "bool"
         namespace[f"__{kind}__"] = lambda value: Reading.read(value, kind)
@@ -174,7 +184,7 @@ def value_class(type_: TensorType) -> type[Value]:
     return class_
 
 
-def typed_class(name: str, bases: tuple[type[Value], ...], namespace: dict[str, Any]) -> Any:
+def typed_class(name: str, bases: tuple[type[Value], ...], namespace: dict[str, object]) -> Any:
     """Return a class of values: a struct, as that is made in less time than an object with slots."""
     return msgspec.defstruct(name, (), bases=bases, namespace=namespace, module=__name__, gc=False, eq=False)
 
@@ -220,6 +230,6 @@ class LabelObject:
         self.label = label
 
 
-def released(label: object) -> Any:
+def released(label: object) -> object:
     """Return a label as the user gave it."""
     return label.label if type(label) is LabelObject else label

@@ -108,7 +108,7 @@ class Walk(Block[Any, Any]):
 class TracedWalk(Called):
     """A function that a block calls; the block can be traced for one example, without a program."""
 
-    def traced(self, block: Any, example: Any, asides: frozenset[str]) -> tuple[Model, Trace]:
+    def traced(self, block: Any, example: object, asides: frozenset[str]) -> tuple[Model, Trace]:
         """Return the model of a block that calls the function, and the trace of an example for it.
 
         Where the function asks for numbers, they are computed op by op.
@@ -164,7 +164,10 @@ class RoundInterpreter:
         return RoundCalls(model, Trace(tuple(calls), tuple(elements), (), none, none, values))
 
     def run(
-        self, ready: RoundCalls, feeds: Sequence[Sequence[NDArray[Any]]], example: Callable[[int, int], int]
+        self,
+        ready: RoundCalls,
+        feeds: Sequence[Sequence[NDArray[np.generic]]],
+        example: Callable[[int, int], int],
     ) -> Callable[[int, Index], NDArray[Any]]:
         """Compute a round; see `foldbatch.functions.rounds.Computing.run`."""
         trace = replace(ready.trace, feeds=tuple(map(tuple, feeds)))

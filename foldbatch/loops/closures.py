@@ -99,7 +99,7 @@ def can_close() -> bool:
 
 
 def closure(
-    loop: Callable[..., int], modules: Sequence[ModuleType], numbers: Sequence[int], *owners: Any
+    loop: Callable[..., int], modules: Sequence[ModuleType], numbers: Sequence[int], *owners: object
 ) -> Callable[..., Any]:
     """Return a function of CPython that runs a loop.
 

@@ -10,6 +10,7 @@ and all programs share it.
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import hashlib
 import inspect
@@ -22,13 +23,13 @@ from functools import cache, lru_cache, partial
 from importlib import import_module
 from threading import RLock
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from foldbatch.errors import BackendError, SlowPathWarning, frames_inside
 from foldbatch.loops import cpython
-from foldbatch.loops.records import Record
+from foldbatch.loops.records import Memory, Record
 from foldbatch.system.cache import cache_directory, read_sealed, tidy_once, used, write_sealed
 from foldbatch.system.processes import start_in_each_process
 
@@ -104,7 +105,7 @@ def timed(make: Callable[[], C]) -> C:
 
 @cache
 def compiled_function(
-    function: Callable[..., Any], signature: str, *modules: ModuleType
+    function: Callable[..., object], signature: str, *modules: ModuleType
 ) -> Callable[..., int]:
     """Compile a Python function of the language of `translation`; return the function that Python calls.
 
@@ -122,7 +123,7 @@ def compiled_function(
     return _callable(define, function.__globals__, signature, key)
 
 
-def _cache_key(function: Callable[..., Any], modules: Sequence[ModuleType]) -> str:
+def _cache_key(function: Callable[..., object], modules: Sequence[ModuleType]) -> str:
     """Return the text by which the compile cache finds a function: it changes whenever its code may.
 
     Args:
@@ -134,13 +135,13 @@ def _cache_key(function: Callable[..., Any], modules: Sequence[ModuleType]) -> s
 
     texts = [inspect.getsource(module) for module in (words, *modules)]
     named = [item for module in modules for item in vars(module).items()]
-    fixed: list[tuple[str, Any]] = [(name, x) for name, x in named if type(x) is int]
+    fixed: list[tuple[str, object]] = [(name, x) for name, x in named if type(x) is int]
     fixed += [(name, x.fields) for name, x in named if isinstance(x, type) and issubclass(x, Record)]
     return "\n".join([function.__name__, repr(fixed), *texts])
 
 
 @cache
-def compiled_words(function: Callable[..., Any], *modules: ModuleType) -> int:
+def compiled_words(function: Callable[..., object], *modules: ModuleType) -> int:
     """Compile a function of words, which C calls; return its address. See `compiled_function`."""
     llvm()
     from foldbatch.loops import translation  # noqa: PLC0415 - it needs llvmlite
@@ -152,11 +153,13 @@ def compiled_words(function: Callable[..., Any], *modules: ModuleType) -> int:
     return _code_address("words", f"{cpython.COUNT}\n{_cache_key(function, modules)}", translate)
 
 
-def compiled_late(function: Callable[..., Any], signature: str, *modules: ModuleType) -> Callable[..., int]:
+def compiled_late(
+    function: Callable[..., object], signature: str, *modules: ModuleType
+) -> Callable[..., int]:
     """Return the function of `compiled_function`, which is compiled at its first call."""
     compiled = cache(partial(compiled_function, function, signature, *modules))
 
-    def run(*arguments: Any) -> int:
+    def run(*arguments: Memory | int) -> int:
         return compiled()(*arguments)
 
     return run
@@ -171,7 +174,7 @@ def compiled_text(text: str, signature: str) -> Callable[..., int]:
 
 
 def _callable(
-    define: Callable[[], Any], scope: Mapping[str, Any], signature: str, key: str
+    define: Callable[[], ast.FunctionDef], scope: Mapping[str, object], signature: str, key: str
 ) -> Callable[..., int]:
     """Return the compiled function of a definition; `key` is its cache key without the translation's part."""
     from foldbatch.loops import translation  # noqa: PLC0415 - it needs llvmlite
@@ -185,7 +188,7 @@ def _callable(
     foreign = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, *types)(address)
     array = np.ndarray
 
-    def run(*arguments: Any) -> int:
+    def run(*arguments: Memory | int) -> int:
         """Call the function; arrays of subclasses of NumPy's, such as those of files, are converted first."""
         result: int = foreign(array, *arguments)
         if result == translation.MISFIT:
@@ -198,7 +201,7 @@ def _callable(
     return run
 
 
-def _forms(arguments: Sequence[Any]) -> str:
+def _forms(arguments: Sequence[Memory]) -> str:
     """Return the dtypes and shapes of arguments, for an error."""
     return " ".join(
         f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") else type(x).__name__ for x in arguments
@@ -235,7 +238,7 @@ _loaded = _Loaded()
 @lru_cache(4096)
 def native(
     text: str,
-    extra_scope: Callable[[], Mapping[str, Any]] | None = None,
+    extra_scope: Callable[[], Mapping[str, object]] | None = None,
     source: str = "",
     *,
     rounded: bool = False,

@@ -16,7 +16,6 @@ from array import array
 from collections.abc import Callable, Sequence
 from ctypes import c_int64, c_size_t, string_at
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +56,7 @@ def letters(kind: str) -> str:
     return "".join(letter for letter in "ilqfd" if np.dtype(letter).str[1:] == kind)
 
 
-def address_of(array: NDArray[Any]) -> int:
+def address_of(array: NDArray[np.generic]) -> int:
     """Return where an array's numbers begin.
 
     >>> rows = np.zeros((3, 5))[1:]
@@ -118,12 +117,12 @@ def array_misfit() -> str:
     return "" if _fits(_numpy_fits) else "arrays of NumPy with another memory layout"
 
 
-def bytes_of(obj: Any, size: int) -> memoryview:
+def bytes_of(obj: object, size: int) -> memoryview:
     """Return a copy of the first bytes of an object; no byte behind it may be read."""
     return memoryview(string_at(id(obj), size))
 
 
-def words_of(obj: Any, count: int) -> list[int]:
+def words_of(obj: object, count: int) -> list[int]:
     """Return the first words of an object's memory; no word behind it may be read."""
     return bytes_of(obj, WORD_BYTES * count).cast("q").tolist()
 
@@ -138,7 +137,7 @@ def is_address(word: int) -> bool:
     return word >= LOWEST and word % WORD_BYTES == 0
 
 
-def places_of(obj: Any, parts: Sequence[Any]) -> list[int] | None:
+def places_of(obj: object, parts: Sequence[object]) -> list[int] | None:
     """Return the offsets of a struct's parts; None if it has more parts, or one is ambiguous."""
     words = words_of(obj, type(obj).__basicsize__ // WORD_BYTES)
     places = [words.index(id(part)) for part in parts if words.count(id(part)) == 1]
@@ -221,5 +220,5 @@ def _numpy_fits() -> bool:
     return [dtype[LETTER], dtype[ORDER]] == [ord(sample.dtype.char), ord("=")]
 
 
-def _version(version: Sequence[Any]) -> str:
+def _version(version: Sequence[object]) -> str:
     return ".".join(map(str, version[:2]))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import llvmlite
 from llvmlite import binding
 
 from foldbatch.errors import BackendError
 
+Binding: TypeAlias = Any  # an object of llvmlite, which has no types: a processor, an engine or a module
 # levels of optimization, of machine code and of LLVM's text; with 3 for the text, tiles are slower
 CODE_LEVEL, TEXT_LEVEL = 3, 2
 
@@ -42,7 +43,7 @@ def identity() -> str:
 
 
 @cache
-def _target() -> Any:
+def _target() -> Binding:
     """Return LLVM's target machine for the processor."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
@@ -53,11 +54,11 @@ def _target() -> Any:
 
 
 @cache
-def _engine() -> Any:
+def _engine() -> Binding:
     return binding.create_mcjit_compiler(binding.parse_assembly(""), _target())
 
 
-def optimized(text: str) -> Any:
+def optimized(text: str) -> Binding:
     """Return the module of LLVM's text, optimized for this processor."""
     target = _target()
     module = binding.parse_assembly(text)

@@ -14,12 +14,18 @@ import ast
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from llvmlite import ir
 
+# llvmlite has no types
+Emitted: TypeAlias = Any  # a value, a type, a block or a function of LLVM
+Builder: TypeAlias = Any  # what writes LLVM's instructions into a block
+LoopFunction: TypeAlias = Any  # an `Instruction` as loops see it: a function of numbers and pointers
+Number: TypeAlias = Any  # the result of one; in plain Python, a number of NumPy
+
 I32, I64 = ir.IntType(32), ir.IntType(64)
-TYPES: dict[str, Any] = {
+TYPES: dict[str, Emitted] = {
     "f4": ir.FloatType(),
     "f8": ir.DoubleType(),
     "i4": I32,
@@ -37,7 +43,7 @@ class Typed:
     """The value of an expression."""
 
     kind: str  # one of `TYPES`; of a pointer, ``*`` and the kind of its numbers
-    at: Any  # the value in LLVM
+    at: Emitted  # the value in LLVM
 
 
 class LoopModule(ir.Module):  # type: ignore[misc]  # llvmlite has no types
@@ -62,7 +68,7 @@ class Instruction:
     write: Callable[..., Typed | None]
 
 
-def convert(builder: Any, operand: Operand, kind: str) -> Typed:
+def convert(builder: Builder, operand: Operand, kind: str) -> Typed:
     """Return an operand, converted to a kind; a plain number becomes a constant of it."""
     if not isinstance(operand, Typed):
         return Typed(kind, _constant(operand, kind))
@@ -89,14 +95,14 @@ def convert(builder: Any, operand: Operand, kind: str) -> Typed:
     return Typed(kind, at)
 
 
-def _to_integer(builder: Any, at: Any, type_: Any) -> Any:
+def _to_integer(builder: Builder, at: Emitted, type_: Emitted) -> Emitted:
     """Return a float as a signed integer, as `ops.elementwise.cast_into` does."""
     signature = ir.FunctionType(type_, [at.type])
     function = builder.module.declare_intrinsic("llvm.fptosi.sat", [type_, at.type], signature)
     return builder.call(function, [at])
 
 
-def _constant(number: float, kind: str) -> Any:
+def _constant(number: float, kind: str) -> Emitted:
     """Return LLVM's constant of a plain number; an integer wraps around."""
     if is_float(kind):
         return ir.Constant(TYPES[kind], float(number))
@@ -114,7 +120,7 @@ def is_float(kind: str) -> bool:
     return kind[0] == "f"
 
 
-def alike(builder: Any, *operands: Operand) -> list[Typed]:
+def alike(builder: Builder, *operands: Operand) -> list[Typed]:
     """Return operands converted to their common kind; only plain numbers are converted.
 
     Raises:
@@ -127,7 +133,7 @@ def alike(builder: Any, *operands: Operand) -> list[Typed]:
     return [convert(builder, operand, kind) for operand in operands]
 
 
-def compare(builder: Any, symbol: str, lhs: Operand, rhs: Operand) -> Typed:
+def compare(builder: Builder, symbol: str, lhs: Operand, rhs: Operand) -> Typed:
     """Return whether a comparison holds; with NaN none but ``!=`` does."""
     if (isinstance(lhs, Typed) and lhs.kind == "b1") or (isinstance(rhs, Typed) and rhs.kind == "b1"):
         lhs, rhs = (convert(builder, x, "u1") for x in (lhs, rhs))
@@ -159,7 +165,7 @@ WHOLE_WRITERS: dict[type, str] = {
 }
 UNSIGNED_WRITERS = WHOLE_WRITERS | {ast.FloorDiv: "udiv", ast.Mod: "urem", ast.RShift: "lshr"}
 TRUTH_WRITERS: dict[type, str] = {ast.BitAnd: "and_", ast.BitOr: "or_"}
-PLAIN: dict[type, Callable[[Any, Any], Any]] = {
+PLAIN: dict[type, Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -168,7 +174,7 @@ PLAIN: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def arithmetic(builder: Any, sign: ast.operator, lhs: Operand, rhs: Operand) -> Operand:
+def arithmetic(builder: Builder, sign: ast.operator, lhs: Operand, rhs: Operand) -> Operand:
     """Return the result of a binary operator; of two plain numbers it is a plain number.
 
     Raises:
@@ -190,14 +196,14 @@ def arithmetic(builder: Any, sign: ast.operator, lhs: Operand, rhs: Operand) -> 
     return Typed(a.kind, getattr(builder, writers[type(sign)])(a.at, b.at))
 
 
-def _divided(builder: Any, writer: str, a: Typed, b: Typed) -> Typed:
+def _divided(builder: Builder, writer: str, a: Typed, b: Typed) -> Typed:
     """Return a quotient or a remainder; both are 0 if the divisor is 0, where processors would trap."""
     by_zero = compare(builder, "==", b, 0).at
     divisor = builder.select(by_zero, b.at.type(1), b.at)
     return Typed(a.kind, builder.select(by_zero, a.at.type(0), getattr(builder, writer)(a.at, divisor)))
 
 
-def negative(builder: Any, operand: Operand) -> Operand:
+def negative(builder: Builder, operand: Operand) -> Operand:
     """Write the negation of a number."""
     if not isinstance(operand, Typed):
         return -operand
@@ -206,7 +212,7 @@ def negative(builder: Any, operand: Operand) -> Operand:
     return Typed(operand.kind, builder.neg(operand.at))
 
 
-def absolute(builder: Any, operand: Typed) -> Typed:
+def absolute(builder: Builder, operand: Typed) -> Typed:
     """Return the absolute value of a number."""
     if is_float(operand.kind):
         return intrinsic(builder, "llvm.fabs", operand)
@@ -216,7 +222,7 @@ def absolute(builder: Any, operand: Typed) -> Typed:
     return Typed(operand.kind, builder.select(below.at, builder.neg(operand.at), operand.at))
 
 
-def intrinsic(builder: Any, name: str, *operands: Typed) -> Typed:
+def intrinsic(builder: Builder, name: str, *operands: Typed) -> Typed:
     """Return the result of one of LLVM's intrinsic functions, whose operands and result are of one kind."""
     type_ = operands[0].at.type
     signature = ir.FunctionType(type_, [type_] * len(operands))
@@ -224,7 +230,7 @@ def intrinsic(builder: Any, name: str, *operands: Typed) -> Typed:
     return Typed(operands[0].kind, builder.call(function, [operand.at for operand in operands]))
 
 
-def further(builder: Any, pointer: Typed, elements: Typed | int) -> Typed:
+def further(builder: Builder, pointer: Typed, elements: Typed | int) -> Typed:
     """Return the pointer to an element that comes so many elements later."""
     at = elements.at if isinstance(elements, Typed) else I64(elements)
     return Typed(pointer.kind, builder.gep(pointer.at, [at]))
@@ -233,7 +239,7 @@ def further(builder: Any, pointer: Typed, elements: Typed | int) -> Typed:
 def extreme(symbol: str) -> Instruction:
     """Return the function that chooses the lesser (``<``) or greater (``>``) of two integers."""
 
-    def write(builder: Any, lhs: Operand, rhs: Operand) -> Typed:
+    def write(builder: Builder, lhs: Operand, rhs: Operand) -> Typed:
         a, b = alike(builder, lhs, rhs)
         if is_float(a.kind):
             raise TypeError("expected whole numbers for min and max, found floats: say what to do with NaN")
@@ -242,7 +248,7 @@ def extreme(symbol: str) -> Instruction:
     return Instruction(write)
 
 
-def _fetch(builder: Any, pointer: Typed) -> None:
+def _fetch(builder: Builder, pointer: Typed) -> None:
     place = builder.bitcast(pointer.at, ir.IntType(8).as_pointer())
     name = "llvm.prefetch.p0"
     wanted = ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
@@ -250,4 +256,5 @@ def _fetch(builder: Any, pointer: Typed) -> None:
     builder.call(function, [place, I32(0), I32(3), I32(1)])  # to read, to keep, data
 
 
-fetch: Any = Instruction(_fetch)  # ask for the memory at a pointer, which will be read or written soon
+# ask for the memory at a pointer, which will be read or written soon
+fetch: LoopFunction = Instruction(_fetch)

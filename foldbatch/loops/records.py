@@ -27,7 +27,9 @@ the instructions of ``memory[offset + 1]``.
 from __future__ import annotations
 
 from inspect import get_annotations
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
+
+Memory: TypeAlias = Any  # an array of integers; while a loop is compiled, a pointer to them
 
 
 class _Field:
@@ -60,7 +62,7 @@ class Record:
     size: ClassVar[int] = 0
     fields: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, memory: Any, offset: int) -> None:
+    def __init__(self, memory: Memory, offset: int) -> None:
         self.memory = memory
         self.offset = offset
 
@@ -83,5 +85,5 @@ class Header(Record):
 
     __slots__ = ()
 
-    def __init__(self, memory: Any) -> None:
+    def __init__(self, memory: Memory) -> None:
         super().__init__(memory, 0)

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import islice
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
 from llvmlite import ir
 
@@ -42,6 +42,8 @@ from foldbatch.loops.numbers import (
     NUMBERS,
     SYMBOLS,
     TYPES,
+    Builder,
+    Emitted,
     Instruction,
     LoopModule,
     Operand,
@@ -57,8 +59,10 @@ from foldbatch.loops.numbers import (
 )
 from foldbatch.loops.records import Header, Record
 
+Scope: TypeAlias = Mapping[str, Any]  # the functions, constants and records that a text names
 
-def translate(name: str, text: str, scope: Mapping[str, Any], *, rounded: bool = False) -> str:
+
+def translate(name: str, text: str, scope: Scope, *, rounded: bool = False) -> str:
     """Return LLVM's text of a module with one function, `name`, of two pointers to integers.
 
     Args:
@@ -94,9 +98,7 @@ MISFIT = -(2**63)  # the result of a function that got an array of another type 
 RETURNED = {"int": "i8", "bool": "b1", "None": ""}  # kinds, by annotation
 
 
-def translate_function(
-    name: str, definition: ast.FunctionDef, scope: Mapping[str, Any], signature: str
-) -> str:
+def translate_function(name: str, definition: ast.FunctionDef, scope: Scope, signature: str) -> str:
     """Return LLVM's text of a module with one function, `name`, that Python calls with arrays and numbers.
 
     Args:
@@ -118,7 +120,7 @@ def translate_function(
     builder = ir.IRBuilder(outer.append_basic_block())
     misfit = outer.append_basic_block()
     array_type, *arguments = outer.args
-    operands: list[Any] = []
+    operands: list[Emitted] = []
     for kind, at in zip(kinds, arguments, strict=True):
         if kind.endswith("]"):
             operands += _array(builder, kind, at, array_type, misfit)
@@ -133,7 +135,7 @@ def translate_function(
     return str(module)
 
 
-def translate_words(name: str, definition: ast.FunctionDef, scope: Mapping[str, Any]) -> str:
+def translate_words(name: str, definition: ast.FunctionDef, scope: Scope) -> str:
     """Return LLVM's text of a module with one function, `name`, from words to a word, which C calls."""
     module = LoopModule(name)
     kinds = ["i8"] * len(definition.args.args)
@@ -149,16 +151,16 @@ def _words_of(kind: str) -> list[str]:
     return [f"*{element}", *["i8"] * (1 + axes.count(","))]
 
 
-def _array(builder: Any, kind: str, at: Any, array_type: Any, misfit: Any) -> list[Any]:
+def _array(builder: Builder, kind: str, at: Emitted, array_type: Emitted, misfit: Emitted) -> list[Emitted]:
     """Return the pointer and the extents of an array, given its object's address, or go to `misfit`."""
     pointer, *extents = _words_of(kind)
     element = pointer.removeprefix("*")
 
-    def word(base: Any, offset: int, width: int = 64) -> Any:
+    def word(base: Emitted, offset: int, width: int = 64) -> Emitted:
         type_ = ir.IntType(width)
         return builder.load(builder.inttoptr(builder.add(base, I64(offset)), type_.as_pointer()))
 
-    def look(holds: Any) -> None:
+    def look(holds: Emitted) -> None:
         after = builder.append_basic_block()
         builder.cbranch(holds, after, misfit)
         builder.position_at_end(after)
@@ -188,13 +190,13 @@ def _returned(definition: ast.FunctionDef) -> str:
 
 
 def _function(
-    module: Any,
+    module: ir.Module,
     name: str,
     definition: ast.FunctionDef,
-    scope: Mapping[str, Any],
+    scope: Scope,
     kinds: Sequence[str],
     returned: str,
-) -> Any:
+) -> Emitted:
     """Add a function of arguments of some kinds to a module, and return it; an array is several arguments."""
     words = [word for kind in kinds for word in _words_of(kind)]
     types = [TYPES[kind[1:]].as_pointer() if kind[0] == "*" else TYPES[kind] for kind in words]
@@ -231,7 +233,7 @@ class Array:
     extents: tuple[Typed, ...]
 
 
-BUILT_IN: dict[str, Any] = {
+BUILT_IN: dict[str, Instruction] = {
     "abs": Instruction(absolute),
     "min": extreme("<"),
     "max": extreme(">"),
@@ -241,7 +243,7 @@ BUILT_IN: dict[str, Any] = {
 
 
 @cache
-def definition_of(function: Callable[..., Any]) -> ast.FunctionDef:
+def definition_of(function: Callable[..., object]) -> ast.FunctionDef:
     """Return the syntax tree of a function."""
     return definition_in(textwrap.dedent(inspect.getsource(function)))
 
@@ -257,14 +259,14 @@ def definition_in(text: str) -> ast.FunctionDef:
 class _FunctionBody:
     """Writes the body of a function; `returned` is the kind of its result, None if it is written in place."""
 
-    def __init__(self, builder: Any, scope: Mapping[str, Any], returned: str | None = None) -> None:
+    def __init__(self, builder: Builder, scope: Scope, returned: str | None = None) -> None:
         self.builder = builder
         self.scope = scope
         self.returned = returned
         self.variables: dict[str, Typed] = {}  # by name: pointers to the stack
         self.arrays: dict[str, Array] = {}
         self.views: dict[str, View] = {}
-        self.ends: list[Any] = []  # of the loops around: the blocks behind them
+        self.ends: list[Emitted] = []  # of the loops around: the blocks behind them
 
     def begin(self, definition: ast.FunctionDef, operands: Sequence[Operand | Array]) -> None:
         """Bind the names of arguments; a record takes two operands, and a header one."""
@@ -574,7 +576,7 @@ class _FunctionBody:
                 return result
         raise TypeError(f"expected an expression of loops, found {ast.unparse(node)}")
 
-    def truth(self, node: ast.expr) -> Any:
+    def truth(self, node: ast.expr) -> Emitted:
         value = self.value(node)
         return convert(self.builder, value, "b1").at
 
@@ -590,7 +592,7 @@ class _FunctionBody:
             return Typed(a.kind, build.select(condition, a.at, b.at))
         yes, no, after = (build.append_basic_block() for _ in range(3))
         build.cbranch(condition, yes, no)
-        results: list[tuple[Operand, Any]] = []
+        results: list[tuple[Operand, Emitted]] = []
         for block, node in ((yes, body), (no, otherwise)):
             build.position_at_end(block)
             results.append((self.value(node), build.block))
@@ -701,7 +703,7 @@ def _parts(*nodes: ast.expr) -> list[ast.AST]:
     return parts
 
 
-def _of_one_kind(builder: Any, lhs: Operand, rhs: Operand) -> list[Typed]:
+def _of_one_kind(builder: Builder, lhs: Operand, rhs: Operand) -> list[Typed]:
     """Return two operands converted to one kind; they may be pointers, or plain truths."""
     if isinstance(lhs, bool) and isinstance(rhs, bool):
         return [convert(builder, lhs, "b1"), convert(builder, rhs, "b1")]

@@ -10,24 +10,36 @@ from __future__ import annotations
 
 import math
 from math import inf
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
-from foldbatch.loops.numbers import TYPES, Instruction, Typed, compare, fetch, further, intrinsic, is_float
+from foldbatch.loops.numbers import (
+    TYPES,
+    Builder,
+    Instruction,
+    LoopFunction,
+    Number,
+    Typed,
+    compare,
+    fetch,
+    further,
+    intrinsic,
+    is_float,
+)
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
 
 
-def _two_to(builder: Any, x: Typed) -> Typed:
+def _two_to(builder: Builder, x: Typed) -> Typed:
     bias, shift = (127, 23) if x.kind == "f4" else (1023, 52)
     integer = TYPES[x.kind.replace("f", "i")]
     exponent = builder.add(builder.bitcast(x.at, integer), ir.Constant(integer, bias))
     return Typed(x.kind, builder.bitcast(builder.shl(exponent, ir.Constant(integer, shift)), x.at.type))
 
 
-two_to: Any = Instruction(_two_to)  # 2 ** k, where k stands in the lowest bits of a float that is MAGIC + k
+# 2 ** k, where k stands in the lowest bits of a float that is MAGIC + k
+two_to: LoopFunction = Instruction(_two_to)
 
 
 def _intrinsic(name: str) -> Instruction:
@@ -35,7 +47,7 @@ def _intrinsic(name: str) -> Instruction:
     return Instruction(lambda builder, x: intrinsic(builder, f"llvm.{name}", x))
 
 
-log: Any = _intrinsic("log")
+log: LoopFunction = _intrinsic("log")
 
 # Adding this to a small float rounds it to a whole number, and leaves that in the lowest bits.
 MAGIC_F4, MAGIC_F8 = 1.5 * 2.0**23, 1.5 * 2.0**52
@@ -47,7 +59,7 @@ LN2_HIGH_F8 = math.floor(math.log(2) * 2.0**32) / 2.0**32
 LN2_LOW_F8 = 1.9082149292705877e-10
 
 
-def tanh_f4(x: Any) -> Any:
+def tanh_f4(x: np.float32) -> np.float32:
     """Return tanh(x) as x P(x^2) / Q(x^2), of degrees 13 and 6; within 4e-7, relatively.
 
     Coefficients: our own fit of least greatest relative error for 0 < x <= 9.011, beyond which
@@ -72,7 +84,7 @@ def tanh_f4(x: Any) -> Any:
     return f4(1) if y > f4(1) else y
 
 
-def less_one_f4(r: Any) -> Any:
+def less_one_f4(r: np.float32) -> np.float32:
     """Return exp(r) - 1 for |r| <= ln 2 / 2: Taylor's series."""
     p = f4(1 / 5040)
     p = p * r + f4(1 / 720)
@@ -83,7 +95,7 @@ def less_one_f4(r: Any) -> Any:
     return r + r * r * p
 
 
-def less_one_f8(r: Any) -> Any:
+def less_one_f8(r: np.float64) -> np.float64:
     """Return exp(r) - 1 for |r| <= ln 2 / 2: Taylor's series."""
     p = f8(1 / 6227020800)
     p = p * r + f8(1 / 479001600)
@@ -100,7 +112,7 @@ def less_one_f8(r: Any) -> Any:
     return r + r * r * p
 
 
-def exp_f4(x: Any) -> Any:
+def exp_f4(x: np.float32) -> np.float32:
     """Return exp(x) as 2^k exp(r), |r| <= ln 2 / 2; below -104 it is 0.
 
     A result near or below the least normal number is computed 2^64 times as large, and brought down last.
@@ -117,7 +129,7 @@ def exp_f4(x: Any) -> Any:
     return y * (f4(2.0**-64) if small else f4(2))
 
 
-def exp_f8(x: Any) -> Any:
+def exp_f8(x: np.float64) -> np.float64:
     """Return exp(x) as 2^k exp(r), |r| <= ln 2 / 2; below -746 it is 0.
 
     A result near or below the least normal number is computed 2^64 times as large, and brought down last.
@@ -134,7 +146,7 @@ def exp_f8(x: Any) -> Any:
     return y * (f8(2.0**-64) if small else f8(2))
 
 
-def tanh_f8(x: Any) -> Any:
+def tanh_f8(x: np.float64) -> Number:
     """Return tanh(x) as e / (e + 2), e = exp(2x) - 1, which keeps the digits of small x; within 1e-15."""
     x = f8(-20) if x < f8(-20) else x
     x = f8(20) if x > f8(20) else x
@@ -147,7 +159,7 @@ def tanh_f8(x: Any) -> Any:
     return copysign(e / (e + f8(2)), x)
 
 
-def sigmoid_f4(x: Any) -> Any:
+def sigmoid_f4(x: np.float32) -> Number:
     """Return 1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) where x < 0: neither overflows nor loses digits.
 
     The exponential is that of `exp_f4`, with less to decide as it is at most 1.
@@ -162,7 +174,7 @@ def sigmoid_f4(x: Any) -> Any:
     return (e if x < f4(0) else f4(1)) / (f4(1) + e)
 
 
-def sigmoid_f8(x: Any) -> Any:
+def sigmoid_f8(x: np.float64) -> Number:
     """Return 1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) where x < 0: neither overflows nor loses digits.
 
     The exponential is that of `exp_f8`, with less to decide as it is at most 1.
@@ -177,7 +189,7 @@ def sigmoid_f8(x: Any) -> Any:
     return (e if x < f8(0) else f8(1)) / (f8(1) + e)
 
 
-def log1p(x: Any) -> Any:
+def log1p(x: np.floating) -> np.floating:
     """Return log(1 + x) as log(u) x / (u - 1), u being 1 + x rounded, which makes up for what that loses.
 
     Source: Kahan; see Goldberg, "What every computer scientist should know about floating-point arithmetic",
@@ -188,7 +200,7 @@ def log1p(x: Any) -> Any:
     return x if (d == 0) | (u == inf) else log(u) * (x / d)
 
 
-def mixed(z: Any) -> Any:
+def mixed(z: np.uint64) -> np.uint64:
     """Return a whole number with each bit depending on all others, as `ops.random.mixed`."""
     z = (z ^ (z >> u8(30))) * u8(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> u8(27))) * u8(0x94D049BB133111EB)
@@ -201,30 +213,30 @@ ACCUMULATORS = 1024  # sums of columns that are under way at once
 def stack(kind: str, size: int) -> Instruction:
     """Return the writer of ``stack()``: memory for `size` numbers, until the function returns."""
 
-    def write(builder: Any) -> Typed:
+    def write(builder: Builder) -> Typed:
         with builder.goto_entry_block():
             return Typed(f"*{kind}", builder.alloca(TYPES[kind], size))
 
     return Instruction(write)
 
 
-def _as_f8(builder: Any, bits: Typed) -> Typed:
+def _as_f8(builder: Builder, bits: Typed) -> Typed:
     return Typed("f8", builder.bitcast(bits.at, TYPES["f8"]))
 
 
-def _greatest(builder: Any, x: Typed, y: Typed) -> Typed:
+def _greatest(builder: Builder, x: Typed, y: Typed) -> Typed:
     """Return the greater number, NaN where one is, 0 rather than -0."""
     if is_float(x.kind):
         return intrinsic(builder, "llvm.maximum", x, y)
     return Typed(x.kind, builder.select(compare(builder, ">", x, y).at, x.at, y.at))
 
 
-moved: Any = Instruction(further)  # built in, so that a text need not name it
-copysign: Any = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
+moved: LoopFunction = Instruction(further)  # built in, so that a text need not name it
+copysign: LoopFunction = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
 # exact, with the sign of x
-fmod: Any = Instruction(lambda builder, x, y: Typed(x.kind, builder.frem(x.at, y.at)))
+fmod: LoopFunction = Instruction(lambda builder, x, y: Typed(x.kind, builder.frem(x.at, y.at)))
 
-SCOPE: dict[str, Any] = {
+SCOPE: dict[str, object] = {
     "inf": inf,
     "nan": math.nan,
     "log": log,

@@ -2,11 +2,11 @@
 
 import reprlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import cache, lru_cache
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
 from foldbatch.params.parameters import Array
 from foldbatch.types import WIDER, TensorType, describe_value, is_masked
 
+Datum: TypeAlias = Any  # a part of an example, of whatever class
 
-def as_now(data: Any, axes: int) -> Any:
+
+def as_now(data: Datum, axes: int) -> object:
     """Return data of so many axes as they are now: their owner may write to arrays and lists later."""
     if type(data) is np.ndarray:
         return data.copy()
@@ -34,7 +36,7 @@ def as_now(data: Any, axes: int) -> Any:
     return data
 
 
-def of_now(append: Callable[[Any], None], axes: int) -> Callable[[Any], None]:
+def of_now(append: Callable[[object], None], axes: int) -> Callable[[object], None]:
     """Wrap `append` so that data of so many axes are copied before they are appended."""
     return (lambda data: append(as_now(data, axes))) if axes else append
 
@@ -47,7 +49,7 @@ _STORED_ITEMS = {kind.__iter__ for kind in _HOLDING}
 _ENDED: deque[object] = deque(maxlen=64)  # iterators that were read to their end last
 
 
-def items_of(data: Any) -> Any:
+def items_of(data: Iterable[object]) -> Iterable[object]:
     """Return the items of an iterable; those of a generator are copied one by one as they come.
 
     What holds its items yields these themselves: a part that stands in two places stays one object.
@@ -55,7 +57,7 @@ def items_of(data: Any) -> Any:
     return data if getattr(type(data), "__iter__", None) in _STORED_ITEMS else map(kept, data)
 
 
-def items_once(data: Any) -> Any:
+def items_once(data: Datum) -> Datum:
     """Return the same of a part of an example; an iterator that was read to its end is refused.
 
     A second block would be given no items of it.
@@ -69,7 +71,7 @@ def items_once(data: Any) -> Any:
     return _ending(data) if hasattr(kind, "__next__") else items_of(data)
 
 
-def _ending(data: Iterator[object]) -> Iterator[Any]:
+def _ending(data: Iterator[object]) -> Iterator[object]:
     """Yield the items of an iterator; refuse one that has been read to its end before."""
     if any(ended is data for ended in _ENDED):
         actual = f"{describe_value(data)}, which has been read to its end"
@@ -82,7 +84,7 @@ def _ending(data: Iterator[object]) -> Iterator[Any]:
         _ENDED.append(data)
 
 
-def kept(item: Any, depth: int = 2) -> Any:
+def kept(item: Datum, depth: int = 2) -> object:
     """Return an item with copies of its arrays, lists and dicts: one of them may be yielded again.
 
     >>> row = [1, 2]

@@ -17,7 +17,7 @@ from functools import partial
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import EllipsisType
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -39,10 +39,12 @@ from foldbatch.types import (
     describe_value,
 )
 
+Data: TypeAlias = Any  # plain data: numbers, texts, lists, and dicts of one key
+
 STORED = {"bool", "float16", "float32", "float64"} | {
     f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)
 }
-CONTAINERS: dict[Any, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
+CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
 INTS = 2**63  # more is no number of JSON's to every reader
 MAX_RANGE = 10**6  # numbers of a range, which constructors make lists of
 FLAGS = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.UNICODE | re.VERBOSE  # of patterns
@@ -83,7 +85,7 @@ class Source:
 
     arrays: dict[str, Array]
     trust: Trust  # functions and classes that data may name besides the list
-    objects: list[Any] = field(default_factory=list)  # the objects that data refer to by number
+    objects: list[object] = field(default_factory=list)  # the objects that data refer to by number
 
     def object_of(self, number: object) -> object:
         """Return the object of a number; raise ModelError where there is none."""
@@ -100,7 +102,7 @@ def refused(actual: str) -> ModelError:
 # -- writing
 
 
-def to_data(x: object, sink: Sink) -> Any:
+def to_data(x: Any, sink: Sink) -> Data:
     """Return a value as data; `sink` notes parts for which that is not possible."""
     try:
         return _data(x, sink)
@@ -108,7 +110,7 @@ def to_data(x: object, sink: Sink) -> Any:
         return sink.lose("data that contain themselves, or are nested too deep")
 
 
-def _data(x: Any, sink: Sink) -> Any:
+def _data(x: Any, sink: Sink) -> Data:
     """Return a value as data; functions by import path, arrays and objects by reference."""
     if type(x) in CONTAINERS:
         kind, items = CONTAINERS[type(x)], [_data(item, sink) for item in x]
@@ -149,7 +151,7 @@ def _data(x: Any, sink: Sink) -> Any:
     return _function_data(x, sink) if reference is None else reference
 
 
-def _function_data(x: object, sink: Sink) -> Any:
+def _function_data(x: Any, sink: Sink) -> Data:
     """Return a function as data: its path, a partial of one, a getter, or a method of plain data."""
     path = path_of(x)
     if path is not None:
@@ -185,7 +187,7 @@ def _hidden(attributes: Sequence[str]) -> bool:
     return any(name.startswith("_") for path in attributes for name in path.split("."))
 
 
-def _type_data(type_: Type, sink: Sink) -> Any:
+def _type_data(type_: Type, sink: Sink) -> Data:
     """Return a type as data."""
     match type_:
         case TensorType(shape, dtype):
@@ -231,18 +233,18 @@ def _list(content: object, source: Source) -> list[Any]:
     return [from_data(item, source) for item in content]
 
 
-def _dict(content: Any, source: Source) -> dict[Any, Any]:
+def _dict(content: Data, source: Source) -> dict[object, object]:
     return {from_data(key, source): from_data(value, source) for key, value in content}
 
 
-def _number(content: Any, source: Source) -> Any:
+def _number(content: Data, source: Source) -> object:
     dtype, value = content
     if dtype not in STORED:
         raise refused(f"a number of {dtype!r}")
     return np.dtype(dtype).type(from_data(value, source))
 
 
-def _partial(content: Any, source: Source) -> Any:
+def _partial(content: Data, source: Source) -> object:
     """Return the `functools.partial` that a file describes by function, arguments and keyword arguments."""
     data, values, words = content
     function, named = from_data(data, source), {name: from_data(value, source) for name, value in words}
@@ -251,13 +253,13 @@ def _partial(content: Any, source: Source) -> Any:
     return partial(function, *_list(values, source), **named)
 
 
-def _attributes(content: object, source: Source) -> Any:
+def _attributes(content: object, source: Source) -> object:
     if not isinstance(content, list) or _hidden(content):
         raise refused(f"the attributes {content}")
     return attrgetter(*content)
 
 
-def _enum(content: Any, source: Source) -> Any:
+def _enum(content: Data, source: Source) -> object:
     path, name = content
     cls = find(path, source.trust)
     if not isinstance(cls, type) or not issubclass(cls, Enum):
@@ -265,12 +267,12 @@ def _enum(content: Any, source: Source) -> Any:
     return cls[name]
 
 
-def _method(content: Any, source: Source) -> Any:
+def _method(content: Data, source: Source) -> object:
     owner, name = content
     return method_of(from_data(owner, source), name, source.trust)
 
 
-def _pattern(content: Any, source: Source) -> Any:
+def _pattern(content: Data, source: Source) -> object:
     text, flags = content
     if flags & ~FLAGS:
         raise refused(f"a pattern with the flags {flags}")
@@ -284,7 +286,7 @@ def _range(content: object, source: Source) -> range:
     return numbers
 
 
-def _type(content: Any, source: Source) -> Type:
+def _type(content: Data, source: Source) -> Type:
     """Return the type that data stand for; the inverse of `_type_data`."""
     match content:
         case [*shape, str(dtype)]:
@@ -292,7 +294,7 @@ def _type(content: Any, source: Source) -> Type:
         case {"tuple": list(items)}:
             return TupleType(tuple(_type(item, source) for item in items))
         case {"nest": [path, list(keys), list(items)]} if len(keys) == len(items):
-            kind = dict if path is None else find(path, source.trust)
+            kind: Any = dict if path is None else find(path, source.trust)
             named = isinstance(kind, type) and (issubclass(kind, tuple) and hasattr(kind, "_fields"))
             if not (named or kind is dict or (isinstance(kind, type) and is_dataclass(kind))):
                 raise refused(f"{path}, which is no dataclass and no named tuple")
@@ -319,7 +321,7 @@ def refuse_other_fields(kind: Any, names: tuple[object, ...]) -> None:
         raise ModelError(kind.__qualname__, f"the fields {names}", f"{present}", fix)
 
 
-READERS: dict[str, Callable[[Any, Source], object]] = {
+READERS: dict[str, Callable[[Data, Source], object]] = {
     "array": lambda content, source: source.arrays[content],
     "attributes": _attributes,
     "bytes": lambda content, _: bytes.fromhex(content),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,9 +12,15 @@ from foldbatch.params.parameters import Array
 from foldbatch.scheduler.trace import Ints
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 
+Terminal: TypeAlias = Any  # the number of a value, an object, or the list of terminals of a sequence
+Terminals: TypeAlias = Any  # those of an example: an iterable of them
+
 
 def decode(
-    type_: Type, results: Sequence[Any], offsets: Sequence[int], fetch: Callable[[list[int]], list[Array]]
+    type_: Type,
+    results: Sequence[Terminals],
+    offsets: Sequence[int],
+    fetch: Callable[[list[int]], list[Array]],
 ) -> list[Any]:
     """Return each example's result, from its terminals as its trace holds them.
 
@@ -33,7 +39,7 @@ def decode(
     return [map_tensors(type_, iter(terminals), lambda _: next(arrays)) for terminals in results]
 
 
-def numbers_in(type_: Type, results: Sequence[Any], offsets: Sequence[int]) -> list[int]:
+def numbers_in(type_: Type, results: Sequence[Terminals], offsets: Sequence[int]) -> list[int]:
     """Return the value numbers of all tensors in results, in the batch; arguments are those of `decode`."""
     if isinstance(type_, TensorType):
         return [number + offset for (number,), offset in zip(results, offsets, strict=True)]
@@ -43,7 +49,7 @@ def numbers_in(type_: Type, results: Sequence[Any], offsets: Sequence[int]) -> l
     return numbers
 
 
-def map_tensors(type_: Type, terminals: Iterator[Any], tensor: Callable[[int], object]) -> Any:
+def map_tensors(type_: Type, terminals: Iterator[Terminal], tensor: Callable[[int], object]) -> object:
     """Return a value of a type, made of its terminals, with `tensor` applied to each value number."""
     match type_:
         case VoidType():
@@ -63,7 +69,7 @@ def map_tensors(type_: Type, terminals: Iterator[Any], tensor: Callable[[int], o
             return next(terminals)
 
 
-def renumbered(type_: Type, terminals: Iterator[Any], numbers: Ints) -> list[Any]:
+def renumbered(type_: Type, terminals: Iterator[Terminal], numbers: Ints) -> list[Terminal]:
     """Return the terminals of a value with another number for each value number, ``numbers: [n]``."""
     match type_:
         case TupleType(items):

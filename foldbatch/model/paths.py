@@ -164,7 +164,7 @@ def path_of(value: object) -> str | None:
     return path if definition is not None and matches and _listed().get(path) is None else None
 
 
-def find(path: object, trust: Trust = NO_TRUST) -> Any:
+def find(path: object, trust: Trust = NO_TRUST) -> object:
     """Return the function or class of an import path.
 
     It may be one that the caller trusts besides the list; modules are imported when they are asked for.
@@ -230,7 +230,7 @@ def _imported(home: str, shown: str) -> ModuleType:
         raise ModelError(shown, "a module that can be imported", f"none: {error}", fix) from None
 
 
-def method_of(owner: Any, name: Any, trust: Trust = NO_TRUST) -> Any:
+def method_of(owner: object, name: str, trust: Trust = NO_TRUST) -> object:
     """Return a method of plain data, of a vocabulary, a pattern, an array or a dataclass.
 
     Raises:
@@ -312,9 +312,9 @@ def _name_of_main() -> str:
 
 
 @cache
-def _listed() -> Mapping[str, Any]:
+def _listed() -> Mapping[str, object]:
     """Return the listed functions and classes by path; None for those in higher modules of foldbatch."""
-    named: dict[str, Any] = {f"foldbatch.ops:{name}": getattr(ops, name) for name in ops.__all__}
+    named: dict[str, object] = {f"foldbatch.ops:{name}": getattr(ops, name) for name in ops.__all__}
     for module, names in LISTED.items():
         home = None if module.startswith("foldbatch.") else import_module(module)
         named |= {f"{module}:{name}": getattr(home, name, None) for name in names.split()}

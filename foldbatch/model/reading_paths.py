@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from foldbatch.trees.tree import TreeNode
 
@@ -52,7 +52,7 @@ def parts_of(example: object) -> dict[object, str]:
         if key is None or key in paths:
             continue
         paths[key] = path
-        items: list[tuple[Any, str]] = []
+        items: list[tuple[object, str]] = []
         if isinstance(part, TreeNode):
             items = [(child, f"[{number}]") for number, child in enumerate(part.children)]
         elif isinstance(part, Mapping):

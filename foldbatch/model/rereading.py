@@ -87,7 +87,9 @@ class Obstacle(NamedTuple):
 class Contents(NamedTuple):
     """The contents of one part of an example at one moment."""
 
-    items: list[Any]  # the parts inside, compared by identity, or by value where they are numbers and texts
+    items: list[
+        object
+    ]  # the parts inside, compared by identity, or by value where they are numbers and texts
     digest: bytes = b""  # of memory, as of an array
     names: tuple[str, ...] = ()  # of attributes
 
@@ -182,7 +184,7 @@ class _Budget:
     remaining: int
 
 
-def _parts(example: object, budget: _Budget | None = None) -> Iterator[tuple[Any, Contents]]:
+def _parts(example: object, budget: _Budget | None = None) -> Iterator[tuple[object, Contents]]:
     """Yield each object inside an example that is no number or text, with its contents."""
     waiting, seen = [example], set[int]()
     while waiting:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
+from foldbatch.model.data import Data
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.model import Model
 from foldbatch.model.reading_paths import ReadingPaths
@@ -64,7 +65,7 @@ MAX_CALLS = 10_000_000  # calls of one example, by default
 class Written:
     """A user's description of a model, as a file holds it."""
 
-    plain: Any  # as plain data
+    plain: Data  # as plain data
     arrays: dict[str, Array] = field(default_factory=dict)  # those that are no parameters, by name
     # functions that have no import path, so that it cannot be written
     lost: list[str] = field(default_factory=list)
@@ -78,7 +79,7 @@ class Tracer(Protocol):
     """
 
     @property
-    def origin(self) -> Any:
+    def origin(self) -> object:
         """The user's object: a block, or a function."""
 
     @property
@@ -174,7 +175,7 @@ class Tracer(Protocol):
         None where no cell has so many.
         """
 
-    def debug(self, example: object, begin: Callable[[Parameter], None]) -> Any:
+    def debug(self, example: object, begin: Callable[[Parameter], None]) -> object:
         """Run one example with real numbers, where the origin is a function.
 
         `begin` is given each parameter before it is read.

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from foldbatch import errors
 from foldbatch.communicators.communicator import DeviceCommunicator
@@ -27,6 +27,8 @@ from foldbatch.types import TensorType, as_type, describe_value, is_masked, trut
 NONE_YET = "it has none; a walk has its own once it has run, or after program.warm(examples)"
 
 Array = NDArray[Any]
+Device: TypeAlias = Any  # what an engine computes on, besides the host
+RemoteArray: TypeAlias = Any  # an array, or sparse rows, in its memory
 Initializer = str | float | ArrayLike | Callable[[np.random.Generator, tuple[int, ...]], ArrayLike]
 
 
@@ -71,7 +73,7 @@ def _truth(where: str, value: object) -> bool:
 _numbers = itertools.count()
 
 
-def _restore(self: Any, state: tuple[None, dict[str, Any]]) -> None:
+def _restore(self: Owner | Parameter, state: tuple[None, dict[str, object]]) -> None:
     """Restore pickled attributes; number the copy so that it sorts after its original."""
     for name, value in state[1].items():
         setattr(self, name, value)
@@ -103,7 +105,7 @@ class DeviceCopy(Protocol):
     stays: bool
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """The device."""
 
     @property
@@ -406,11 +408,11 @@ class Remote:
 
     __slots__ = ()
 
-    def spread(self, gradient: SparseRows) -> Any:
+    def spread(self, gradient: SparseRows) -> RemoteArray:
         """Return a sparse gradient, whose values this array is, as an array of its table's shape."""
         raise NotImplementedError
 
-    def total(self, parts: Sequence[object]) -> Any:
+    def total(self, parts: Sequence[object]) -> RemoteArray:
         """Return the sum of a parameter's gradients, of which some may be NumPy's arrays."""
         raise NotImplementedError
 
@@ -418,7 +420,9 @@ class Remote:
         """Find the first array with a NaN or an infinity; the returned function waits for its number."""
         raise NotImplementedError
 
-    def clipped(self, gradients: Mapping[str, object], max_norm: float) -> tuple[dict[str, Any], float]:
+    def clipped(
+        self, gradients: Mapping[str, object], max_norm: float
+    ) -> tuple[dict[str, RemoteArray], float]:
         """Clip gradients as `foldbatch.train.clip_by_global_norm` does; the norm is pending."""
         raise NotImplementedError
 
@@ -447,10 +451,17 @@ class SparseRows(NDArrayOperatorsMixin):
         table[self.rows] = self.values
         return table
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001 - NumPy's
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:  # noqa: FBT001 - NumPy's
         return np.array(self.dense(), dtype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+    def __array_ufunc__(
+        self,
+        ufunc: np.ufunc,
+        method: str,
+        *inputs: Gradient,
+        out: tuple[object, ...] | None = None,
+        **options: object,
+    ) -> Any:
         """Compute with the whole table; an update in place, as by ``*=``, makes an array of it."""
         options |= {} if out is None or isinstance(out[0], SparseRows) else {"out": out}
         return getattr(ufunc, method)(*map(dense, inputs), **options)
@@ -497,7 +508,7 @@ class Change(NamedTuple):
     parameter: Any  # the parameter, or its array
     # an array for each moment, of the parameter's shape and dtype; copies in another place may take their
     # places
-    moments: list[Any]
+    moments: list[RemoteArray]
     gradient: Any  # an array or `SparseRows`, which fits
     factor: float  # multiplies the gradient first
     rule: Rule  # the formula
@@ -523,7 +534,7 @@ class Updates:
         """
         raise NotImplementedError
 
-    def good(self, gradients: Iterable[object]) -> bool:
+    def good(self, gradients: Iterable[Gradient]) -> bool:
         """Return whether no gradient has a fault; also False where compiled code cannot tell."""
         raise NotImplementedError
 
@@ -531,9 +542,9 @@ class Updates:
 class RemoteUpdates:
     """Optimizers' steps on parameters in the memory of a device, and sums of gradients over ranks."""
 
-    device: Any  # the device
+    device: Device  # the device
 
-    def full(self, parameter: Parameter, number: float) -> Any:
+    def full(self, parameter: Parameter, number: float) -> RemoteArray:
         """Return an array on the device, shaped like a parameter, filled with one number."""
         raise NotImplementedError
 
@@ -560,7 +571,7 @@ class RemoteUpdates:
 
     def summed(
         self, gradients: Sequence[object], communicator: DeviceCommunicator
-    ) -> tuple[Sequence[Any], int]:
+    ) -> tuple[Sequence[RemoteArray], int]:
         """Return the sums of gradients over all ranks, and how many bytes this rank sends; do not wait.
 
         Args:

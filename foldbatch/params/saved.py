@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -29,7 +29,7 @@ H = TypeVar("H", bound=msgspec.Struct)
 def read(
     path: str | os.PathLike[str],
     header: type[H],
-    renewed: Callable[[dict[str, Any]], dict[str, Any]] = lambda data: data,
+    renewed: Callable[[files.Header], files.Header] = lambda data: data,
 ) -> tuple[dict[str, Array], H]:
     """Return the arrays and the header of a file that `Program.save` wrote, the header as a struct of a type.
 

@@ -43,7 +43,7 @@ class NodeAttribution:
     """
 
     path: str
-    datum: Any
+    datum: object
     block: str
     table: str
     value: Array
@@ -69,7 +69,7 @@ class Attribution(Printed):
         nodes: each datum with its part, in the order in which the model reads them.
     """
 
-    example: Any
+    example: object
     target: str
     number: float
     baseline: float
@@ -88,7 +88,7 @@ class Attribution(Printed):
                 sums[entry.node.index] += entry.amount
         return sums
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """Return it as data of JSON: the number, that of zeros, and each node's path, datum and amount."""
         nodes = [
             {"path": node.path, "datum": _plain(node.datum), "amount": round(node.amount, 6)}
@@ -123,7 +123,7 @@ def _words(node: NodeAttribution) -> str:
     return describe_value(node.datum) + (f" at {word}" if word else "")
 
 
-def _plain(datum: object) -> Any:
+def _plain(datum: object) -> object:
     if isinstance(datum, np.ndarray | np.generic):
         return datum.tolist()
     return datum if datum is None or isinstance(datum, str | int | float | bool) else describe_value(datum)
@@ -172,7 +172,7 @@ def explained(
     return Attribution(example, shown, number, baseline, tuple(nodes))
 
 
-def _target(model: Model, trace: Trace, target: Any, classes: Sequence[Any]) -> tuple[str, Seeds]:
+def _target(model: Model, trace: Trace, target: Any, classes: Sequence[object]) -> tuple[str, Seeds]:
     """Return the place of the number that is explained, as text, and the cotangent that chooses it."""
     type_ = model.result
     if not isinstance(type_, TensorType) or not type_.is_float:

@@ -84,7 +84,7 @@ class LoadOptions(CompileOptions, total=False):
 
 
 def compile(
-    block: object,
+    block: Any,
     backend: BackendName = "auto",
     *,
     seed: int | None = None,
@@ -181,7 +181,7 @@ def compiled(
     return Program(lowered, prepared, seed, checks_seed=checks_seed)
 
 
-def _options_in(options: object) -> Mapping[str, Any]:
+def _options_in(options: object) -> Mapping[str, object]:
     """Return the options of `compile` as a mapping, refusing any other object."""
     if options is None:
         return {}
@@ -290,7 +290,7 @@ def load(
         lost = header.lost or ["a file without a model"]
         fix = f"{with_paths(lost)}; {IN_A_SCRIPT}"
         raise ReadError(where, "a model that a file can hold whole", shortened(lost), fix)
-    block: Any
+    block: object
     learnt, changed = None, list[str]()
     try:
         if isinstance(header.origin, WrittenWalk):

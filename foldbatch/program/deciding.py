@@ -41,7 +41,7 @@ class ReadyRound(NamedTuple):
     """A round made ready: `foldbatch.functions.rounds.RoundSchedule`."""
 
     order: Callable[[int], Index]
-    ready: Any
+    ready: object
     schedule: Schedule
 
 
@@ -55,7 +55,7 @@ class Deciding:
         self._admit = admit
         self._engine: Engine | None = None
         self.model: Model | None = None
-        self.memory: Any = None
+        self.memory: object = None
         self.form: Form
         self.levels: Any = None  # finds those of a round's calls, where a schedule needs them
         self.phased = False
@@ -90,7 +90,7 @@ class Deciding:
 
     def results(
         self, tracer: Tracer, examples: Any, asides: Collection[str], step: int, *, keep_going: bool
-    ) -> list[Any] | None:
+    ) -> list[object] | None:
         """Return the results of a deciding walk in inference; None where examples are traced first."""
         if not (keep_going or tracer.decides):
             return None
@@ -106,7 +106,7 @@ class Deciding:
             return None
         computing, readings = self.computing(step, training=False), tracer.learnt.readings
 
-        def work(reading: Reading, careful: bool) -> list[Any]:  # noqa: FBT001 - see `Readings.read`
+        def work(reading: Reading, careful: bool) -> list[object]:  # noqa: FBT001 - see `Readings.read`
             return results(self.rounds, computing, tracer, reading, keep_going=keep_going, careful=careful)
 
         with tracer.lock():

@@ -83,7 +83,7 @@ def described(program: Program) -> Description:
 class _WithoutNumbers(pickle.Pickler):
     """Pickles parameters without their numbers."""
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, value: object) -> Any:
         """Return how a parameter is pickled; of other objects, that nothing is special."""
         if not isinstance(value, Parameter):
             return NotImplemented

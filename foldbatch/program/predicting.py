@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,10 @@ def reads_trees(notes: Mapping[str, object]) -> bool:
     return isinstance(model, Mapping) and model.get("name") not in (None, "bilstm")
 
 
-def unlabelled(structure: Any, notes: Mapping[str, Any]) -> Any:
+Plain: TypeAlias = Any  # data of JSON: lists, dicts, texts and numbers
+
+
+def unlabelled(structure: object, notes: Mapping[str, object]) -> Any:
     """Return the example of a structure, without its labels."""
     kind = notes.get("task")
     if kind not in ("nodes", "root"):
@@ -54,7 +57,7 @@ def unlabelled(structure: Any, notes: Mapping[str, Any]) -> Any:
     return structure
 
 
-def is_sentence(structure: Any) -> bool:
+def is_sentence(structure: Any) -> TypeGuard[Sequence[str]]:
     """Return whether a structure is a list of words that can be read as a tree."""
     words = isinstance(structure, list | tuple) and all(isinstance(word, str) for word in structure)
     return words and 0 < len(structure) <= MOST_WORDS
@@ -143,7 +146,7 @@ def predictions(
             yield data
 
 
-def _run(programs: Sequence[Predicting], examples: list[Any], number: int, **asked: bool) -> list[Results]:
+def _run(programs: Sequence[Predicting], examples: list[object], number: int, **asked: bool) -> list[Results]:
     """Run a batch through all programs; refuse examples that one of them has changed."""
     before = Snapshot(examples) if len(programs) > 1 else None
     results: list[Results] = []
@@ -158,7 +161,7 @@ def _run(programs: Sequence[Predicting], examples: list[Any], number: int, **ask
     return results
 
 
-def _refuse_changed(examples: list[Any], before: Snapshot | None, models: int) -> None:
+def _refuse_changed(examples: list[object], before: Snapshot | None, models: int) -> None:
     """Refuse examples that one model has changed, where several models read them."""
     changed = next(obstacles(examples, before, hidden=False), None)
     if changed is not None:
@@ -168,7 +171,7 @@ def _refuse_changed(examples: list[Any], before: Snapshot | None, models: int) -
         )
 
 
-def plain(result: object) -> Any:
+def plain(result: object) -> Plain:
     """Return a program's result as data of JSON: lists, dicts, texts and numbers.
 
     Raises:
@@ -214,7 +217,7 @@ def prediction(shares: Array, classes: Sequence[ClassLabel]) -> dict[str, object
     return {"label": classes[int(shares.argmax())], "probabilities": by_name}
 
 
-def with_text_keys(data: dict[str, Any]) -> dict[str, Any]:
+def with_text_keys(data: dict[str, Plain]) -> dict[str, Plain]:
     """Return a prediction for JSON, whose keys are texts: other classes are spelled as JSON spells them.
 
     >>> with_text_keys({"label": False, "probabilities": {False: 0.75, True: 0.25}})
@@ -255,7 +258,7 @@ def probabilities(scores: Array) -> NDArray[np.float64]:
     return shares
 
 
-def _nodes(tree: Tree, shares: Array, classes: Sequence[str]) -> list[dict[str, Any]]:
+def _nodes(tree: Tree, shares: Array, classes: Sequence[str]) -> list[dict[str, object]]:
     """Return the labels of a tree's nodes as plain data: parent, word, label and probability."""
     best, greatest = shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist()
     rows = zip(tree.parents.tolist(), tree.tokens, best, greatest, strict=True)

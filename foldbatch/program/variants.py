@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from warnings import warn
 
 import numpy as np
@@ -218,7 +218,7 @@ class Derivatives:
                 tangent.value[...] = 0
 
 
-def _array(name: str, value: object) -> Any:
+def _array(name: str, value: object) -> Array:
     """Return a tangent as an array; sparse rows become dense."""
     if isinstance(value, SparseRows):
         return value.dense()

@@ -157,7 +157,7 @@ def _words(configuration: Configuration, dataset: Dataset) -> Words:
     )
 
 
-def _words_of(example: Any, options: WordOptions, every_node: bool) -> list[str]:  # noqa: FBT001
+def _words_of(example: object, options: WordOptions, every_node: bool) -> list[str]:  # noqa: FBT001
     """Return the words of an example, each once, in the order of their first use."""
     structure = structure_of(example)
     if isinstance(structure, TreeNode) and every_node:
@@ -169,7 +169,7 @@ def _words_of(example: Any, options: WordOptions, every_node: bool) -> list[str]
     return list(dict.fromkeys(tokens))
 
 
-def structure_of(example: Any) -> Any:
+def structure_of(example: object) -> Any:
     """Return the structure of an example: of a pair its first, of a labelled tree itself."""
     return example[0] if isinstance(example, tuple) else example
 
@@ -230,7 +230,7 @@ def build_schedule(options: ScheduleOptions, steps: int, epochs: int) -> list[tr
     return [training.Schedule(_rate(options, steps, epochs * steps))]
 
 
-def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]) -> str:
+def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[object]) -> str:
     """Return the figure by which the best epoch is chosen."""
     train, moving = configuration.train, configuration.average.name != "none"
     metrics = [metric.name for metric in metrics_of(kind, train.metrics)]
@@ -282,7 +282,7 @@ def build_trackers(configuration: Configuration, folder: Path) -> list[training.
     return [makers[name]() for name in dict.fromkeys(configuration.train.log_to)]
 
 
-def has_best(configuration: Configuration, dev: Sequence[Any]) -> bool:
+def has_best(configuration: Configuration, dev: Sequence[object]) -> bool:
     """Return whether the best epoch is chosen, by the dev part."""
     return bool(dev) and configuration.train.best != LAST
 

@@ -550,7 +550,7 @@ def _choices(type_: object) -> list[str]:
     return [str(choice) for choice in get_args(bare)] if get_origin(bare) is Literal else []
 
 
-def _value(text: str, type_: object) -> Any:
+def _value(text: str, type_: object) -> object:
     """Return the value of a text: as TOML reads it; text, and names between commas, as they are."""
     bare = _bare(type_)
     if bare is str or get_origin(bare) is Literal:

@@ -181,7 +181,7 @@ def _stream(data: Data) -> Stream | None:
     return Stream(rows).map(partial(_sample_of, data))
 
 
-def _sample_of(data: Data, row: dict[str, Any]) -> Sample:
+def _sample_of(data: Data, row: dict[str, object]) -> Sample:
     (record,) = without([row], data.ignored)
     return record, row[data.label]
 
@@ -289,7 +289,7 @@ def task_kind(configuration: Configuration) -> Kind:
     return kind
 
 
-def numbered(samples: Iterable[Sample], kind: Kind, classes: Sequence[Label], origin: Origin) -> list[Any]:
+def numbered(samples: Iterable[Sample], kind: Kind, classes: Sequence[Label], origin: Origin) -> list[object]:
     """Return samples as examples of a task, their classes as numbers."""
     number_of = _numbers_of(classes)
     return [_example_of(kind, number_of, origin, place, sample) for place, sample in enumerate(samples, 1)]

@@ -211,8 +211,8 @@ class ModelNotes(TypedDict):
 
     task: Kind
     classes: list[ClassLabel]
-    configuration: dict[str, Any]
-    schema: NotRequired[dict[str, Any]]  # of records
+    configuration: dict[str, object]
+    schema: NotRequired[dict[str, object]]  # of records
 
 
 def model_files(path: Path) -> list[Path]:
@@ -224,7 +224,7 @@ def model_files(path: Path) -> list[Path]:
 
 def load_model(
     path: Path, backend: BackendName = "auto", trust: Iterable[str] = ()
-) -> tuple[Program, dict[str, Any], Configuration]:
+) -> tuple[Program, dict[str, object], Configuration]:
     """Return a trained model with its notes and its configuration."""
     file = path / MODEL if path.is_dir() else path
     notes = _notes(read_notes(file), str(file))
@@ -370,7 +370,9 @@ def beside(baseline: Baseline | None, form: str) -> str:
     return "" if baseline is None else f" (always {baseline.answer}: {baseline.figure:{form}})"
 
 
-def _collected(program: Program, examples: Sequence[object]) -> tuple[dict[str, list[Any]], dict[str, Array]]:
+def _collected(
+    program: Program, examples: Sequence[object]
+) -> tuple[dict[str, list[object]], dict[str, Array]]:
     """Return the labels and the values of each metric over examples that a program has run."""
     labels: dict[str, list[Any]] = {}
     parts: dict[str, list[Array]] = {}

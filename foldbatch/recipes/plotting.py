@@ -35,7 +35,7 @@ def write_plots(
     model: Path,
     programs: Sequence[Program],
     notes: Mapping[str, Any],
-    examples: Sequence[Any],
+    examples: Sequence[object],
     metrics: Sequence[Metric],
 ) -> Iterator[Path]:
     """Write the pictures that suit a task into a folder, which is made; yield the path of each.
@@ -72,7 +72,7 @@ def write_plots(
 
 
 def _with_answers(
-    notes: Mapping[str, Any], examples: Sequence[Any], answered: Sequence[Mapping[str, Any]]
+    notes: Mapping[str, Any], examples: Sequence[object], answered: Sequence[Mapping[str, Any]]
 ) -> tuple[list[TreeNode], list[Any]]:
     """Return trees with classes as labels, and the class that is answered for each node or each root."""
     numbers = {name: number for number, name in enumerate(notes["classes"])}

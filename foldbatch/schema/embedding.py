@@ -136,7 +136,7 @@ def _kind_blocks(
     settings: Settings,
     path: str,
     field: str,
-    inner: dict[Any, AnyBlock],
+    inner: dict[object, AnyBlock],
     place: reading.Place,
 ) -> Iterator[AnyBlock]:
     """Yield the blocks that read values of a kind at a path; their vectors are to be added up."""
@@ -177,7 +177,7 @@ def _kind_blocks(
 
 
 def _read(
-    place: reading.Place, read: Callable[..., Any], arguments: tuple[Any, ...], block: AnyBlock
+    place: reading.Place, read: Callable[..., Any], arguments: tuple[object, ...], block: AnyBlock
 ) -> AnyBlock:
     """Return a block that reads a value and embeds it; zeros for one that is missing or of another kind."""
     return fb.InputTransform(partial(read, place, *arguments)) >> fb.Optional(block)
@@ -192,8 +192,8 @@ def _row(table: AnyBlock) -> AnyBlock:
 
 
 def _number(
-    alone: Callable[..., Any],
-    placed: Callable[..., Any],
+    alone: Callable[..., object],
+    placed: Callable[..., object],
     kind: kinds.Number | kinds.Moments,
     size: int,
     name: str,

@@ -45,7 +45,7 @@ def _of_kind(kind: kinds.Kind) -> PlainSchema:
             return {"type": "object", "properties": fields}
 
 
-def record_like(place: kinds.DataPosition) -> Any:
+def record_like(place: kinds.DataPosition) -> object:
     """Return a value such as the samples had at one place.
 
     >>> from foldbatch.schema import infer
@@ -55,7 +55,7 @@ def record_like(place: kinds.DataPosition) -> Any:
     return _value_of(place.kinds[0]) if place.kinds else None
 
 
-def _value_of(kind: kinds.Kind) -> Any:
+def _value_of(kind: kinds.Kind) -> object:
     """Return a value such as the samples had of a kind: a typical one, or the most frequent."""
     match kind:
         case kinds.Flags():

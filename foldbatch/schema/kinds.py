@@ -309,9 +309,9 @@ def _lists(values: Sequence[Sequence[object]], limits: Thresholds) -> ListOf:
     return ListOf(len(values), *_lengths(values), place_of(chain.from_iterable(values), limits))
 
 
-def _objects(values: Sequence[Mapping[str, Any]], limits: Thresholds) -> Fields | Dictionary:
+def _objects(values: Sequence[Mapping[str, object]], limits: Thresholds) -> Fields | Dictionary:
     """Return a dictionary if keys are many, and an object has fewer than half of them on average."""
-    values_of: dict[str, list[Any]] = {}
+    values_of: dict[str, list[object]] = {}
     for value in values:
         for key, inner in value.items():
             values_of.setdefault(str.__str__(key), []).append(inner)

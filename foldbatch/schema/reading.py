@@ -12,6 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from foldbatch.errors import UnlikeSamplesWarning, frames_inside, with_nearest
+from foldbatch.model.columns import Datum
 from foldbatch.schema.kinds import MAX_MAGNITUDE, bounded, number_in
 from foldbatch.schema.moments import Moment, cycles, moment_of
 from foldbatch.schema.values import KINDS, differing_kind, has_content, kind_of, plain_value
@@ -41,7 +42,7 @@ class Place:
         object.__setattr__(self, "names", frozenset(self.read))
         object.__setattr__(self, "_fields", self.names.union(self.empty, self.ignored))
 
-    def compare_fields(self, record: dict[str, Any]) -> None:
+    def compare_fields(self, record: dict[str, object]) -> None:
         """Warn of fields that no sample had, and of values where the samples had none."""
         if not record.keys() <= self._fields:
             for name in record.keys() - self._fields:
@@ -74,7 +75,7 @@ class Place:
 # The value comes last, so that a `partial` of the rest is called without making a dict of keywords.
 
 
-def read_flag(place: Place, value: Any) -> int | None:
+def read_flag(place: Place, value: Datum) -> int | None:
     """Return 0 or 1 for a bool.
 
     >>> read_flag(ANYWHERE, True), read_flag(ANYWHERE, np.False_), read_flag(ANYWHERE, 1)
@@ -85,7 +86,7 @@ def read_flag(place: Place, value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def read_number(place: Place, mean: float, deviation: float, value: Any) -> list[float] | None:
+def read_number(place: Place, mean: float, deviation: float, value: Datum) -> list[float] | None:
     """Return how many deviations a number is away from the mean, at most 10.
 
     >>> read_number(ANYWHERE, 3.0, 2.0, 7), read_number(ANYWHERE, 3.0, 2.0, np.float32(-1e9))
@@ -104,7 +105,7 @@ def _near(far: float) -> float:
     return far if -FARTHEST < far < FARTHEST else max(-FARTHEST, min(FARTHEST, far))
 
 
-def read_category(place: Place, vocabulary: Vocabulary, value: Any) -> int | None:
+def read_category(place: Place, vocabulary: Vocabulary, value: Datum) -> int | None:
     """Return a string's number; 0 for one that the samples did not have.
 
     >>> read_category(ANYWHERE, Vocabulary(["a", "b"]), "b"), read_category(ANYWHERE, Vocabulary(["a"]), "c")
@@ -115,7 +116,7 @@ def read_category(place: Place, vocabulary: Vocabulary, value: Any) -> int | Non
     return None if value is None else vocabulary[value]
 
 
-def read_ngrams(place: Place, size: int, buckets: int, value: Any) -> list[int] | None:
+def read_ngrams(place: Place, size: int, buckets: int, value: Datum) -> list[int] | None:
     """Return a number below `buckets` for each run of `size` characters; the same on every machine.
 
     >>> long, short = read_ngrams(ANYWHERE, 3, 1000, "abab"), read_ngrams(ANYWHERE, 3, 1000, "ab")
@@ -131,7 +132,7 @@ def read_ngrams(place: Place, size: int, buckets: int, value: Any) -> list[int] 
     return [_hashed(gram, buckets) for gram in grams]
 
 
-def _moment(place: Place, value: Any) -> Moment | None:
+def _moment(place: Place, value: object) -> Moment | None:
     """Return the date or time that a value is, or spells."""
     text = value if type(value) is str else _converted(value, "text", place)
     if text is None:
@@ -142,7 +143,7 @@ def _moment(place: Place, value: Any) -> Moment | None:
     return moment
 
 
-def read_moment(place: Place, mean: float, deviation: float, value: Any) -> list[float] | None:
+def read_moment(place: Place, mean: float, deviation: float, value: object) -> list[float] | None:
     """Return nine numbers of a date or time: its deviations from the mean, and where it is in its cycles.
 
     >>> [round(x, 2) for x in read_moment(ANYWHERE, 0.0, 3600.0, "06:00")]
@@ -173,7 +174,7 @@ def place_among(edges: tuple[float, ...], number: float) -> float:
 
 
 def read_position(
-    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: Any
+    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: Datum
 ) -> list[float] | None:
     """Return how many deviations a number is away from the mean, and its place among edges.
 
@@ -189,7 +190,7 @@ def read_position(
     return [_near((value - mean) / deviation), place_among(edges, value)]
 
 
-def read_code(place: Place, codes: Vocabulary, value: Any) -> int | None:
+def read_code(place: Place, codes: Vocabulary, value: Datum) -> int | None:
     """Return the number of a whole number among those that are codes; 0 for any other number.
 
     >>> read_code(ANYWHERE, Vocabulary(["22", "7"]), 7), read_code(ANYWHERE, Vocabulary(["22"]), 0.5)
@@ -203,7 +204,7 @@ def read_code(place: Place, codes: Vocabulary, value: Any) -> int | None:
     return codes[str(value)]
 
 
-def read_tokens(place: Place, size: int, buckets: int, value: Any) -> list[int] | None:
+def read_tokens(place: Place, size: int, buckets: int, value: Datum) -> list[int] | None:
     """Return a number below `buckets` for each run of `size` characters and each word, in lower case.
 
     >>> len(read_tokens(ANYWHERE, 3, 1000, "Red wine")), read_tokens(ANYWHERE, 3, 1000, 5)
@@ -223,7 +224,7 @@ def _hashed(text: str, buckets: int) -> int:
     return crc32(text.encode("utf-8", "surrogatepass")) % buckets
 
 
-def read_spelled(place: Place, mean: float, deviation: float, value: Any) -> list[float] | None:
+def read_spelled(place: Place, mean: float, deviation: float, value: object) -> list[float] | None:
     """Return the deviations of the number that a text spells, as `read_number`; None where it spells none.
 
     >>> read_spelled(ANYWHERE, 3.0, 2.0, "7 kg"), read_spelled(ANYWHERE, 3.0, 2.0, "unknown")
@@ -234,20 +235,20 @@ def read_spelled(place: Place, mean: float, deviation: float, value: Any) -> lis
 
 
 def read_spelled_position(
-    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: Any
+    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: object
 ) -> list[float] | None:
     """Return the `read_position` of the number that a text spells; None where it spells none."""
     number = _spelled(place, value)
     return None if number is None else [_near((number - mean) / deviation), place_among(edges, number)]
 
 
-def _spelled(place: Place, value: Any) -> float | None:
+def _spelled(place: Place, value: object) -> float | None:
     text = value if type(value) is str else _converted(value, "text", place)
     return None if text is None else number_in(text)
 
 
 def read_moment_position(
-    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: Any
+    place: Place, mean: float, deviation: float, edges: tuple[float, ...], value: object
 ) -> list[float] | None:
     """Return ten numbers of a date or time: its places in cycles, and what `read_position` returns of it.
 
@@ -261,7 +262,7 @@ def read_moment_position(
     return [*cycles(moment), _near((seconds - mean) / deviation), place_among(edges, seconds)]
 
 
-def read_list(place: Place, value: Any) -> list[Any] | None:
+def read_list(place: Place, value: Datum) -> list[Any] | None:
     """Return a list, or a tuple or an array as a list.
 
     >>> read_list(ANYWHERE, (1, 2)), read_list(ANYWHERE, "ab")
@@ -274,7 +275,7 @@ def read_list(place: Place, value: Any) -> list[Any] | None:
     return items
 
 
-def read_fields(place: Place, value: Any) -> dict[str, Any] | None:
+def read_fields(place: Place, value: Datum) -> dict[str, object] | None:
     """Return a dict that has all fields which are read: itself, or one in which what it lacks is None.
 
     >>> read_fields(Place("record", ("record",), ("a", "b"), ignored=("c",)), {"a": 1, "c": 2})
@@ -290,7 +291,7 @@ def read_fields(place: Place, value: Any) -> dict[str, Any] | None:
     return value if complete else {name: value.get(name) for name in place.read}
 
 
-def read_pairs(place: Place, value: Any) -> list[tuple[Any, Any]] | None:
+def read_pairs(place: Place, value: Datum) -> list[tuple[object, object]] | None:
     """Return the keys of a dict with their values.
 
     >>> read_pairs(ANYWHERE, {"a": 1}), read_pairs(ANYWHERE, None)
@@ -340,17 +341,17 @@ def as_ngrams(value: object, size: int, buckets: int) -> list[int] | None:
     return read_ngrams(ANYWHERE, size, buckets, value)
 
 
-def as_list(value: object) -> list[Any] | None:
+def as_list(value: object) -> list[object] | None:
     """Read a value as `read_list` does, at a place without a name."""
     return read_list(ANYWHERE, value)
 
 
-def as_fields(value: object, names: tuple[str, ...]) -> dict[str, Any] | None:
+def as_fields(value: object, names: tuple[str, ...]) -> dict[str, object] | None:
     """Return a dict of fields of these names; those that a value lacks are None."""
     record = _converted(value, "record", ANYWHERE)
     return None if record is None else {name: record.get(name) for name in names}
 
 
-def as_pairs(value: object) -> list[tuple[Any, Any]] | None:
+def as_pairs(value: object) -> list[tuple[object, object]] | None:
     """Read a value as `read_pairs` does, at a place without a name."""
     return read_pairs(ANYWHERE, value)

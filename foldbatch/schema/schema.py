@@ -150,7 +150,7 @@ class Schema:
         Comparison(fields=('tgas', 'tags[].di'), kinds=(('age', 'text'),), read=2)
         """
         fields, odd, read = dict[str, None](), dict[tuple[str, str], None](), 0
-        waiting: list[tuple[Any, kinds.DataPosition, str]] = [(value, self.root, "")]
+        waiting: list[tuple[object, kinds.DataPosition, str]] = [(value, self.root, "")]
         while waiting:
             part, place, path = waiting.pop()
             plain = plain_value(part)
@@ -206,7 +206,7 @@ class Schema:
                 waiting += [(f"{path}{joint}{name}", inner) for name, inner in reversed(below)]
         return paths
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """Return the schema as data of JSON.
 
         >>> infer([True, None]).to_plain()
@@ -291,7 +291,7 @@ def infer(samples: Iterable[object], *, categories: int = 100, fields: int = 32)
 
 def _check(sample: object, number: int) -> None:
     """Raise an error with the path of a part of a sample that a schema cannot describe."""
-    waiting: list[tuple[Any, _Path, int]] = [(sample, (number,), 0)]
+    waiting: list[tuple[object, _Path, int]] = [(sample, (number,), 0)]
     while waiting:
         value, path, depth = waiting.pop()
         if type(value) not in PLAIN:

@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from foldbatch.errors import ExampleTypeError
-from foldbatch.model.columns import BadDataError
+from foldbatch.model.columns import BadDataError, Datum
 from foldbatch.trees.given import rows_of
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import describe_value
@@ -37,7 +37,7 @@ EXPECTED = "a value of JSON, or what stands for one"
 LOOKED_AT = 10_000  # parts of a value, after which it is taken to hold something
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: Datum) -> Datum:
     """Convert a value to None, a bool, int, float, str, list or dict, whose items are left as they are.
 
     Numbers of NumPy, Arrow, PyTorch and `decimal` become numbers; durations seconds; points in time their
@@ -59,7 +59,7 @@ def plain_value(value: Any) -> Any:
     return list(value) if kind is tuple else _conversion(kind)(value)  # type: ignore[arg-type]
 
 
-def kind_of(value: Any) -> str | None:
+def kind_of(value: Datum) -> str | None:
     """Name the kind of a plain value; None for a value that is missing, such as NaN.
 
     >>> kind_of(True), kind_of(2), kind_of("a"), kind_of(None), kind_of(float("nan"))
@@ -97,7 +97,7 @@ def has_content(value: object) -> bool:
 
 
 @lru_cache(1000)
-def _conversion(kind: type) -> Callable[[Any], Any]:
+def _conversion(kind: type) -> Callable[[Any], object]:
     """Choose the function that converts the values of a type."""
     if _is_missing(kind):
         return lambda value: None
@@ -129,7 +129,7 @@ def _is_missing(kind: type) -> bool:
     return kind is msgspec.UnsetType or kind is masked
 
 
-def _of_number(value: Any) -> float:
+def _of_number(value: Datum) -> float:
     """Convert a real number; a finite one beyond all floats becomes the largest of its sign."""
     try:
         number = float(value)
@@ -152,7 +152,7 @@ def _of_decimal(value: Decimal) -> float:
     return int(value) if integral else _of_number(value)
 
 
-def _of_bytes(value: Any) -> str:
+def _of_bytes(value: Datum) -> str:
     try:
         return bytes(value).decode()
     except UnicodeDecodeError:
@@ -184,26 +184,26 @@ def _of_duration(value: np.timedelta64) -> float | None:
         _refuse(value, "give it in days, seconds or another unit of fixed length")
 
 
-def _of_array(value: np.ndarray[Any, Any]) -> Any:
+def _of_array(value: np.ndarray[Any, Any]) -> object:
     if not value.ndim:
         return plain_value(value[()])
     return value.tolist() if value.dtype.kind in "biufUO" else list(value)
 
 
-def _of_structured(value: np.void) -> Any:
+def _of_structured(value: np.void) -> object:
     if value.dtype.names is None:
         _refuse(value, "convert it to what it stands for")
     return {name: value[name] for name in value.dtype.names}
 
 
-def _of_tuple(value: Any) -> Any:
+def _of_tuple(value: Datum) -> object:
     names = getattr(value, "_fields", None)
     if isinstance(names, tuple) and len(names) == len(value):
         return dict(zip(names, value, strict=True))
     return list(value)
 
 
-def _of_series(value: Any) -> Any:
+def _of_series(value: Datum) -> Any:
     """Convert a row of a table, whose labels are names of columns, to a dict; other columns to lists."""
     labels = list(value.index)
     if not labels or not all(isinstance(label, str) for label in labels):
@@ -217,7 +217,7 @@ def _refuse(value: object, fix: str) -> NoReturn:
     raise BadDataError(EXPECTED, describe_value(value), fix, ExampleTypeError)
 
 
-def _refusing(fix: str) -> Callable[[Any], Any]:
+def _refusing(fix: str) -> Callable[[object], object]:
     return lambda value: _refuse(value, fix)
 
 
@@ -252,7 +252,7 @@ CONVERSIONS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 )
 
 
-def _of_object(value: object) -> dict[str, Any]:
+def _of_object(value: object) -> dict[str, object]:
     """Convert an object to a dict of its fields, for example of a dataclass or of pydantic."""
     names = _names_of(type(value))
     if names is None:
@@ -266,7 +266,7 @@ def _of_object(value: object) -> dict[str, Any]:
     return fields
 
 
-def _of_message(value: Any) -> dict[str, Any]:
+def _of_message(value: Datum) -> dict[str, Any]:
     """Convert a message of protobuf to a dict; fields that are not set, and can tell so, are None."""
     return {
         field.name: None

@@ -27,7 +27,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         options: those of uvicorn's class.
     """
 
-    def __init__(self, *arguments: Any, limits: Limits, **options: Any) -> None:
+    def __init__(self, *arguments: object, limits: Limits, **options: object) -> None:
         super().__init__(*arguments, **options)
         self.limits = limits
         self._unread = 0  # bytes since the last head, piece of a body or end of one

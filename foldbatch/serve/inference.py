@@ -137,7 +137,7 @@ def metadata(name: str, model: ServedModel) -> ModelMetadata:
     )
 
 
-def outputs_of(classes: Sequence[Any] | None) -> list[Tensor]:
+def outputs_of(classes: Sequence[object] | None) -> list[Tensor]:
     """Return the outputs of a model with some classes, with none, which tells numbers, or of a script (None).
 
     >>> [tensor.name for tensor in outputs_of(["bad", "good"])]
@@ -225,13 +225,13 @@ def read_examples(inference: Inference, configuration: Configuration, limits: Li
     return [read(text, number, configuration, limits) for number, text in enumerate(tensor.data)]
 
 
-def _read_text(text: Any, number: int, configuration: Configuration, limits: Limits) -> Read:
+def _read_text(text: object, number: int, configuration: Configuration, limits: Limits) -> Read:
     if isinstance(text, str):
         return read_value(text, number, configuration, limits)
     return ReadError(f"example {number}", "a text", type(text).__name__, f"send texts as data, {PREDICT}")
 
 
-def _read_record(text: Any, number: int, configuration: Configuration, limits: Limits) -> Read:
+def _read_record(text: object, number: int, configuration: Configuration, limits: Limits) -> Read:
     """Return the record that a text holds as JSON."""
     where, fix = f"example {number}", f"send json.dumps(record) as data, {PREDICT}"
     if not isinstance(text, str):

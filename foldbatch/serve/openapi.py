@@ -7,7 +7,7 @@ Source: https://spec.openapis.org/oas/v3.1.0.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,7 +21,7 @@ from foldbatch.serve.service import Limits, ServedModel
 from foldbatch.trees.formats import FORMATS
 from foldbatch.types import BroadcastType, NestType, SequenceType, TensorType, TupleType
 
-PlainSchema = dict[str, Any]
+PlainSchema: TypeAlias = dict[str, Any]  # of JSON
 REFERENCE = "#/components/schemas/{name}"
 STATUSES = {  # of routes that predict
     400: "the request as a whole cannot be read",
@@ -39,7 +39,7 @@ NAME: PlainSchema = {"type": "string", "description": "that the example gives it
 WARNING: PlainSchema = {"type": "string", "description": "what is odd of the example, though it was answered"}
 
 
-def document(name: str, model: ServedModel, limits: Limits) -> dict[str, Any]:
+def document(name: str, model: ServedModel, limits: Limits) -> PlainSchema:
     """Return the description of a server of a model that is called by a name."""
     schemas = _schemas(model, limits)
     return {
@@ -55,7 +55,7 @@ def document(name: str, model: ServedModel, limits: Limits) -> dict[str, Any]:
     }
 
 
-def sample_of(model: ServedModel) -> Any:
+def sample_of(model: ServedModel) -> object:
     """Return a small example of those that a model reads: its schema's, or its format's; None of a script."""
     if model.configuration is SCRIPTED:
         return None
@@ -66,7 +66,7 @@ def _format(model: ServedModel) -> str:
     return model.configuration.data.format
 
 
-def _paths(name: str, model: ServedModel) -> dict[str, Any]:
+def _paths(name: str, model: ServedModel) -> PlainSchema:
     """Return the routes, each with its operations."""
     sample = sample_of(model)
     text = sample if isinstance(sample, str) else msgspec.json.encode(sample).decode()
@@ -114,7 +114,9 @@ def _paths(name: str, model: ServedModel) -> dict[str, Any]:
     }
 
 
-def _operation(identifier: str, summary: str, responses: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+def _operation(
+    identifier: str, summary: str, responses: Mapping[str, object], **fields: object
+) -> PlainSchema:
     """Return an operation with its answers, and the schema of refusals that are not listed."""
     unknown = _of("another refusal", "Refused")
     return {
@@ -125,22 +127,22 @@ def _operation(identifier: str, summary: str, responses: Mapping[str, Any], **fi
     }
 
 
-def _of(description: str, schema: str) -> dict[str, Any]:
+def _of(description: str, schema: str) -> PlainSchema:
     return {"description": description, "content": {JSON: {"schema": _reference(schema)}}}
 
 
-def _ok(schema: str) -> dict[str, Any]:
+def _ok(schema: str) -> PlainSchema:
     return {"200": _of("the description", schema)}
 
 
-def _refusals(partly: tuple[int, ...] = PARTLY) -> dict[str, Any]:
+def _refusals(partly: tuple[int, ...] = PARTLY) -> PlainSchema:
     return {
         str(status): _of(text, "PredictionsOrRefused" if status in partly else "Refused")
         for status, text in STATUSES.items()
     }
 
 
-def _body(schema: str, example: Any) -> dict[str, Any]:
+def _body(schema: str, example: object) -> PlainSchema:
     return {"required": True, "content": {JSON: {"schema": _reference(schema), "example": example}}}
 
 
@@ -152,16 +154,16 @@ def _schemas(model: ServedModel, limits: Limits) -> dict[str, PlainSchema]:
     """Return the schemas of bodies and answers, those of examples and predictions as the model has them."""
     types = [Ask, Inference, Inferred, ModelMetadata, ServerMetadata]
     _, schemas = msgspec.json.schema_components(types, ref_template=REFERENCE)
-    body: dict[str, Any] = schemas["Ask"]["properties"]
+    body: PlainSchema = schemas["Ask"]["properties"]
     count = {"minItems": 1, "maxItems": limits.examples}
     body["examples"] |= count | {"items": _reference("Example")}
     if model.notes["task"] != "nodes":
         body["nodes"] |= {"const": False}
-    inference: dict[str, Any] = schemas["Inference"]["properties"]
+    inference: PlainSchema = schemas["Inference"]["properties"]
     inference["inputs"] |= {"minItems": 1, "maxItems": 1}
     names = [tensor.name for tensor in metadata("", model).outputs]
     schemas["Wanted"]["properties"]["name"] |= {"enum": names}
-    tensor: dict[str, Any] = schemas["Input"]["properties"]
+    tensor: PlainSchema = schemas["Input"]["properties"]
     tensor["name"] |= {"const": INPUT}
     tensor["datatype"] |= {"const": "BYTES"}
     records = FORMATS[_format(model)].kind == "records"
@@ -238,7 +240,7 @@ def _prediction(model: ServedModel) -> dict[str, PlainSchema]:
     return schemas
 
 
-def of_type(type_: Any) -> PlainSchema:
+def of_type(type_: object) -> PlainSchema:
     """Return the schema of the values of a type, as lists and objects of JSON; anything of an unknown one.
 
     >>> of_type(TensorType((2,)))["minItems"], of_type(TensorType((), "int32")), of_type(None)

@@ -88,5 +88,5 @@ def _link(schema: Mapping[str, Any]) -> str:
     return f'<a href="#{name}">{name}</a>' if name else ""
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -15,7 +15,7 @@ from io import StringIO
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -48,7 +48,7 @@ class ReadExample:
     """An example as the model reads it."""
 
     name: str | None  # that its text gives it, such as that of a function; None where there is none
-    structure: Any  # a tree, a list of words, or a record
+    structure: object  # a tree, a list of words, or a record
     size: int  # its nodes, words or values
 
 
@@ -150,7 +150,7 @@ def _ask(body: bytes) -> Ask:
         raise ReadError("body", "a JSON object", "deeper nesting than the parser can follow", fix) from None
 
 
-def read_value(value: Any, number: int, configuration: Configuration, limits: Limits) -> Read:
+def read_value(value: object, number: int, configuration: Configuration, limits: Limits) -> Read:
     """Return one value of a JSON body as an example to predict, or as the error that refuses it."""
     where = f"example {number}"
     if FORMATS[configuration.data.format].kind == "records":
@@ -180,7 +180,7 @@ def _structures(text: str, where: str, configuration: Configuration, limits: Lim
     return read
 
 
-def _bounded(name: str | None, structure: Any, where: str, limits: Limits) -> Read:
+def _bounded(name: str | None, structure: object, where: str, limits: Limits) -> Read:
     """Return a structure as an example with its size, or a RefusedError where it exceeds the limits."""
     if isinstance(structure, TreeNode):
         size = structure.size
@@ -196,7 +196,7 @@ def _bounded(name: str | None, structure: Any, where: str, limits: Limits) -> Re
     return ReadExample(name, structure, max(size, 1))
 
 
-def _extent(value: Any) -> tuple[int, int]:
+def _extent(value: object) -> tuple[int, int]:
     """Return the number of values in nested JSON data, and of its levels."""
     size, depth, level = 0, 0, [value]
     while level:
@@ -288,7 +288,8 @@ def _runs(process: int) -> bool:
     return True
 
 
-Message = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Scope: TypeAlias = Mapping[str, Any]  # of ASGI, as messages are
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
@@ -314,11 +315,11 @@ class Predict:
         self._readers = ThreadPoolExecutor(READERS, "foldbatch reader")
         self._retained = 0  # bytes of requests that are being read or answered
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request to ``/predict``."""
         await self.answer(PLAIN, scope, receive, send)
 
-    async def answer(self, form: Form[Any], scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def answer(self, form: Form[Any], scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that is written in a form."""
         start = time.perf_counter()
         additional: list[tuple[bytes, bytes]] = []
@@ -348,9 +349,7 @@ class Predict:
         await send({"type": "http.response.body", "body": body})
         self._metrics.request(status, time.perf_counter() - start)
 
-    async def _answer(
-        self, form: Form[Any], scope: Mapping[str, Any], receive: Receive
-    ) -> tuple[int, Content]:
+    async def _answer(self, form: Form[Any], scope: Scope, receive: Receive) -> tuple[int, Content]:
         """Return status and content for a request; count its body among the bytes being answered."""
         arrived = self._batching.now()
         headers = dict(scope["headers"])
@@ -471,7 +470,9 @@ class Predict:
         return status, contents
 
 
-async def _unless_gone(answers: Coroutine[Any, Any, Sequence[Any]], receive: Receive) -> Sequence[Any]:
+async def _unless_gone(
+    answers: Coroutine[object, object, Sequence[object]], receive: Receive
+) -> Sequence[object]:
     """Return the answers to a request; forget it where the client goes away."""
     task = asyncio.current_task()
     assert task is not None
@@ -487,7 +488,7 @@ async def _unless_gone(answers: Coroutine[Any, Any, Sequence[Any]], receive: Rec
         listener.cancel()
 
 
-async def _cancel_when_gone(receive: Receive, task: asyncio.Task[Any]) -> None:
+async def _cancel_when_gone(receive: Receive, task: asyncio.Task[object]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     task.cancel()

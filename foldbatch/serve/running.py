@@ -75,7 +75,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise ReadError(f"{host}:{port}", expected, actual, fix) from None
 
 
-def configuration_of(app: Any, limits: Limits, grace: float, **options: Any) -> uvicorn.Config:
+def configuration_of(app: object, limits: Limits, grace: float, **options: Any) -> uvicorn.Config:
     """Return uvicorn's options for an application of ASGI, or for a function that makes it; see `run`."""
     return uvicorn.Config(
         app,
@@ -285,7 +285,7 @@ class _Infer:
     def __init__(self, answer: Callable[[Any, Any, Any], Any]) -> None:
         self._answer = answer
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Any, receive: object, send: object) -> None:
         await self._answer(scope, receive, send)
 
 

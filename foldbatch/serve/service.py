@@ -136,7 +136,7 @@ class Continuous:
             if not is_open:
                 return
 
-    def _batch(self, first: tuple[Any, Future[Any]], under_way: dict[Walked, Future[Any]]) -> bool:
+    def _batch(self, first: tuple[object, Future[Any]], under_way: dict[Walked, Future[Any]]) -> bool:
         """Run a batch; return whether more may be asked."""
         is_open, come, asked = True, [first], 0
         batch = self.program._deciding.begun(self.program.lowered, next(self.program._runs))
@@ -356,7 +356,7 @@ class Service:
         those that it has read.
         """
         model, kept = self.model, [*map(_kept, structures)]
-        answers: list[Any] = [None] * len(structures)
+        answers: list[object] = [None] * len(structures)
         parts = [list(range(len(structures)))]
         first = True
         while parts:
@@ -433,7 +433,7 @@ def _kept(structure: Any) -> bytes | None:
         return None
 
 
-def _again(structure: object, kept: bytes | None, place: int) -> Any:
+def _again(structure: object, kept: bytes | None, place: int) -> object:
     """Return a structure as it was before it was read.
 
     Raises:
@@ -489,10 +489,10 @@ class RefusedError(FoldbatchError):
 class Asked:
     """An example of a request."""
 
-    structure: Any  # as the model reads it
+    structure: object  # as the model reads it
     size: int  # its nodes
     nodes: bool  # whether an answer is wanted for each node, too
-    answer: asyncio.Future[Any]  # or the error of this example; cancelled where its client has gone
+    answer: asyncio.Future[object]  # or the error of this example; cancelled where its client has gone
 
 
 Answer = Callable[[list[Any], bool], Sequence[Any]]  # of structures, and whether of their nodes, too
@@ -560,7 +560,7 @@ class Batching:
 
     async def ask(
         self, structures: Sequence[object], sizes: Sequence[int], deadline: float, *, nodes: bool = False
-    ) -> list[Any]:
+    ) -> list[object]:
         """Return the answers to the examples of a request, in order; refuse the request at its deadline."""
         room, limit = sum(sizes), self._limits.queue_nodes
         if self.nodes and self.nodes + room > limit:
@@ -631,7 +631,7 @@ class Batching:
         """Answer batches, one after the other, until None comes; runs in the thread of the model."""
         while (batch := self._batches.get()) is not None:
             start = self.now()
-            answers: dict[Asked, Any] = {}
+            answers: dict[Asked, object] = {}
             for nodes in (False, True):
                 if alike := [question for question in batch if question.nodes is nodes]:
                     answers |= zip(
@@ -641,13 +641,13 @@ class Batching:
                     )
             self._loop.call_soon_threadsafe(self._finish, answers, self.now() - start)
 
-    def _answers(self, structures: list[Any], *, nodes: bool) -> Sequence[Any]:
+    def _answers(self, structures: list[object], *, nodes: bool) -> Sequence[Any]:
         try:
             return self._answer(structures, nodes)
         except Exception as error:  # noqa: BLE001 - the server goes on
             return [error] * len(structures)
 
-    def _finish(self, answers: dict[Asked, Any], seconds: float) -> None:
+    def _finish(self, answers: dict[Asked, object], seconds: float) -> None:
         self.running = False
         self._next()
         self._deliver(answers, seconds)
@@ -666,7 +666,7 @@ class Batching:
             error = answer.exception()
             self._deliver({question: answer.result() if error is None else error}, self.now() - joined)
 
-    def _deliver(self, answers: dict[Asked, Any], seconds: float) -> None:
+    def _deliver(self, answers: dict[Asked, object], seconds: float) -> None:
         """Set the answers of examples that still wait; note the pace of the batch, in nodes a second."""
         for question, answer in answers.items():
             if not question.answer.done():

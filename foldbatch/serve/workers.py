@@ -13,7 +13,6 @@ from functools import partial
 from multiprocessing import connection, parent_process
 from socket import socket
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.supervisors import Multiprocess
@@ -27,7 +26,7 @@ from foldbatch.system.cores import VARIABLE, available_cores
 NO_MODEL = 2  # the exit status of a process that cannot read the model
 
 
-def application_of(settings: Settings) -> Any:
+def application_of(settings: Settings) -> object:
     """Return the application of ASGI of one process; end the process where its model cannot be read."""
     try:
         service = settings.service()

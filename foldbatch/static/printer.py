@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, count
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -56,7 +55,7 @@ def in_order_of_reading(graph: Graph) -> list[Node]:
     return nodes
 
 
-def graph_form(graph: Graph, *, values: bool = True, names: bool = True) -> list[Any]:
+def graph_form(graph: Graph, *, values: bool = True, names: bool = True) -> list[object]:
     """Return a graph as plain data, which are equal for equal graphs of every process.
 
     Parameters are told apart by their places and types, and inputs are inputs, whatever has computed them.

@@ -1,5 +1,7 @@
 """Closed objects: of what the package makes, nothing is assigned in silence that no code would read."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -8,7 +10,7 @@ from typing import Any, ClassVar
 from foldbatch.errors import UnknownNameError, with_nearest
 
 PACKAGE = __name__.partition(".")[0]
-Check = Callable[[str, Any], Any]  # given where it is and a value, refuses it or returns it
+Check = Callable[[str, object], object]  # given where it is and a value, refuses it or returns it
 
 
 class Closed:

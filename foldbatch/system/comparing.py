@@ -60,7 +60,7 @@ def means_same(first: Any, second: Any, levels: int = COMPARED_LEVELS) -> bool:
         return False
 
 
-def _contents_of(function: FunctionType) -> list[Any]:
+def _contents_of(function: FunctionType) -> list[object]:
     """Return the values that a function holds besides its code: its closure and its defaults."""
     cells = []
     for cell in function.__closure__ or ():

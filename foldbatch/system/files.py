@@ -12,7 +12,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -142,6 +142,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 Array = NDArray[Any]
+Header: TypeAlias = dict[str, Any]  # the caller's header of a file, data of JSON
 VERSION = 1
 KEY = "foldbatch"  # of the one text that the format's own header holds for us
 LENGTH = struct.Struct("<Q")  # of the format's own header, which comes first
@@ -176,7 +177,7 @@ def _check_path(path: object, kind: str) -> None:
         raise ReadError("path", f"the path of a {kind}", actual, "give a str or a Path")
 
 
-def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, Array], dict[str, Any]]:
+def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, Array], Header]:
     """Return the arrays and the header that `write` wrote to a file. The arrays may be written to.
 
     >>> import tempfile

@@ -16,7 +16,7 @@ def left_out(method: F) -> F:
 
     PyTorch's compiler takes more than a second to import, so that is left to those who compile.
     """
-    disabled: list[Any] = []
+    disabled: list[Callable[..., Any]] = []
 
     @wraps(method)
     def outside(*args: object, **kwargs: object) -> Any:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -10,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 LINE = 64  # bytes; as long as the longest vectors
 
 
-def aligned(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
+def aligned(shape: Sequence[int], dtype: DTypeLike) -> NDArray[np.generic]:
     """Return an array of undefined contents that begins with a line."""
     size = prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + LINE, np.uint8)

@@ -20,10 +20,11 @@ from typing import Any, Final, TypeVar
 
 from foldbatch.errors import BackendError, FoldbatchError
 
-_STARTS: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
+Owner = TypeVar("Owner")
+_STARTS: weakref.WeakKeyDictionary[object, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
 
-def start_in_each_process(owner: object, start: Callable[[Any], None]) -> None:
+def start_in_each_process(owner: Owner, start: Callable[[Owner], None]) -> None:
     """Call ``start(owner)`` now, and again in every process that is forked while `owner` lives.
 
     >>> class Counter:

@@ -11,6 +11,7 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from multiprocessing import reduction
+from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,7 +40,7 @@ class Block:
             os.close(file)
 
     @classmethod
-    def new(cls, size: int, connection: Any) -> Block:
+    def new(cls, size: int, connection: Connection) -> Block:
         """Return a new block of at least so many bytes, and send it through a connection of two processes.
 
         The other process takes it by ``Block.received(connection)`` as what comes next.
@@ -53,7 +54,7 @@ class Block:
         return cls(file)
 
     @classmethod
-    def received(cls, connection: Any) -> Block:
+    def received(cls, connection: Connection) -> Block:
         """Return the block that the other process has sent just now."""
         return cls(reduction.recv_handle(connection))
 
@@ -103,7 +104,7 @@ def _rounded(size: int) -> int:
     return -(-size // ALIGNED) * ALIGNED
 
 
-def put(memory: Any, arrays: Sequence[Array]) -> list[Place]:
+def put(memory: mmap.mmap | Array, arrays: Sequence[Array]) -> list[Place]:
     """Copy arrays into memory, that of a block or an array of bytes, and return where they are."""
     places, begin = list[Place](), 0
     for array in arrays:

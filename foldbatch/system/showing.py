@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import import_module
 from os import PathLike
-from typing import IO, Any, Self
+from typing import IO, Any, Self, TypeAlias
 
 from foldbatch.system.closed import Closed
 
@@ -92,10 +92,11 @@ def table(
     return "\n".join(texts)
 
 
+Bars: TypeAlias = Any  # a `rich.progress.Progress`
 BAR_DELAY = 1.0  # seconds after which a task is long
 
 
-def rich_bars(file: IO[str]) -> Any:
+def rich_bars(file: IO[str]) -> Bars:
     """Return bars by rich (a `rich.progress.Progress`), which vanish at the end."""
     rich = import_module("rich.progress")  # here, since it takes long to import
     counts, clock = rich.MofNCompleteColumn(), rich.TimeElapsedColumn()
@@ -116,7 +117,7 @@ class Bar:
         self._shown = shown and self._file is not None and self._file.isatty()
         self._title, self._total, self._advanced = title, total, 0
         self._begun = time.monotonic()
-        self._bars: Any = None
+        self._bars: Bars = None
 
     def advance(self, steps: int) -> None:
         """Count steps that are done."""

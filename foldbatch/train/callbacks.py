@@ -17,7 +17,7 @@ from foldbatch.params.parameters import Array
 from foldbatch.train.checks import NUMBERED, noting
 from foldbatch.train.metrics import Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import checked, number, truth, whole_number
-from foldbatch.train.optimizer import clip_by_global_norm
+from foldbatch.train.optimizer import State, clip_by_global_norm
 from foldbatch.train.resuming import LATE, assign, exchanged
 from foldbatch.train.schedules import FACTOR, Factor
 from foldbatch.train.trainer import Callback, Trainer
@@ -306,7 +306,7 @@ class AverageWeights(Callback):
         if self.keep and self.averages and not self._in_epoch:
             assign(trainer.program.params, self.averages)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         return super().state() | {"averages": {name: np.array(a) for name, a in self.averages.items()}}
 
     def load_state(self, state: Mapping[str, Any]) -> None:

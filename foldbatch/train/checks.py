@@ -12,7 +12,7 @@ from foldbatch.train.metrics import Metric, only_block
 from foldbatch.train.pieces import Examples
 from foldbatch.train.streams import Stream, naming_rows, stream_of
 from foldbatch.trees import Tree
-from foldbatch.trees.given import rows_of
+from foldbatch.trees.given import Row, rows_of
 from foldbatch.types import describe_value
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ def instance_of(name: str, value: object, kind: type[T], expected: str, fix: str
     return value
 
 
-def all_of(name: str, values: object) -> list[Any]:
+def all_of(name: str, values: object) -> list[Row]:
     """Return an argument of `Trainer` that takes several objects, such as `callbacks`, as a list."""
     if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
         fix = f"write {name}=[...], also for one"
@@ -67,7 +67,7 @@ def check_metrics(
     return checked
 
 
-def sequence_of(where: str, examples: Examples) -> Sequence[Any]:
+def sequence_of(where: str, examples: Examples) -> Sequence[object]:
     """Return examples as something with a length and items, which is not empty.
 
     Raises:
@@ -76,13 +76,13 @@ def sequence_of(where: str, examples: Examples) -> Sequence[Any]:
     """
     iterable: Any = examples_of(examples)
     indexed = hasattr(iterable, "__len__") and hasattr(iterable, "__getitem__")
-    sequence: Sequence[Any] = iterable if indexed else listed(iterable)
+    sequence: Sequence[object] = iterable if indexed else listed(iterable)
     if not len(sequence):  # an array has no truth
         raise TrainingError(where, "one example or more", "none", "look at what reads them")
     return sequence
 
 
-def examples_of(examples: Examples) -> Iterable[Any]:
+def examples_of(examples: Examples) -> Iterable[Row]:
     """Return examples, refusing a single one."""
     rows: Any = rows_of(examples)
     is_iterable = isinstance(rows, Iterator) or hasattr(rows, "__getitem__")
@@ -109,7 +109,7 @@ def noting(note: str, *values: object) -> Iterator[None]:
         raise
 
 
-def fitting_examples(program: Program, name: str, examples: Any) -> Sequence[Any] | Stream:
+def fitting_examples(program: Program, name: str, examples: Any) -> Sequence[object] | Stream:
     """Return the examples for `Trainer.fit` as a sequence or a stream, after a first reading."""
     if (stream := stream_of(examples)) is not None:
         return _fitting_stream(program, name, stream)

@@ -81,5 +81,5 @@ class History(list[dict[str, Any]]):
         return shown
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

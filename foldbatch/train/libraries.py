@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import BackendError, TrainingError, install
 from foldbatch.params.parameters import Array
-from foldbatch.train.metrics import Base, Every, Labels, OfLabelSets, OfNumbers, labelled, names_of
+from foldbatch.train.metrics import Base, Every, Figure, Labels, OfLabelSets, OfNumbers, labelled, names_of
 from foldbatch.types import describe_value
 
 MeanOfClasses: TypeAlias = Literal["macro", "weighted"] | None
@@ -64,7 +64,7 @@ class Ranking(OfLabelSets):
         self.average = average
         self.classes = None if classes is None else list(classes)
 
-    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> Any:
+    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> object:
         """Return the figure of log probabilities, of two classes that of the difference of logits."""
         logits = np.asarray(scores, np.float64)
         shifted = logits - logits.max(axis=1, keepdims=True, initial=-np.inf)
@@ -76,10 +76,10 @@ class Ranking(OfLabelSets):
             return self._mean(logits[:, 1:] - logits[:, :1], sets[:, 1:])
         return self._mean(chances, sets)
 
-    def _of_sets(self, scores: Array, sets: NDArray[np.bool_]) -> Any:
+    def _of_sets(self, scores: Array, sets: NDArray[np.bool_]) -> object:
         return self._mean(np.asarray(scores, np.float64), sets)
 
-    def _mean(self, scores: Array, sets: NDArray[np.bool_]) -> Any:
+    def _mean(self, scores: Array, sets: NDArray[np.bool_]) -> object:
         """Return the figure of scores and of which classes are right, both ``[n, classes]``."""
         if not np.isfinite(scores).all():
             return math.nan if self.average else dict.fromkeys(self._names(scores), math.nan)
@@ -192,7 +192,7 @@ class TorchMetric(Base):
         super().__init__(of, usual if name is None else name, every=every)
         self.metric = metric
 
-    def compute(self, values: Array, labels: Labels) -> Any:
+    def compute(self, values: Array, labels: Labels) -> Figure:
         """Return the figure: a number, a dict of several, or lists; NaN of no values."""
         where = f"metric {self.name}"
         kept, right = labelled(where, values, labels)
@@ -212,10 +212,10 @@ class TorchMetric(Base):
 class OutsideMetric(Protocol):
     """A metric as torchmetrics has them, which a trainer takes as it is."""
 
-    def update(self, *arguments: Any, **options: Any) -> None:
+    def update(self, *arguments: object, **options: object) -> None:
         """Take the values and labels of a batch."""
 
-    def compute(self) -> Any:
+    def compute(self) -> Figure:
         """Return the figure."""
 
     def reset(self) -> None:
@@ -231,7 +231,7 @@ def is_torch_metric(metric: Any) -> bool:
     )
 
 
-def _plain(figure: Any) -> Any:
+def _plain(figure: object) -> Any:
     """Return tensors as numbers and lists, also within dicts and tuples."""
     if isinstance(figure, Mapping):
         return {str(name): _plain(value) for name, value in figure.items()}

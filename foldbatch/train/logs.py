@@ -43,7 +43,7 @@ class _HistoryFile(Callback):
     def _write(self, trainer: Trainer) -> None:
         write_whole(self.path, self.content(trainer.history))
 
-    def content(self, history: Sequence[Mapping[str, Any]]) -> bytes:
+    def content(self, history: Sequence[Mapping[str, object]]) -> bytes:
         """Return the content of the file for the figures of all epochs."""
         raise NotImplementedError
 
@@ -64,7 +64,7 @@ class CSVLog(_HistoryFile):
     'figures.csv'
     """
 
-    def content(self, history: Sequence[Mapping[str, Any]]) -> bytes:
+    def content(self, history: Sequence[Mapping[str, object]]) -> bytes:
         """Return the table; its columns are the names of all figures."""
         rows = [flattened(figures) for figures in history]
         columns = list(dict.fromkeys(name for row in rows for name in row)) or ["epoch"]
@@ -92,12 +92,12 @@ class JSONLinesLog(_HistoryFile):
     b'{"epoch":1,"f1":{"bad":0.5},"loss":null}\n'
     """
 
-    def content(self, history: Sequence[Mapping[str, Any]]) -> bytes:
+    def content(self, history: Sequence[Mapping[str, object]]) -> bytes:
         """Return a line for each epoch."""
         return msgspec.json.Encoder(enc_hook=_plain).encode_lines(history)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Return a figure of a metric of the user's, such as a number or an array of NumPy, as plain data."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()

@@ -17,6 +17,7 @@ from foldbatch.types import describe_value
 from foldbatch.views import plots
 from foldbatch.views.plots import Plot
 
+Figure: TypeAlias = Any  # a number, or several by name
 Mode = Literal["min", "max"]
 MODES: dict[Mode, tuple[str, ...]] = {  # by what is part of a figure's name
     "min": ("loss", "error", "mse", "mae", "perplexity"),
@@ -24,13 +25,13 @@ MODES: dict[Mode, tuple[str, ...]] = {  # by what is part of a figure's name
 }
 
 
-def flattened(figures: Mapping[str, object]) -> dict[str, Any]:
+def flattened(figures: Mapping[str, object]) -> dict[str, Figure]:
     """Return figures in one level, each class's under a name of its own; only numbers and texts stay.
 
     >>> flattened({"loss": 0.5, "train_f1": {"bad": 1.0, "good": 0.5}, "confusion": [[1, 0], [0, 1]]})
     {'loss': 0.5, 'train_f1/bad': 1.0, 'train_f1/good': 0.5}
     """
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for name, value in figures.items():
         if isinstance(value, Mapping):
             flat |= {f"{name}/{key}": entry for key, entry in flattened(value).items()}
@@ -105,7 +106,7 @@ class Metric(Protocol):
     of: str
     every: str
 
-    def compute(self, values: Array, labels: Labels) -> Any:
+    def compute(self, values: Array, labels: Labels) -> Figure:
         """Return the figure of all values ``[m, ...]`` and their labels: a number, or plain data."""
 
 
@@ -166,7 +167,7 @@ def labelled(where: str, values: Array, labels: Labels) -> tuple[Array, list[Any
 class OfClasses(Base):
     """A metric of scores ``[m, classes]`` and labels, ``m`` whole numbers."""
 
-    def compute(self, values: Array, labels: Labels) -> Any:
+    def compute(self, values: Array, labels: Labels) -> Figure:
         """Return the figure."""
         where = type(self).__name__
         scores, kept = labelled(where, values, labels)
@@ -175,7 +176,7 @@ class OfClasses(Base):
             raise TrainingError(where, expected, f"values of shape {shape}", "give it the logits")
         return self._of_labels(where, scores, kept)
 
-    def _of_labels(self, where: str, scores: Array, kept: list[Any]) -> Any:
+    def _of_labels(self, where: str, scores: Array, kept: list[object]) -> Figure:
         """Return the figure of scores and as many labels, which are checked."""
         for label in kept:
             if not isinstance(label, int | np.integer) or not 0 <= label < scores.shape[1]:
@@ -183,7 +184,7 @@ class OfClasses(Base):
                 raise TrainingError(where, expected, describe_value(label), "give the class's number")
         return self._figure(scores, np.array(kept, np.int64))
 
-    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> Any:
+    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> Figure:
         return self._share(scores, numbers) if len(numbers) else math.nan
 
     def _share(self, scores: Array, numbers: NDArray[np.int64]) -> float:
@@ -193,7 +194,7 @@ class OfClasses(Base):
 class OfLabelSets(OfClasses):
     """A metric whose labels may be several classes each: vectors ``[classes]`` of 0 and 1, or of truths."""
 
-    def _of_labels(self, where: str, scores: Array, kept: list[Any]) -> Any:
+    def _of_labels(self, where: str, scores: Array, kept: list[Any]) -> Figure:
         """Return the figure of scores and of numbers or vectors as labels, which are checked."""
         if not kept or np.ndim(kept[0]) == 0:
             return super()._of_labels(where, scores, kept)
@@ -204,7 +205,7 @@ class OfLabelSets(OfClasses):
                 raise TrainingError(where, expected, describe_value(label), fix)
         return self._of_sets(scores, np.array(kept) != 0)
 
-    def _of_sets(self, scores: Array, sets: NDArray[np.bool_]) -> Any:
+    def _of_sets(self, scores: Array, sets: NDArray[np.bool_]) -> Figure:
         """Return the figure of scores and of which classes are right, both ``[n, classes]``."""
         raise NotImplementedError
 
@@ -403,15 +404,15 @@ class F1(OfLabelSets):
         self.average = average
         self.classes = None if classes is None else list(classes)
 
-    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> Any:
+    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> Figure:
         counts = _counts(scores, numbers)
         return self._of_counts(counts.diagonal(), counts.sum(axis=0), counts.sum(axis=1))
 
-    def _of_sets(self, scores: Array, sets: NDArray[np.bool_]) -> Any:
+    def _of_sets(self, scores: Array, sets: NDArray[np.bool_]) -> Figure:
         answers = scores > 0
         return self._of_counts((answers & sets).sum(axis=0), answers.sum(axis=0), sets.sum(axis=0))
 
-    def _of_counts(self, right: Array, answers: Array, labels: Array) -> Any:
+    def _of_counts(self, right: Array, answers: Array, labels: Array) -> Figure:
         """Return the figure, or one by class, of how often each class is right, an answer and a label."""
         sums = answers + labels
         by_class = 2 * right / np.maximum(sums, 1)
@@ -565,9 +566,9 @@ class Tally:
         """How many examples were added."""
         return self._count
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Figure]:
         """Return the loss per example, and the figure of each metric by name."""
-        figures: dict[str, Any] = {"loss": float(self._loss) / max(self._count, 1)}
+        figures: dict[str, Figure] = {"loss": float(self._loss) / max(self._count, 1)}
         for metric, values, labels in zip(self._metrics, self._values, self._labels, strict=True):
             figures[metric.name] = metric.compute(
                 np.concatenate(values) if values else np.zeros((0, 1)), labels

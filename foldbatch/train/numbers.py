@@ -58,7 +58,7 @@ def checked(
     (Drop(), Drop(share=0.25))
     """
 
-    def checked_value(where: str, value: object) -> Any:
+    def checked_value(where: str, value: object) -> object:
         return None if optional and value is None else check(where, value, *bounds, **options)
 
     return field(default=default, metadata={"check": checked_value})

@@ -43,7 +43,7 @@ def scale(grads: Gradients, factor: float) -> dict[str, Any]:
     return _of_batch(grads, {name: _scaled(gradient, factor) for name, gradient in grads.items()})
 
 
-def _of_batch(grads: Gradients, changed: dict[str, Any]) -> dict[str, Any]:
+def _of_batch(grads: Gradients, changed: dict[str, object]) -> dict[str, object]:
     """Return changed gradients, which say as the given ones do which parameters their batch has used."""
     return grads.changed(changed) if isinstance(grads, BatchGradients) else changed
 
@@ -92,7 +92,7 @@ def _square_sum(array: Array) -> float:
     return total
 
 
-def _scaled(gradient: Any, factor: float) -> Any:
+def _scaled(gradient: Any, factor: float) -> object:
     if isinstance(gradient, SparseRows):
         return replace(gradient, values=gradient.values * factor)
     return gradient * factor
@@ -100,7 +100,7 @@ def _scaled(gradient: Any, factor: float) -> Any:
 
 def fitting_gradient(
     name: str, parameter: object, gradient: object, factor: float = 1.0
-) -> tuple[Any, float]:
+) -> tuple[object, float]:
     """Check that a gradient, times a factor, fits its parameter; return it in the parameter's dtype.
 
     The result is an array of one axis or more, or `SparseRows`, and the factor still to be applied, which is
@@ -121,7 +121,7 @@ def fitting_gradient(
 
 def _fitting(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: object, factor: float
-) -> tuple[Any, float]:
+) -> tuple[object, float]:
     """Return a gradient as `fitting_gradient` does, converted to the dtype of its parameter."""
     values = _numbers(gradient)
     _check_shape(f"{name} gradient", shape, dtype, gradient, values)
@@ -133,7 +133,7 @@ def _fitting(
     return values if values.ndim else values.reshape(1), factor
 
 
-def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
+def check_numbers(gradients: Sequence[tuple[str, object]]) -> None:
     """Raise a ParameterError where a gradient is not finite, with the name of its parameter."""
     for name, gradient in gradients:
         where = f"{name} gradient"
@@ -142,7 +142,7 @@ def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
         _check_numbers(where, gradient, _numbers(gradient))
 
 
-def fitting_there(name: str, parameter: Parameter, gradient: Any, factor: float) -> tuple[Any, float]:
+def fitting_there(name: str, parameter: Parameter, gradient: Any, factor: float) -> tuple[object, float]:
     """Check a gradient as `fitting_gradient` does, for a parameter on a device."""
     shape, dtype = parameter.type.shape, np.dtype(parameter.type.dtype)
     values = numbers_of(gradient)
@@ -159,7 +159,7 @@ def fitting_there(name: str, parameter: Parameter, gradient: Any, factor: float)
 
 
 def _check_shape(
-    where: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any, values: Any
+    where: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: object, values: Any
 ) -> None:
     actual = gradient.shape if isinstance(gradient, SparseRows) else values.shape
     if actual != shape or values.dtype.kind not in "fiub":
@@ -345,7 +345,7 @@ def finite(where: str, value: object, fix: str) -> float:
     raise TrainingError(where, "a finite number", describe_value(value), fix)
 
 
-def _parameter(parameters: Mapping[str, object], name: str) -> Any:
+def _parameter(parameters: Mapping[str, object], name: str) -> object:
     if name not in parameters:
         expected = f"a parameter of {', '.join(parameters) or 'none'}"
         raise UnknownNameError("gradients", expected, repr(name), "take the gradients of this program")
@@ -529,7 +529,7 @@ class Optimizer(Described):
         fix = f"make an optimizer for each program; to go on with these moments, {state}"
         return TrainingError(where, expected, f"{name} of another program", fix)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> State:
         """Return all but the parameters that were met: a copy may go on with those of another program."""
         return {**self.__dict__, "_parameters": {}}
 

@@ -557,7 +557,7 @@ def evaluate(
     examples: Examples,
     noted: Callable[[], int],
     between: Callable[[], None],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return figures: the ``loss`` per example, and each metric by its name. All processes have the same."""
     tally, count = Tally(metrics), 0
     rank, size = parallel.communicator.rank, parallel.communicator.size
@@ -590,7 +590,7 @@ def evaluate(
     return tally.figures()
 
 
-def in_parts(examples: Examples) -> Iterator[Sequence[Any]]:
+def in_parts(examples: Examples) -> Iterator[Sequence[object]]:
     """Yield the examples, as many at once as are run at once; a stream is read meanwhile."""
     if (stream := stream_of(examples)) is not None:
         yield from stream.parts(EVALUATED)

@@ -118,7 +118,7 @@ def _of_data_set(source: Any) -> list[Piece]:
 READ_AHEAD = {"fragment_readahead": 1, "batch_readahead": 4}
 
 
-def _scanned(fragment: Any, schema: Any, file: str) -> Iterator[Sequence[Any]]:
+def _scanned(fragment: Any, schema: Any, file: str) -> Iterator[Sequence[object]]:
     batches = fragment.to_batches(schema=schema, batch_size=AT_ONCE, **READ_AHEAD)
     return _of_batches(batches, file)
 
@@ -136,7 +136,7 @@ def _of_parquet(file: Any) -> list[Piece]:
     ]
 
 
-def _of_batches(batches: Iterable[Any], file: str = "") -> Iterator[Sequence[Any]]:
+def _of_batches(batches: Iterable[Any], file: str = "") -> Iterator[Sequence[object]]:
     """Yield the rows of Arrow's batches; errors of reading them have a note that names the file."""
     count = 0
     try:
@@ -148,7 +148,7 @@ def _of_batches(batches: Iterable[Any], file: str = "") -> Iterator[Sequence[Any
         raise
 
 
-def _in_chunks(opened: Any, former: list[object]) -> Iterator[Sequence[Any]]:
+def _in_chunks(opened: Any, former: list[object]) -> Iterator[Sequence[object]]:
     """Yield the rows of what was opened, some at a time.
 
     Args:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foldbatch.errors import ExampleError, TrainingError
 from foldbatch.train.parallel import Cut, note_of
 from foldbatch.train.resuming import AGAIN, DIGEST, digest
 from foldbatch.train.streams import Stream
-from foldbatch.trees.given import chosen
+from foldbatch.trees.given import Row, chosen
 
 
 class BatchFacts(NamedTuple):
@@ -28,7 +28,7 @@ class _Shares:
 
     cut: Cut
 
-    def parts(self, facts: BatchFacts, examples: Sequence[Any]) -> list[Sequence[Any]]:
+    def parts(self, facts: BatchFacts, examples: Sequence[object]) -> list[Sequence[Row]]:
         """Return the examples of each part."""
         return [[examples[place] for place in places] for places in facts.places]
 
@@ -42,16 +42,16 @@ class _Shares:
 class HeldShares(_Shares):
     """Batches of a list, by the places of their examples: a `foldbatch.train.workers.Reading`."""
 
-    examples: Sequence[Any]
+    examples: Sequence[Row]
 
-    def head(self) -> Sequence[Any]:
+    def head(self) -> Sequence[object]:
         """Return the first examples."""
         return chosen(self.examples, range(min(AGAIN, len(self.examples))))
 
     def begin(self, worker: int, workers: int, place: None) -> None:
         """Do nothing: each task says what it is."""
 
-    def read(self, indices: list[int]) -> tuple[BatchFacts, Sequence[Any]]:
+    def read(self, indices: list[int]) -> tuple[BatchFacts, Sequence[Row]]:
         """Return the examples at some places."""
         examples = chosen(self.examples, indices)
         return BatchFacts(indices, self.cut.places(examples)), examples
@@ -83,7 +83,7 @@ class StreamedShares(_Shares):
     size: int
     digested: bool
 
-    def head(self) -> Sequence[Any]:
+    def head(self) -> Sequence[object]:
         """Return the first rows."""
         return self.stream.head()
 
@@ -92,14 +92,14 @@ class StreamedShares(_Shares):
         if place.rows is not None:
             self.stream.expect(place.rows)
 
-        def look(row: Any) -> None:
+        def look(row: object) -> None:
             check_row(row, place.before, place.completed)
 
         turn = workers, worker
         where = self.seed, place.epoch, self.size, place.completed
-        self._batches: Iterator[tuple[list[int], list[Any]]] = self.stream.epoch(*where, look, turn)
+        self._batches: Iterator[tuple[list[int], list[object]]] = self.stream.epoch(*where, look, turn)
 
-    def read(self, task: None) -> tuple[BatchFacts, Sequence[Any]] | None:
+    def read(self, task: None) -> tuple[BatchFacts, Sequence[Row]] | None:
         """Return the next batch."""
         indices, rows = next(self._batches, ([], []))
         if not rows:
@@ -115,12 +115,12 @@ class StreamedShares(_Shares):
             self.stream.name_row(error, [facts.indices[place] for place in facts.places[part]])
 
 
-def text_of_batch(indices: Sequence[int], rows: Sequence[Any]) -> str:
+def text_of_batch(indices: Sequence[int], rows: Sequence[object]) -> str:
     """Return a text that ranks compare, to see that they read the same."""
     return DIGEST + digest((indices, rows[:1], rows[-1:])).hex()
 
 
-def check_row(row: Any, before: str, batches: int) -> None:
+def check_row(row: object, before: str, batches: int) -> None:
     """Refuse a stream that has another row where an earlier training had read its last.
 
     Args:

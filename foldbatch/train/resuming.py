@@ -148,7 +148,7 @@ def digests(examples: Sequence[object]) -> Digests:
     return np.frombuffer(b"".join(texts), "<u8").astype(np.uint64)
 
 
-def first_rows(stream: Stream) -> tuple[list[Any], bool]:
+def first_rows(stream: Stream) -> tuple[list[object], bool]:
     """Return the first rows of a stream, and whether a second reading has the same; none where it has not."""
     rows = stream.head()
     repeatable = bool(np.array_equal(digests(rows), digests(stream.head())))
@@ -162,7 +162,7 @@ def digest(value: object, cached: CachedDigests | None = None) -> bytes:
     (True, False, False)
     """
     cached = {} if cached is None else cached
-    frames: list[tuple[Any, Any, Iterator[Any]]] = [(None, blake2b(digest_size=8), iter((value,)))]
+    frames: list[tuple[object, Any, Iterator[object]]] = [(None, blake2b(digest_size=8), iter((value,)))]
     while True:
         container, hashed, parts = frames[-1]
         for part in parts:
@@ -199,7 +199,7 @@ def _text(value: Any) -> bytes | None:
         return None
 
 
-def _parts(value: Any, cached: CachedDigests) -> tuple[bytes, Iterable[Any]]:
+def _parts(value: Any, cached: CachedDigests) -> tuple[bytes, Iterable[object]]:
     """Return the head of a container's digest, and the parts to digest after it."""
     kind = type(value)
     if kind is list or kind is tuple:  # most of all
@@ -301,7 +301,7 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, object]) -> No
     files.write(path, KIND, arrays, header)
 
 
-def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_state(path: str | os.PathLike[str]) -> dict[str, object]:
     """Return the state that `write_state` wrote to a file.
 
     >>> import tempfile
@@ -368,7 +368,7 @@ def taking_over(state: Mapping[str, object], where: str) -> Iterator[None]:
         raise ReadError(where, "a checkpoint that foldbatch wrote", actual, ANEW) from error
 
 
-def _as_json(value: object, where: str, arrays: dict[str, Array]) -> Any:
+def _as_json(value: object, where: str, arrays: dict[str, Array]) -> object:
     """Return a value of a state as JSON data; move its arrays into `arrays`, by their paths."""
     if isinstance(value, np.ndarray):
         while where in arrays:  # where names have slashes
@@ -390,7 +390,7 @@ def _as_json(value: object, where: str, arrays: dict[str, Array]) -> Any:
     raise TrainingError(f"checkpoint at {where}", "plain data or an array", describe_value(value), fix)
 
 
-def _restored(value: object, arrays: Mapping[str, Array]) -> Any:
+def _restored(value: object, arrays: Mapping[str, Array]) -> object:
     """Return the value that `_as_json` converted, with the arrays in place again."""
     if isinstance(value, list):
         return [_restored(entry, arrays) for entry in value]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.trees.given import ArrowRows
+from foldbatch.trees.given import ArrowRows, Row
 
 Index = NDArray[np.int64]
 
@@ -26,7 +26,7 @@ class Retained:
     def __len__(self) -> int:
         return len(self.values)
 
-    def rows(self, places: Index) -> list[Any]:
+    def rows(self, places: Index) -> list[Row]:
         """Return the rows at some places, as objects.
 
         >>> retained(["a", "b", "c"]).rows(np.array([2, 0]))
@@ -42,7 +42,7 @@ class Retained:
         return Retained(self.values[places] if is_array else self.values.take(places))
 
 
-def retained(rows: Sequence[Any]) -> Retained:
+def retained(rows: Sequence[object]) -> Retained:
     """Return rows to hold; those of Arrow as objects where their type cannot be taken from or joined."""
     if isinstance(rows, ArrowRows):
         try:
@@ -73,7 +73,7 @@ def joined(parts: Sequence[Retained]) -> Retained:
     return Retained(_concatenated([part.values for part in parts]))
 
 
-def _concatenated(arrays: Sequence[Any]) -> Any:
+def _concatenated(arrays: Sequence[object]) -> Any:
     from foldbatch.trees.arrow import concatenated  # noqa: PLC0415 - it is needed for such rows alone
 
     return concatenated(arrays)

@@ -161,7 +161,7 @@ def within_budget(
     return Sampler(sizes(examples), nodes, keys=keys, seed=seed)
 
 
-def _measure(where: str, name: str) -> Callable[[Sequence[Any]], Index]:
+def _measure(where: str, name: str) -> Callable[[Sequence[object]], Index]:
     if name not in MEASURES:
         raise UnknownNameError(f"{where} by", f"one of {', '.join(MEASURES)}", repr(name), "name one of them")
     return MEASURES[name]
@@ -194,7 +194,7 @@ def _of_each(
     return costs
 
 
-def _numbers(where: str, values: ArrayLike, *, counts: bool) -> NDArray[Any]:
+def _numbers(where: str, values: ArrayLike, *, counts: bool) -> NDArray[np.generic]:
     """Return numbers as ``[n]`` int64, or float64 where they need not be whole."""
     kinds, expected = ("iu", "whole numbers of 0 or more") if counts else ("iuf", "finite numbers")
     try:

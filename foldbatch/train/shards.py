@@ -67,7 +67,7 @@ def takes_rank(source: object) -> bool:
     return all(name in parameters for name in RANK)
 
 
-def opener(source: Any, rank: int, ranks: int) -> Callable[[], Any]:
+def opener(source: Any, rank: int, ranks: int) -> Callable[[], object]:
     """Return a function without arguments that opens the part of a rank."""
     return partial(source, **dict(zip(RANK, (rank, ranks), strict=True)))
 
@@ -93,7 +93,7 @@ def cut(pieces: Sequence[Piece], start: int, stop: int) -> tuple[list[Piece], li
     return cuts, numbers
 
 
-def _between(piece: Piece, start: int, stop: int) -> Iterator[Sequence[Any]]:
+def _between(piece: Piece, start: int, stop: int) -> Iterator[Sequence[object]]:
     """Yield the rows of a piece between two numbers, as far as there are such rows."""
     number = 0
     for rows in piece.read():
@@ -105,7 +105,7 @@ def _between(piece: Piece, start: int, stop: int) -> Iterator[Sequence[Any]]:
             return
 
 
-def shard_of_library(source: Any, rank: int, ranks: int) -> Any:
+def shard_of_library(source: object, rank: int, ranks: int) -> object:
     """Return the part of a rank as the source's own library cuts it; None where it may be none.
 
     That is a data set of Hugging Face that streams, of as many files as there are ranks at least. Its `shard`

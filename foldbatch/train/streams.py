@@ -20,6 +20,7 @@ from foldbatch.train.numbers import whole_number
 from foldbatch.train.pieces import Piece, is_stream, pieces_of
 from foldbatch.train.retained import Retained, joined, retained
 from foldbatch.train.shards import bounds, cut, opener, shard_of_library, share, takes_rank
+from foldbatch.trees.given import Row
 
 BUFFER = 10_000  # rows of the buffer, where no number is set
 HEAD_ROWS = 64  # rows that are looked at before the first epoch
@@ -66,7 +67,7 @@ class Stream(Described):
     (['a', 'b', 'c', 'd', 'e'], 5)
     """
 
-    def __init__(self, source: Any, *, shuffle: int = BUFFER, sharded: bool = True) -> None:
+    def __init__(self, source: object, *, shuffle: int = BUFFER, sharded: bool = True) -> None:
         self.shuffle = whole_number("Stream shuffle", shuffle, 0, "0 keeps the order")
         self.sharded = sharded
         self.source = source
@@ -74,7 +75,7 @@ class Stream(Described):
         self.of = self  # the stream of all rows that can be read here
         self._read_pieces(pieces_of(opener(source, 0, 1) if takes_rank(source) else source))
         self._last = retained(()), 0  # rows, and the place of the one that was read last
-        self._functions: tuple[Callable[[Any], Any], ...] = ()
+        self._functions: tuple[Callable[[Any], object], ...] = ()
         self._least = 0  # rows that a reading has met, to its end or not
 
     def _read_pieces(self, pieces: list[Piece], firsts: Sequence[int] | None = None) -> None:
@@ -85,7 +86,7 @@ class Stream(Described):
         self._firsts = firsts or [0, *accumulate(count or 0 for count in counts)][: len(counts)]
         self.rows: int | None = self.counted
 
-    def map(self, function: Callable[[Any], Any]) -> Stream:
+    def map(self, function: Callable[[Any], object]) -> Stream:
         """Return a stream of what a function makes of each row, as rows are read: in each epoch anew.
 
         >>> list(Stream(["a b", "c"]).map(str.split))
@@ -154,18 +155,18 @@ class Stream(Described):
         # its source is opened anew where it arrives
         return _opened, (self.source, self.shuffle, self.sharded, self._functions, self.rows)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Row]:
         """Yield the rows in the order of the source."""
         for _, _, rows in self._arrivals(range(len(self._pieces)), 0):
             yield from self._changed_rows(([], list(rows[:])))[1]
 
-    def parts(self, size: int) -> Iterator[list[Any]]:
+    def parts(self, size: int) -> Iterator[list[Row]]:
         """Yield the rows in the order of the source, `size` at a time; the last part may be smaller."""
         rows = iter(self)
         while part := list(islice(rows, size)):
             yield part
 
-    def head(self) -> list[Any]:
+    def head(self) -> list[Row]:
         """Return the first rows, at most 64."""
         return list(islice(self, HEAD_ROWS))
 
@@ -212,9 +213,9 @@ class Stream(Described):
         number: int,
         size: int,
         completed: int = 0,
-        look: Callable[[Any], None] = lambda row: None,
+        look: Callable[[Row], None] = lambda row: None,
         turn: tuple[int, int] = (1, 0),
-    ) -> Iterator[tuple[list[int], list[Any]]]:
+    ) -> Iterator[tuple[list[int], list[object]]]:
         """Yield the batches of an epoch: numbers of rows in the source, and the rows; each row once.
 
         Rows that arrive fill the slots of the buffer; each further one is given a slot by its number of
@@ -240,7 +241,7 @@ class Stream(Described):
                 yield self._changed_rows((numbers, rows))
 
     def _batches(
-        self, seed: int, number: int, size: int, completed: int, look: Callable[[Any], None]
+        self, seed: int, number: int, size: int, completed: int, look: Callable[[Row], None]
     ) -> Iterator[tuple[list[int], list[tuple[Retained, Index]]]]:
         """Yield the batches of an epoch, with rows as places in what holds them; see `epoch`."""
         size, width = share(size, self.rank, self.ranks), max(self.shuffle, 1)
@@ -299,12 +300,12 @@ class Stream(Described):
             yield row_numbers, rows
 
     @property
-    def last(self) -> Any:
+    def last(self) -> Row:
         """The row that was read last in an epoch, when its latest batch was made; None before."""
         rows, place = self._last
         return rows.rows(np.array([place]))[0] if len(rows) else None
 
-    def _changed_rows(self, batch: tuple[list[int], list[Any]]) -> tuple[list[int], list[Any]]:
+    def _changed_rows(self, batch: tuple[list[int], list[object]]) -> tuple[list[int], list[object]]:
         numbers, rows = batch
         for function in self._functions:
             rows = [function(row) for row in rows]
@@ -324,7 +325,7 @@ class Stream(Described):
             places = np.argsort(call_keys(seed, number, *_pair(places, OF_PIECES)), kind="stable")
         return [int(place) for place in places]
 
-    def _arrivals(self, order: Sequence[int], start: int) -> Iterator[tuple[int, int, Sequence[Any]]]:
+    def _arrivals(self, order: Sequence[int], start: int) -> Iterator[tuple[int, int, Sequence[object]]]:
         """Yield consecutive rows from about the one of number `start` on, in an order of pieces.
 
         Each comes with how many rows are before the first one in this order, and in the source.
@@ -361,10 +362,10 @@ class Stream(Described):
 
 
 def _opened(
-    source: Any,
+    source: object,
     shuffle: int,
     sharded: bool,  # noqa: FBT001 - arguments of what is pickled have no names
-    functions: tuple[Callable[[Any], Any], ...],
+    functions: tuple[Callable[[Any], object], ...],
     rows: int | None,
 ) -> Stream:
     """Return a stream that another process has described."""
@@ -375,7 +376,7 @@ def _opened(
     return stream
 
 
-def stream_of(examples: Any) -> Stream | None:
+def stream_of(examples: object) -> Stream | None:
     """Return examples as a stream where they are one, see `foldbatch.train.pieces.is_stream`."""
     if isinstance(examples, Stream):
         return examples
@@ -398,7 +399,7 @@ def naming_rows(stream: Stream | None, numbers: Sequence[int]) -> Iterator[None]
         raise
 
 
-def _pair(numbers: Any, purpose: int) -> tuple[Index, Index]:
+def _pair(numbers: object, purpose: int) -> tuple[Index, Index]:
     """Return numbers and as many times a purpose, for keys."""
     array = np.asarray(numbers, np.int64)
     return array, np.full(len(array), purpose)
@@ -452,7 +453,7 @@ def _replaced(slots: Index, width: int) -> tuple[Index, Index]:
 
 
 def _grouped(
-    arrivals: Iterable[tuple[int, int, Sequence[Any]]], least: int
+    arrivals: Iterable[tuple[int, int, Sequence[object]]], least: int
 ) -> Iterator[tuple[int, Index, Retained]]:
     """Yield the first arrival, numbers and rows of groups of at least so many rows; the last has the rest."""
     parts: list[Retained] = []

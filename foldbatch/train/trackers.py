@@ -25,6 +25,7 @@ from foldbatch.params.parameters import numbers_of
 from foldbatch.program.program import Program
 from foldbatch.train.metrics import flattened
 from foldbatch.train.numbers import truth, whole_number
+from foldbatch.train.optimizer import State
 from foldbatch.train.resuming import LATE, settings
 from foldbatch.train.trainer import Callback, Trainer
 from foldbatch.views import graph, picture
@@ -78,7 +79,7 @@ class Tracker(Callback):
         every: int = 10,
         histograms: int = 100,
         pictures: bool = True,
-        configuration: Mapping[str, Any] | None = None,
+        configuration: Mapping[str, object] | None = None,
     ) -> None:
         kind = type(self).__name__
         self.every = whole_number(f"{kind} every", every, 1, "it counts steps")
@@ -108,7 +109,7 @@ class Tracker(Callback):
         self._counts = [0, 0]  # steps and examples since the last writing
         self._clock: float | None = None
 
-    def open(self, hyperparameters: Mapping[str, Any], step: int) -> None:
+    def open(self, hyperparameters: Mapping[str, object], step: int) -> None:
         """Begin a run, or go on in `self.run`, of which what was written after a step is no more."""
         raise NotImplementedError
 
@@ -116,7 +117,7 @@ class Tracker(Callback):
         """Write numbers by name."""
         raise NotImplementedError
 
-    def write_histograms(self, arrays: Mapping[str, NDArray[Any]], step: int) -> None:
+    def write_histograms(self, arrays: Mapping[str, NDArray[np.generic]], step: int) -> None:
         """Write the distributions of arrays by name, each of one finite number or more."""
         raise NotImplementedError
 
@@ -124,7 +125,7 @@ class Tracker(Callback):
         """Write a picture."""
         raise NotImplementedError
 
-    def close(self, hyperparameters: Mapping[str, Any], results: Numbers, status: str) -> None:
+    def close(self, hyperparameters: Mapping[str, object], results: Numbers, status: str) -> None:
         """Write the results, and end the run as `FINISHED` or `FAILED`."""
         raise NotImplementedError
 
@@ -203,10 +204,10 @@ class Tracker(Callback):
         self._losses.clear()
         self.close(self._hyperparameters(trainer), _numbers(trainer.figures), status)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         return {"run": self.run}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Go on in the run of a checkpoint.
 
         Raises:
@@ -274,7 +275,7 @@ class Tracker(Callback):
         if first:
             self.write_plot("schedule", as_plot(*picture.shapes_of(picture.picture(program, first))), 0)
 
-    def _hyperparameters(self, trainer: Trainer) -> dict[str, Any]:
+    def _hyperparameters(self, trainer: Trainer) -> dict[str, object]:
         """Return the settings of a training by name: numbers, texts, and True or False."""
         texts = {f"optimizer.{name}": text for name, text in trainer._settings.items()}
         for callback in trainer.callbacks:
@@ -296,13 +297,13 @@ def weights_of(program: Program) -> int:
     return sum(parameter.type.size for parameter in program.params.parameters.values() if parameter.trainable)
 
 
-def _numbers(figures: Mapping[str, Any]) -> Numbers:
+def _numbers(figures: Mapping[str, object]) -> Numbers:
     return {
         name: float(value) for name, value in flattened(figures).items() if isinstance(value, int | float)
     }
 
 
-def _dotted(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _dotted(options: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Any]]:
     """Yield settings by names with dots, those of nested dicts, too."""
     for name, value in options.items():
         if isinstance(value, Mapping) and value:
@@ -344,7 +345,7 @@ class TensorBoard(Tracker):
         self.folder = None if folder is None else Path(folder)
         self._writer: Any = None
 
-    def open(self, hyperparameters: Mapping[str, Any], step: int) -> None:
+    def open(self, hyperparameters: Mapping[str, object], step: int) -> None:
         """Open a new file of events in the run's folder."""
         if self.folder is not None or self.run is None:
             self.run = str(_new_folder() if self.folder is None else self.folder)
@@ -360,7 +361,7 @@ class TensorBoard(Tracker):
         for name, value in numbers.items():
             self._writer.add_scalar(name, value, step)
 
-    def write_histograms(self, arrays: Mapping[str, NDArray[Any]], step: int) -> None:
+    def write_histograms(self, arrays: Mapping[str, NDArray[np.generic]], step: int) -> None:
         """Write histograms."""
         for name, values in arrays.items():
             self._writer.add_histogram(name, values, step, bins=BINS)
@@ -369,7 +370,7 @@ class TensorBoard(Tracker):
         """Write an image."""
         self._writer.add_image(name, image_of(plot), step, dataformats="HWC")
 
-    def close(self, hyperparameters: Mapping[str, Any], results: Numbers, status: str) -> None:
+    def close(self, hyperparameters: Mapping[str, object], results: Numbers, status: str) -> None:
         """Write the page of hyper-parameters, and close the file."""
         texts = {name: value for name, value in hyperparameters.items() if value is not None}
         if results and status == FINISHED:
@@ -404,7 +405,7 @@ class WandB(Tracker):
     library = extra = "wandb"
 
     def __init__(
-        self, project: str | None = None, *, options: Mapping[str, Any] | None = None, **tracking: Any
+        self, project: str | None = None, *, options: Mapping[str, object] | None = None, **tracking: Any
     ) -> None:
         super().__init__(**tracking)
         self.project = project
@@ -413,7 +414,7 @@ class WandB(Tracker):
         self._hooks: tuple[Any, Any] = None, None  # that show uncaught errors: before the run, and within it
         self._is_ours = True
 
-    def open(self, hyperparameters: Mapping[str, Any], step: int) -> None:
+    def open(self, hyperparameters: Mapping[str, object], step: int) -> None:
         """Begin a run, go on in one, or take that of the user's script."""
         wandb = import_module("wandb")
         self._is_ours = wandb.run is None
@@ -433,7 +434,7 @@ class WandB(Tracker):
         """Write numbers, over an axis of steps."""
         self._run.log({**numbers, "steps": step})
 
-    def write_histograms(self, arrays: Mapping[str, NDArray[Any]], step: int) -> None:
+    def write_histograms(self, arrays: Mapping[str, NDArray[np.generic]], step: int) -> None:
         """Write histograms."""
         histogram = import_module("wandb").Histogram
         drawn = {name: histogram(np_histogram=np.histogram(a, BINS)) for name, a in arrays.items()}
@@ -443,7 +444,7 @@ class WandB(Tracker):
         """Write an image."""
         self._run.log({name: import_module("wandb").Image(image_of(plot)), "steps": step})
 
-    def close(self, hyperparameters: Mapping[str, Any], results: Numbers, status: str) -> None:
+    def close(self, hyperparameters: Mapping[str, object], results: Numbers, status: str) -> None:
         """Write the results to the summary, and end a run that this tracker has begun."""
         self._run.summary.update(results)
         if self._is_ours:
@@ -493,7 +494,7 @@ class MLflow(Tracker):
         self._client: Any = None
         self._is_ours = True
 
-    def open(self, hyperparameters: Mapping[str, Any], step: int) -> None:
+    def open(self, hyperparameters: Mapping[str, object], step: int) -> None:
         """Begin a run, go on in one, or take that of the user's script; write the hyper-parameters."""
         mlflow = import_module("mlflow")
         self._client = client = mlflow.MlflowClient(self.uri)
@@ -534,7 +535,7 @@ class MLflow(Tracker):
         """Write an artifact."""
         self._client.log_figure(self.run, plot.figure, f"{_allowed(name)}.png")
 
-    def close(self, hyperparameters: Mapping[str, Any], results: Numbers, status: str) -> None:
+    def close(self, hyperparameters: Mapping[str, object], results: Numbers, status: str) -> None:
         """End a run that this tracker has begun; the last metrics are its results."""
         if self._is_ours:
             self._client.set_terminated(self.run, "FINISHED" if status == FINISHED else "FAILED")

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.communicators import Alone, from_first, together
 from foldbatch.communicators.communicator import mark_as_shared, share
+from foldbatch.engines.results import Result
 from foldbatch.errors import (
     ExampleError,
     ProcessError,
@@ -42,9 +43,9 @@ from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
 from foldbatch.train.history import History
 from foldbatch.train.libraries import OutsideMetric
-from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
+from foldbatch.train.metrics import Figure, Metric, Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import number, whole_number
-from foldbatch.train.optimizer import Optimizer
+from foldbatch.train.optimizer import Optimizer, State
 from foldbatch.train.parallel import Batch, Cut, DataParallel, PreparedShare, check_alike, evaluate, in_parts
 from foldbatch.train.pieces import Examples
 from foldbatch.train.prefetching import Unasked, Waiting, asked_in_order
@@ -92,7 +93,7 @@ class Callback(Described):
     steers = False
     in_state = tuple[str, ...]()
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         moments = [name for name in vars(Callback) if name.startswith("on_")]
         for name in vars(cls):
@@ -130,7 +131,7 @@ class Callback(Described):
     def on_fit_end(self, trainer: Trainer) -> None:
         """Be called once, after the last epoch, also where a callback or an error ended the `fit`."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Return the callback's state for a checkpoint: plain data and arrays, here those `in_state`."""
         return {name.strip("_"): getattr(self, name) for name in self.in_state}
 
@@ -138,7 +139,7 @@ class Callback(Described):
         """Return texts, by name, that a training which goes on with this one must have alike."""
         return {}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Set the callback's attributes from a state that `state` returned, when a training is resumed."""
         for name in self.in_state:
             kept = state[name.strip("_")]
@@ -387,7 +388,7 @@ class Trainer(Closed):
         self.batches: int | None = 0
         self.position = resuming.Position()
         self.batch = Batch([], [])
-        self.figures: dict[str, Any] = {}
+        self.figures: dict[str, Figure] = {}
         self.history = History()
         self.stopped: str | None = None
         self.fitting = False
@@ -550,7 +551,7 @@ class Trainer(Closed):
             self.callbacks = before
 
     @contextmanager
-    def _working(self, training: Sequence[Any] | Stream) -> Iterator[None]:
+    def _working(self, training: Sequence[object] | Stream) -> Iterator[None]:
         """Have workers that prepare the batches of a `fit`, within a ``with`` statement."""
         if not self.workers or self.epoch >= self.epochs or self.stopped is not None:
             yield
@@ -583,7 +584,9 @@ class Trainer(Closed):
             self._workers.close()
             self._workers = None
 
-    def _fit(self, training: Sequence[Any] | Stream, held_out: Sequence[Any] | Stream | None) -> History:
+    def _fit(
+        self, training: Sequence[object] | Stream, held_out: Sequence[object] | Stream | None
+    ) -> History:
         """Run the epochs that remain, with callbacks around them; return the history."""
         with Interrupts() as self._interrupts:
             self.fitting = True
@@ -604,7 +607,7 @@ class Trainer(Closed):
                 self._call("on_fit_end")
         return self.history
 
-    def step(self, examples: Sequence[Any]) -> float:
+    def step(self, examples: Sequence[object]) -> float:
         """Train on one batch; return the sum of its losses. Callbacks are called as in `fit`.
 
         >>> w = fb.Parameter([], init=3.0, name="w")
@@ -619,12 +622,12 @@ class Trainer(Closed):
             self._step(batch, resuming.Position(), None)
         return batch.loss
 
-    def evaluate(self, examples: Examples) -> dict[str, Any]:
+    def evaluate(self, examples: Examples) -> dict[str, Figure]:
         """Return the ``loss`` per example and each metric by its name."""
         with together(self.parallel.communicator):
             return self._evaluate(examples, lambda: None)
 
-    def predict(self, examples: Examples) -> list[Any]:
+    def predict(self, examples: Examples) -> list[Result]:
         """Return the program's result for each example; labels are not needed."""
         return [result for part in in_parts(examples) for result in self.program.run(part)]
 
@@ -655,7 +658,7 @@ class Trainer(Closed):
         """Return the model as it is now: decisions may have brought cells since a training began."""
         return DIGEST + resuming.model_digest(self.program)
 
-    def _sampler_for(self, examples: Sequence[Any]) -> Sampler:
+    def _sampler_for(self, examples: Sequence[object]) -> Sampler:
         """Return the user's sampler, checked against the number of examples, or a shuffling one."""
         if self._given_sampler is None:
             return shuffled(examples, self._size, self._seed)
@@ -676,7 +679,7 @@ class Trainer(Closed):
                 fix = "let the model multiply its loss by a field of the row"
                 raise TrainingError(f"fit {name}", expected, actual, fix)
 
-    def _batches_of(self, examples: Sequence[Any] | Stream) -> Callable[[int], Iterable[Batch]]:
+    def _batches_of(self, examples: Sequence[object] | Stream) -> Callable[[int], Iterable[Batch]]:
         """Return the function that yields the batches of an epoch, for steps that leave no trace."""
         if isinstance(examples, Stream):
             self._check_streamed(None, None)
@@ -688,7 +691,7 @@ class Trainer(Closed):
             for places in joined(sampler.epoch(epoch), self.accumulate)
         )
 
-    def _kept(self, resume: bool | str | os.PathLike[str]) -> tuple[dict[str, Any], str] | None:  # noqa: FBT001
+    def _kept(self, resume: bool | str | os.PathLike[str]) -> tuple[dict[str, object], str] | None:  # noqa: FBT001
         """Return the state and path of the checkpoint to resume from, or None to start anew."""
         if resume is False:
             return None
@@ -699,7 +702,7 @@ class Trainer(Closed):
         wanted = self.parallel.is_first and (resume is not True or os.path.lexists(path))
         return (resuming.read_state(path), str(path)) if wanted else None
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, object]:
         """Return the state of the training that a checkpoint holds."""
         position = self.position
         return {
@@ -735,7 +738,7 @@ class Trainer(Closed):
             return self.batch.last
         return digest(stream.last).hex() if self._repeatable else ""
 
-    def _check_row(self, row: Any) -> None:
+    def _check_row(self, row: object) -> None:
         """Refuse a stream that has another row where the one of the checkpoint had read its last."""
         check_row(row, self._row_before, self.position.batches)
 
@@ -805,7 +808,7 @@ class Trainer(Closed):
             self._row_before, self._shares = last, list(map(tuple, shares)) or self._shares
 
     def _beginning(
-        self, training: Sequence[Any] | Stream, held_out: Sequence[Any] | Stream
+        self, training: Sequence[object] | Stream, held_out: Sequence[object] | Stream
     ) -> resuming.Record:
         """Return the record that all ranks, and a resumed training, must begin with as well.
 
@@ -895,7 +898,7 @@ class Trainer(Closed):
         stream.expect(count)
 
     def _of_list(
-        self, workers: Workers, examples: Sequence[Any], batches: Sequence[list[int]]
+        self, workers: Workers, examples: Sequence[object], batches: Sequence[list[int]]
     ) -> Iterator[Batch]:
         """Yield batches of a list, which workers plan."""
         workers.begin()
@@ -918,7 +921,9 @@ class Trainer(Closed):
     def _weights_of(self, indices: list[int]) -> NDArray[np.float32] | None:
         return None if self._weights is None else self._weights[indices]
 
-    def _batch_of(self, arrival: Arrival, indices: list[int], examples: Callable[[], Sequence[Any]]) -> Batch:
+    def _batch_of(
+        self, arrival: Arrival, indices: list[int], examples: Callable[[], Sequence[object]]
+    ) -> Batch:
         """Return a batch that a worker has sent."""
         facts: BatchFacts = arrival.facts
         weights = self._weights_of(indices)
@@ -926,7 +931,7 @@ class Trainer(Closed):
         later = LateSequence(len(indices), examples)
         return Batch(indices, later, weights=weights, prepared=prepared, last=facts.last, text=facts.text)
 
-    def _joined(self, stream: Stream, remainder: Iterator[tuple[list[int], list[Any]]]) -> Iterator[Batch]:
+    def _joined(self, stream: Stream, remainder: Iterator[tuple[list[int], list[object]]]) -> Iterator[Batch]:
         """Yield the batches whose parts ranks read, until no rank has rows left: all ranks have as many."""
         communicator = self.parallel.communicator
         while True:
@@ -938,7 +943,7 @@ class Trainer(Closed):
                 return
             yield Batch(indices, rows, first=sum(counts[: communicator.rank]), of_ranks=sum(counts))
 
-    def _chosen(self, examples: Sequence[Any], batches: Sequence[list[int]]) -> Iterator[Batch]:
+    def _chosen(self, examples: Sequence[object], batches: Sequence[list[int]]) -> Iterator[Batch]:
         """Yield the rest of the epoch's batches of a list; all ranks look whether they have the same."""
         if not self.parallel.is_alone:
             name = f"order of examples in epoch {self.epoch + 1}"
@@ -950,7 +955,9 @@ class Trainer(Closed):
             weights = self._weights_of(indices)
             yield Batch(indices, chosen(examples, indices), weights=weights)
 
-    def _run_epoch(self, examples: Sequence[Any] | Stream, validation: Sequence[Any] | Stream | None) -> None:
+    def _run_epoch(
+        self, examples: Sequence[Any] | Stream, validation: Sequence[object] | Stream | None
+    ) -> None:
         """Train on the rest of the epoch's batches, evaluate, and note the figures."""
         position = self.position
         if isinstance(examples, Stream):
@@ -987,7 +994,7 @@ class Trainer(Closed):
         self.history.append(figures)
         self._call("on_epoch_end")
 
-    def _evaluate(self, examples: Examples, between: Callable[[], None]) -> dict[str, Any]:
+    def _evaluate(self, examples: Examples, between: Callable[[], None]) -> dict[str, Figure]:
         metrics = checks.check_metrics(self.program, self.metrics, learnt=False)
         return evaluate(self.parallel, metrics, examples, lambda: self._interrupts.noted, between)
 

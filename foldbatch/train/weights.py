@@ -18,7 +18,7 @@ FORMS = "a dict of numbers by class, or 'balanced'"
 
 
 def weights_of(
-    examples: Sequence[Any], sample_weight: ArrayLike | None, class_weight: ClassWeight | None
+    examples: Sequence[object], sample_weight: ArrayLike | None, class_weight: ClassWeight | None
 ) -> NDArray[np.float32] | None:
     """Return the factors of examples' losses, ``[N]``, of mean 1; None where all count alike.
 
@@ -50,7 +50,7 @@ def weights_of(
     return (weights / mean).astype(np.float32)
 
 
-def label_of(example: Any) -> Any:
+def label_of(example: object) -> Any:
     """Return the label of an example: of a tree that of its root, of a pair its second, of a record "label".
 
     >>> label_of(("a text", 3)), label_of({"text": "so", "label": "bad"})
@@ -68,7 +68,7 @@ def label_of(example: Any) -> Any:
     raise TrainingError("fit class_weight", expected, describe_value(example), fix)
 
 
-def by_class(labels: Sequence[Any], class_weight: ClassWeight) -> NDArray[np.float64]:
+def by_class(labels: Sequence[object], class_weight: ClassWeight) -> NDArray[np.float64]:
     """Return the weight of each label's class: ``[N]``; of a label that is None, 1.
 
     Args:

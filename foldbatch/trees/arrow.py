@@ -11,7 +11,7 @@ from pyarrow import dataset
 from foldbatch.errors import ReadError
 
 
-def from_stream(source: object) -> Any:
+def from_stream(source: object) -> object:
     """Return the table, or the column, that an object offers by Arrow's protocol.
 
     >>> from_stream(pa.table({"a": [1, 2]})).num_rows, from_stream(pa.chunked_array([[1, 2]])).to_pylist()
@@ -23,7 +23,7 @@ def from_stream(source: object) -> Any:
         return pa.chunked_array(source)
 
 
-def concatenated(arrays: Sequence[Any]) -> Any:
+def concatenated(arrays: Sequence[object]) -> object:
     """Return the rows of arrays of one type as an array.
 
     >>> concatenated([pa.array([1]), pa.array([2])]).to_pylist()
@@ -56,7 +56,7 @@ def parquet_files(path: str | os.PathLike[str]) -> Any:
     return files
 
 
-def parquet_samples(path: str | os.PathLike[str], key: str) -> Iterator[tuple[Any, Any]]:
+def parquet_samples(path: str | os.PathLike[str], key: str) -> Iterator[tuple[object, Any]]:
     """Yield the records of files of Parquet without their label, and the label at a key.
 
     Raises:
@@ -70,7 +70,7 @@ def parquet_samples(path: str | os.PathLike[str], key: str) -> Iterator[tuple[An
             yield record, label
 
 
-def parquet_records(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], str]]:
+def parquet_records(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, object], str]]:
     """Yield the rows of files of Parquet as records, each with its file and its number there.
 
     Raises:

@@ -151,7 +151,7 @@ def _conllu_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
     return ((sentence.notes().get("sent_id"), sentence.tree(roots="join")) for sentence in sentences)
 
 
-def _record_lines(lines: Iterable[str], _: str) -> Iterator[tuple[None, Any]]:
+def _record_lines(lines: Iterable[str], _: str) -> Iterator[tuple[None, object]]:
     """Yield the record of each line of JSON, which has no name."""
     return ((None, record) for record in read_jsonlines(lines))
 
@@ -166,7 +166,7 @@ def _record_samples(path: Any, key: str) -> Iterator[Sample]:
         yield {name: value for name, value in record.items() if name != key}, record[key]
 
 
-def _table(path: str, key: str) -> Any:
+def _table(path: str, key: str) -> object:
     """Return files of Parquet as a data set of Arrow, which has a column of labels."""
     arrow = _arrow(path)
     files = arrow.parquet_files(path)
@@ -195,7 +195,7 @@ def names_tables(name: str) -> bool:
     return path.is_dir() or (has_magic(name) and not path.exists())
 
 
-def table_records(name: str) -> Iterator[tuple[dict[str, Any], str]]:
+def table_records(name: str) -> Iterator[tuple[dict[str, object], str]]:
     """Yield the rows of files of Parquet as records, each with its place for errors."""
     records: Iterator[tuple[dict[str, Any], str]] = _arrow(name).parquet_records(name)
     return records

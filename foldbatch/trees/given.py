@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeAlias
 
 from foldbatch.errors import ExampleTypeError, install
 from foldbatch.types import describe_value
@@ -13,14 +13,18 @@ from foldbatch.types import describe_value
 AT_ONCE = 1024  # rows that loops make at a time
 
 
-class Rows(Sequence[Any]):
+Table: TypeAlias = Any  # an object of another library that holds rows
+Row: TypeAlias = Any  # an example that it holds
+
+
+class Rows(Sequence[Row]):
     """Rows of a table, made Python objects when they are asked for."""
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Row]:
         for start in range(0, len(self), AT_ONCE):
             yield from self[start : start + AT_ONCE]
 
-    def taken(self, indices: Sequence[int]) -> list[Any]:
+    def taken(self, indices: Sequence[int]) -> list[Row]:
         """Return some rows by their indices."""
         return [self[i] for i in indices]
 
@@ -29,16 +33,16 @@ class Rows(Sequence[Any]):
 class ArrowRows(Rows):
     """Rows of an Arrow array."""
 
-    array: Any
+    array: Table
 
     def __len__(self) -> int:
         return len(self.array)
 
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> Row:
         part = self.array[index]
         return part.to_pylist() if isinstance(index, slice) else part.as_py()
 
-    def taken(self, indices: Sequence[int]) -> list[Any]:
+    def taken(self, indices: Sequence[int]) -> list[Row]:
         """Return some rows by their indices."""
         try:
             return self.array.take(indices).to_pylist()  # type: ignore[no-any-return]
@@ -50,18 +54,18 @@ class ArrowRows(Rows):
 class FrameRows(Rows):
     """Rows of a DataFrame of pandas or polars, as dicts by column."""
 
-    frame: Any
+    frame: Table
 
     def __len__(self) -> int:
         return len(self.frame)
 
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> Row:
         if isinstance(index, slice):
             return self._dicts(index)
         place = range(len(self))[index]
         return self._dicts(slice(place, place + 1))[0]
 
-    def taken(self, indices: Sequence[int]) -> list[Any]:
+    def taken(self, indices: Sequence[int]) -> list[Row]:
         """Return some rows by their indices."""
         return self._dicts(indices) if indices else []
 
@@ -75,19 +79,19 @@ class FrameRows(Rows):
 class DataSetRows(Rows):
     """Rows of a data set of Hugging Face, as dicts by column; one by one they take twice the time."""
 
-    data_set: Any
+    data_set: Table
 
     def __len__(self) -> int:
         return len(self.data_set)
 
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> Row:
         return self._dicts(index) if isinstance(index, slice) else self.data_set[index]
 
-    def taken(self, indices: Sequence[int]) -> list[Any]:
+    def taken(self, indices: Sequence[int]) -> list[Row]:
         """Return some rows by their indices."""
         return self._dicts(list(indices)) if len(indices) else []
 
-    def _dicts(self, rows: slice | list[int]) -> list[Any]:
+    def _dicts(self, rows: slice | list[int]) -> list[Row]:
         columns = self.data_set[rows]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -96,16 +100,16 @@ class DataSetRows(Rows):
 class ColumnRows(Rows):
     """Values of a single column of a table."""
 
-    values: list[Any]
+    values: list[Row]
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> Row:
         return self.values[index]
 
 
-def rows_of(examples: Any) -> Any:
+def rows_of(examples: Table) -> Any:
     """Return the rows of a table; what is none as it is.
 
     Tables are DataFrames of pandas and polars, LazyFrames, tables, batches, arrays, data sets and files of
@@ -139,7 +143,7 @@ def rows_of(examples: Any) -> Any:
     return examples
 
 
-def _of_arrow(examples: Any) -> Any:
+def _of_arrow(examples: Table) -> object:
     """Return the rows of a table or an array of Arrow."""
     array = examples
     if hasattr(array, "to_struct_array"):  # of two columns of one name no dict can be made
@@ -159,7 +163,7 @@ def _of_arrow(examples: Any) -> Any:
     raise ExampleTypeError("examples", "a table or an array of Arrow", describe_value(examples), fix)
 
 
-def _of_data_set(examples: Any) -> Any:
+def _of_data_set(examples: Table) -> object:
     """Return a data set of Hugging Face such that its items are dicts, not tables of one row.
 
     Of one that is held and makes objects of Python, the rows are read many at a time.
@@ -172,7 +176,7 @@ def _of_data_set(examples: Any) -> Any:
     return DataSetRows(examples) if name is None and is_held else examples
 
 
-def _of_stream(examples: object) -> Any:
+def _of_stream(examples: object) -> object:
     """Return the rows of what speaks Arrow's protocol: a table, or a single column."""
     if hasattr(examples, "to_list"):
         return ColumnRows(list(examples.to_list()))
@@ -185,7 +189,7 @@ def _of_stream(examples: object) -> Any:
     return _of_arrow(from_stream(examples))
 
 
-def _of_series(examples: Any) -> Any:
+def _of_series(examples: Table) -> object:
     """Return the values of a column of pandas; refuse a single row, whose labels are names."""
     labels = list(examples.index)
     if labels and all(isinstance(label, str) for label in labels):
@@ -195,7 +199,7 @@ def _of_series(examples: Any) -> Any:
     return ColumnRows(examples.tolist())
 
 
-def _of_loader(examples: object) -> Any:
+def _of_loader(examples: object) -> object:
     if getattr(examples, "batch_size", None) is None and getattr(examples, "batch_sampler", None) is None:
         return examples  # its items are examples
     fix = "give its data set, loader.dataset, and a Trainer its batch_size"
@@ -203,12 +207,12 @@ def _of_loader(examples: object) -> Any:
     raise ExampleTypeError("examples", "an iterable of examples", actual, fix)
 
 
-def _check_columns(examples: object, names: list[Any]) -> None:
+def _check_columns(examples: object, names: list[object]) -> None:
     if len(set(names)) < len(names):
         actual = f"{describe_value(examples)} with two columns of one name"
         raise ExampleTypeError("examples", "a table whose columns have different names", actual, "rename one")
 
 
-def chosen(examples: Sequence[object], indices: Iterable[int]) -> list[Any]:
+def chosen(examples: Sequence[object], indices: Iterable[int]) -> list[Row]:
     """Return some examples by their indices."""
     return examples.taken(list(indices)) if isinstance(examples, Rows) else [examples[i] for i in indices]

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,7 +17,10 @@ _BYTE = re.compile(r" \(byte (\d+)\)$")
 _FIELDS = ("parents", "labels", "tokens")
 
 
-def read_json(path_or_lines: Source) -> Any:
+Json: TypeAlias = Any  # a value of JSON
+
+
+def read_json(path_or_lines: Source) -> Json:
     r"""Return the one value that a JSON file (plain or ``.gz``) or an iterable of lines holds.
 
     The whole file is held in memory; for many values, write one a line and use `read_jsonlines`.
@@ -33,7 +36,7 @@ def read_json(path_or_lines: Source) -> Any:
     return _decode(TextPiece("".join(piece.text for piece in pieces), first.name, first.line), "value")
 
 
-def read_jsonlines(path_or_lines: Source) -> Iterator[Any]:
+def read_jsonlines(path_or_lines: Source) -> Iterator[Json]:
     """Yield the values of a file of JSON lines (plain or ``.gz``), or of an iterable of lines.
 
     Blank lines are skipped. One line is held in memory at a time.
@@ -48,7 +51,7 @@ def read_jsonlines(path_or_lines: Source) -> Iterator[Any]:
         yield value
 
 
-def placed_jsonlines(path_or_lines: Source) -> Iterator[tuple[str, Any]]:
+def placed_jsonlines(path_or_lines: Source) -> Iterator[tuple[str, object]]:
     """Yield each value of `read_jsonlines` with its ``file:line``.
 
     >>> list(placed_jsonlines(['{"a": 1}', '', '2']))
@@ -112,7 +115,7 @@ def _lines(path_or_lines: Source) -> Iterator[TextPiece]:
         yield from (TextPiece(text, piece.name, n) for n, text in piece.lines() if text.strip())
 
 
-def _decode(piece: TextPiece, kind: str) -> Any:
+def _decode(piece: TextPiece, kind: str) -> object:
     """Return the JSON value of a piece of text; errors name the place of the fault in it."""
     fix = "repair it; JSON quotes names and text with double quotes"
     try:

@@ -32,7 +32,7 @@ class Nodes(Closure):
     below_at: int
 
 
-def compiled_nodes(node: Any) -> Callable[..., Any] | None:
+def compiled_nodes(node: Any) -> Callable[..., object] | None:
     """Return a function that makes all nodes of a tree, given a sample node whose parts all differ.
 
     Return None if the sample's parts cannot be told apart.

@@ -18,18 +18,19 @@ from foldbatch.trees.pyast import expand_syntax
 from foldbatch.trees.tree import Label, Tree, TreeNode, flatten, trusted_tree
 from foldbatch.types import describe_value
 
-Name: TypeAlias = str | Callable[[Any], Any]  # of a field, or a function that reads it
-Expanded: TypeAlias = tuple[Label, str | None, Sequence[Any]]
-Expand: TypeAlias = Callable[[Any, Callable[[], str]], Expanded]
+Foreign: TypeAlias = Any  # an object of another library: a tree, a node, or what a field of one holds
+Name: TypeAlias = str | Callable[[Foreign], Foreign]  # of a field, or a function that reads it
+Expanded: TypeAlias = tuple[Label, str | None, Sequence[Foreign]]
+Expand: TypeAlias = Callable[[Foreign, Callable[[], str]], Expanded]
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
     """The topmost node of an object of a library, and how nodes are read."""
 
-    root: Any
+    root: Foreign
     expand: Expand  # from a node to its label, token and children
-    field: Callable[[Any, str], Any]  # reads a field of a node by its name
+    field: Callable[[Foreign, str], Foreign]  # reads a field of a node by its name
     words: Callable[[], Iterable[str]] | None = None  # in order, where the tree has another one
     size: int | None = None  # how many nodes there must be, where some may hang from no root
 
@@ -39,13 +40,13 @@ class Joint:
 
     __slots__ = ("children",)
 
-    def __init__(self, children: Sequence[Any]) -> None:
+    def __init__(self, children: Sequence[object]) -> None:
         self.children = children
 
 
 @overload
 def from_(  # type: ignore[overload-overlap]  # of an object that is a list, too, as those of nltk
-    source: list[Any] | tuple[Any, ...],
+    source: list[Foreign] | tuple[Foreign, ...],
     *,
     label: Name | None = None,
     token: Name | None = None,
@@ -103,7 +104,7 @@ def from_(
     if opening is None:
         if isinstance(source, list | tuple):
             trees = (from_(part, label=label, token=token, children=children) for part in source)
-            return list[Any](trees)
+            return list[Foreign](trees)
         expected = f"an object of {LIBRARIES}, or of a registered type"
         fix = "register its type by fb.trees.register, or call fb.trees.Tree.build"
         raise ExampleTypeError("from_", expected, describe_value(source), fix)
@@ -163,7 +164,7 @@ def register(
         fix = "for example children='children'"
         raise BlockValueError("register", "the name of the children, or of the root", "neither", fix)
 
-    def opening(source: Any) -> Opened:
+    def opening(source: Foreign) -> Opened:
         """Open an object of the type."""
         top = source if root is None else _read(root, attribute)(source)
         if children is None:
@@ -171,7 +172,7 @@ def register(
         below = _read(children, attribute)
         of_label, of_token = (None if name is None else _read(name, attribute) for name in (label, token))
 
-        def expand(node: Any, where: Callable[[], str]) -> Expanded:
+        def expand(node: Foreign, where: Callable[[], str]) -> Expanded:
             """Read the registered fields of a node."""
             try:
                 return (
@@ -189,7 +190,7 @@ def register(
     opening_of.cache_clear()
 
 
-def tree_of(structure: Any) -> Any:
+def tree_of(structure: object) -> Foreign:
     """Return the tree of an object that `from_` knows; what is none as it is, and so trees themselves.
 
     >>> tree_of(Tree([-1])), tree_of("a film")
@@ -200,7 +201,7 @@ def tree_of(structure: Any) -> Any:
     return from_(structure)
 
 
-def words_from(structure: Any) -> tuple[str, ...] | None:
+def words_from(structure: object) -> tuple[str, ...] | None:
     """Return the words, in their order, of an object that `from_` knows; None of others.
 
     >>> words_from(Tree([1, -1], None, ["film", None])), words_from("a film")
@@ -230,12 +231,12 @@ def subtree(node: TreeNode) -> Tree:
     return trusted_tree(parents, tree.labels[part], tree.tokens[part])
 
 
-def _opening(source: Any) -> Callable[[Any], Opened] | None:
+def _opening(source: Foreign) -> Callable[[Foreign], Opened] | None:
     return opening_of(type(source))  # type: ignore[arg-type]  # a class can be hashed
 
 
 @lru_cache(1000)
-def opening_of(kind: type) -> Callable[[Any], Opened] | None:
+def opening_of(kind: type) -> Callable[[Foreign], Opened] | None:
     """Return the function that opens objects of a type; None where nothing is known of it."""
     for base in kind.__mro__:
         opening = OPENINGS.get(_name_of(base))
@@ -248,7 +249,7 @@ def _name_of(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _opened(source: object) -> Opened:
+def _opened(source: Foreign) -> Opened:
     opening = _opening(source)
     if opening is None:
         expected, fix = "a node of a registered type", "register its type, too, or give children="
@@ -260,7 +261,7 @@ class NoFieldError(Exception):
     """A node has no field of a name, which is the message."""
 
 
-def attribute(node: Any, name: str) -> Any:
+def attribute(node: Foreign, name: str) -> Foreign:
     """Read an attribute, or call a method without arguments.
 
     >>> attribute("ab", "upper"), attribute(1 + 2j, "imag")
@@ -273,7 +274,7 @@ def attribute(node: Any, name: str) -> Any:
     return value() if callable(value) else value
 
 
-def _read(name: Name, field: Callable[[Any, str], Any]) -> Callable[[Any], Any]:
+def _read(name: Name, field: Callable[[Foreign, str], Foreign]) -> Callable[[Foreign], Foreign]:
     """Return the function that reads a field of a node."""
     return name if callable(name) else lambda node: field(node, name)
 
@@ -288,12 +289,12 @@ def _chosen(
     """
     usual = opened.expand
 
-    def reader(name: Name | None) -> Callable[[Any], Any] | None:
+    def reader(name: Name | None) -> Callable[[Foreign], Foreign] | None:
         """Return the function that reads a chosen field."""
         if name is None or callable(name):
             return name
 
-        def read(node: Any) -> Any:
+        def read(node: Foreign) -> Any:
             """Return the field of a node, or None."""
             try:
                 value = opened.field(node, name)
@@ -306,7 +307,7 @@ def _chosen(
 
     of_label, of_token, below = map(reader, (label, token, children))
 
-    def expand(node: Any, where: Callable[[], str]) -> Expanded:
+    def expand(node: Foreign, where: Callable[[], str]) -> Expanded:
         """Read what was chosen in place of what is usual."""
         if isinstance(node, Joint):
             return "", None, node.children
@@ -320,11 +321,11 @@ def _chosen(
     return expand
 
 
-def _listed(nodes: Iterable[Any] | None) -> Sequence[Any]:
+def _listed(nodes: Iterable[object] | None) -> Sequence[Foreign]:
     return () if nodes is None else nodes if type(nodes) in (list, tuple) else list(nodes)  # type: ignore[return-value]
 
 
-def plain_entry(value: Any) -> Any:
+def plain_entry(value: object) -> Foreign:
     """Return the str or int that a library's text or whole number stands for; other values as they are.
 
     >>> plain_entry(b"film"), plain_entry(np.int64(3)), plain_entry(2.5)
@@ -348,14 +349,14 @@ def _open_node(source: TreeNode) -> Opened:
     return Opened(source, lambda node, _: (node.label, node.token, node.children), attribute)
 
 
-def _open_nltk(source: Any) -> Opened:
-    def field(node: Any, name: str) -> Any:
+def _open_nltk(source: Foreign) -> Opened:
+    def field(node: Foreign, name: str) -> Foreign:
         return None if isinstance(node, str | tuple) else attribute(node, name)  # words have no fields
 
     return Opened(source, _expand_nltk, field, lambda: map(_word_of, source.leaves()))
 
 
-def _expand_nltk(node: Any, _: object) -> Expanded:
+def _expand_nltk(node: Foreign, _: object) -> Expanded:
     """Expand a phrase, or a leaf."""
     if isinstance(node, str):
         return None, plain_entry(node), ()
@@ -369,7 +370,7 @@ def _expand_nltk(node: Any, _: object) -> Expanded:
     return plain_entry(label), None, node
 
 
-def _word_of(leaf: Any) -> str:
+def _word_of(leaf: object) -> str:
     return str(leaf[0] if isinstance(leaf, tuple) else leaf)
 
 
@@ -386,7 +387,7 @@ def _open_spacy(source: Any) -> Opened:
     heads = [token.head.i - first for token in tokens]
     below, roots = _dependents(tokens, [-1 if head == place else head for place, head in enumerate(heads)])
 
-    def expand(node: Any, _: object) -> Expanded:
+    def expand(node: Foreign, _: object) -> Expanded:
         if isinstance(node, Joint):
             return "", None, node.children
         return node.dep_, node.text, below[node.i - first]
@@ -394,15 +395,15 @@ def _open_spacy(source: Any) -> Opened:
     return Opened(_joined(roots), expand, attribute, lambda: [token.text for token in tokens], len(tokens))
 
 
-def _open_token(source: Any) -> Opened:
+def _open_token(source: Foreign) -> Opened:
     """Open a word of spaCy with the words below it."""
     return Opened(source, lambda node, _: (node.dep_, node.text, list(node.children)), attribute)
 
 
-def _dependents(words: Sequence[Any], heads: Sequence[int]) -> tuple[list[list[Any]], list[Any]]:
+def _dependents(words: Sequence[object], heads: Sequence[int]) -> tuple[list[list[Foreign]], list[Foreign]]:
     """Return the words that depend on each one, and those whose head is none of them."""
-    below: list[list[Any]] = [[] for _ in words]
-    roots: list[Any] = []
+    below: list[list[Foreign]] = [[] for _ in words]
+    roots: list[object] = []
     for word, head in zip(words, heads, strict=True):
         (below[head] if 0 <= head < len(words) else roots).append(word)
     if not roots:
@@ -410,16 +411,16 @@ def _dependents(words: Sequence[Any], heads: Sequence[int]) -> tuple[list[list[A
     return below, roots
 
 
-def _joined(roots: Sequence[Any]) -> Any:
+def _joined(roots: Sequence[object]) -> Foreign:
     return roots[0] if len(roots) == 1 else Joint(roots)
 
 
-def _open_syntax(source: Any) -> Opened:
+def _open_syntax(source: Foreign) -> Opened:
     """Open a node of tree-sitter."""
     return Opened(source, _expand_syntax, attribute)
 
 
-def _expand_syntax(node: Any, _: object) -> Expanded:
+def _expand_syntax(node: Foreign, _: object) -> Expanded:
     """Expand a node of tree-sitter; an operator is part of its label."""
     below = node.named_children
     if not below:
@@ -429,16 +430,16 @@ def _expand_syntax(node: Any, _: object) -> Expanded:
     return node.type if operator is None else f"{node.type}:{operator.type}", None, below
 
 
-def _open_markup(source: Any) -> Opened:
+def _open_markup(source: Foreign) -> Opened:
     """Open an element of lxml or of ``xml.etree``; a name is of a field or of an attribute in the text."""
 
-    def field(node: Any, name: str) -> Any:
+    def field(node: Foreign, name: str) -> Foreign:
         return getattr(node, name) if name in ("tag", "text", "tail") else node.get(name)
 
     return Opened(source, _expand_markup, field)
 
 
-def _expand_markup(node: Any, _: object) -> Expanded:
+def _expand_markup(node: Foreign, _: object) -> Expanded:
     """Expand an element; its own text is what stands before, between and after the elements below it."""
     below = list(node)
     if not below:
@@ -449,10 +450,10 @@ def _expand_markup(node: Any, _: object) -> Expanded:
     return plain_entry(node.tag), text, [child for child in below if isinstance(child.tag, str)]
 
 
-def _open_soup(source: Any) -> Opened:
+def _open_soup(source: Foreign) -> Opened:
     """Open a tag of BeautifulSoup; a name is that of an attribute in the text, or of a field."""
 
-    def field(node: Any, name: str) -> Any:
+    def field(node: Foreign, name: str) -> Foreign:
         value = node.attrs.get(name)
         if value is not None:
             return " ".join(value) if isinstance(value, list) else value
@@ -461,7 +462,7 @@ def _open_soup(source: Any) -> Opened:
     return Opened(source, _expand_soup, field)
 
 
-def _expand_soup(node: Any, _: object) -> Expanded:
+def _expand_soup(node: Foreign, _: object) -> Expanded:
     """Expand a tag, as `_expand_markup` does an element."""
     texts, below = [], []
     for part in node.contents:
@@ -476,7 +477,7 @@ def _open_ast(source: ast.AST) -> Opened:
     return Opened(source, expand_syntax, attribute)
 
 
-def _open_libcst(source: Any) -> Opened:
+def _open_libcst(source: Foreign) -> Opened:
     return Opened(source, _expand_libcst, attribute)
 
 
@@ -497,11 +498,11 @@ def _parts_of(kind: type) -> tuple[tuple[str, ...], bool]:
     return inside, "value" in names
 
 
-def _expand_libcst(node: Any, _: object) -> Expanded:
+def _expand_libcst(node: Foreign, _: object) -> Expanded:
     """Expand a node of libcst, without blanks and punctuation."""
     kind = type(node)
     names, has_value = _parts_of(kind)  # type: ignore[arg-type]
-    below: list[Any] = []
+    below: list[Foreign] = []
     for name in names:
         value = getattr(node, name)
         if isinstance(value, list | tuple):
@@ -514,7 +515,7 @@ def _expand_libcst(node: Any, _: object) -> Expanded:
     return kind.__name__, value if type(value) is str else None, below
 
 
-def _open_token_list(source: Any) -> Opened:
+def _open_token_list(source: Foreign) -> Opened:
     """Open a sentence of conllu."""
     words = [word for word in source if isinstance(word["id"], int)]
     if not words:
@@ -522,7 +523,7 @@ def _open_token_list(source: Any) -> Opened:
     places = {word["id"]: place for place, word in enumerate(words)}
     below, roots = _dependents(words, [places.get(word["head"], -1) for word in words])
 
-    def expand(node: Any, _: object) -> Expanded:
+    def expand(node: Foreign, _: object) -> Expanded:
         if isinstance(node, Joint):
             return "", None, node.children
         return node["deprel"], node["form"], below[places[node["id"]]]
@@ -530,22 +531,22 @@ def _open_token_list(source: Any) -> Opened:
     return Opened(_joined(roots), expand, _column, lambda: [word["form"] for word in words], len(words))
 
 
-def _open_token_tree(source: Any) -> Opened:
+def _open_token_tree(source: Foreign) -> Opened:
     """Open a word of conllu with the words below it."""
 
-    def expand(node: Any, _: object) -> Expanded:
+    def expand(node: Foreign, _: object) -> Expanded:
         return node.token["deprel"], node.token["form"], node.children
 
     return Opened(source, expand, lambda node, name: _column(node.token, name))
 
 
-def _column(word: Any, name: str) -> Any:
+def _column(word: Foreign, name: str) -> Foreign:
     if name not in word:
         raise NoFieldError(name)
     return word[name]
 
 
-def _open_graph(source: Any) -> Opened:
+def _open_graph(source: Foreign) -> Opened:
     """Open a directed graph of networkx, which must be a tree."""
     below, data = source.adj, source.nodes
     fix = "take one tree of it, such as networkx.bfs_tree(graph, root)"
@@ -559,12 +560,12 @@ def _open_graph(source: Any) -> Opened:
         actual = f"{len(data)} nodes with {source.number_of_edges()} edges"
         raise ExampleError("from_", expected, actual, fix)
 
-    def expand(node: Any, _: object) -> Expanded:
+    def expand(node: Foreign, _: object) -> Expanded:
         of_node = data[node]
         label = of_node.get("label", node if isinstance(node, str | int) else None)
         return plain_entry(label), plain_entry(of_node.get("token")), list(below[node])
 
-    def field(node: Any, name: str) -> Any:
+    def field(node: Foreign, name: str) -> Foreign:
         if name not in data[node]:
             raise NoFieldError(name)
         return data[node][name]
@@ -572,15 +573,15 @@ def _open_graph(source: Any) -> Opened:
     return Opened(roots[0], expand, field, size=len(data))
 
 
-def _open_sympy(source: Any) -> Opened:
-    def expand(node: Any, _: object) -> Expanded:
+def _open_sympy(source: Foreign) -> Opened:
+    def expand(node: Foreign, _: object) -> Expanded:
         return type(node).__name__, None if node.args else str(node), node.args
 
     return Opened(source, expand, attribute)
 
 
 LIBRARIES = "nltk, spaCy, tree-sitter, lxml, xml.etree, BeautifulSoup, ast, libcst, conllu, networkx or SymPy"
-OPENINGS: dict[str, Callable[[Any], Opened]] = {
+OPENINGS: dict[str, Callable[[Foreign], Opened]] = {
     _name_of(TreeNode): _open_node,
     "nltk.tree.tree.Tree": _open_nltk,
     "spacy.tokens.doc.Doc": _open_spacy,

@@ -307,7 +307,7 @@ def parse_expression(text: str, where: str = "expression") -> Tree:
         raise ReadError(where, "max and min of digits", repr(text.strip()[:40]), fix) from None
 
 
-def _parsed(node: ast.expr) -> Any:
+def _parsed(node: ast.expr) -> object:
     """Return an expression of digits and operators as nested tuples; raise a ValueError at other ones."""
     match node:
         case ast.Constant(int(digit)) if type(digit) is int and 0 <= digit <= 9:

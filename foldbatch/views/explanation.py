@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from foldbatch.engines.numpy import TARGET
 from foldbatch.errors import counted
@@ -49,7 +48,7 @@ class Explanation:
         return f"<pre>{escape(self.whole())}</pre>"
 
 
-def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
+def explain(what: Program | Cell | object, name: str = "") -> Explanation:
     """Explain what the compiler made of a program's cells, as the program's engine runs them.
 
     Args:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
-from typing import Any
 
 from foldbatch.errors import counted
 from foldbatch.program.compiling import compile
@@ -16,7 +15,7 @@ FILL, RECURSIVE = "#e8effb", "#fbe9d7"
 BOX_HEIGHT, BOX_GAP, FLOOR_HEIGHT, EDGE = 40.0, 26.0, 92.0, 30.0  # pixels
 
 
-def draw_model(program: Program | Any, path: str | PathLike[str] | None = None) -> str:
+def draw_model(program: Program | object, path: str | PathLike[str] | None = None) -> str:
     """Return a picture of a model's cells, and write it to `path` if there is one.
 
     An arrow leads from a cell to one that reads its values. Cells of a recursion are orange. The example's

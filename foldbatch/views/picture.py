@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from os import PathLike
-from typing import Any
 
 import numpy as np
 
@@ -95,7 +94,7 @@ class Picture:
 
 
 def draw_schedule(
-    program: Program | Any, examples: Iterable[object], path: str | PathLike[str] | None = None
+    program: Program | object, examples: Iterable[object], path: str | PathLike[str] | None = None
 ) -> str:
     """Return a picture of how a batch runs, and write it to `path` if there is one.
 
@@ -122,7 +121,7 @@ def draw_schedule(
     return shown
 
 
-def picture(program: Program | Any, examples: Iterable[object]) -> Picture:
+def picture(program: Program | object, examples: Iterable[object]) -> Picture:
     """Return the calls of a batch with their steps and places."""
     if not isinstance(program, Program):
         program = compile(program)

@@ -9,13 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from foldbatch.errors import BackendError, BlockValueError, install
 from foldbatch.system.files import write_whole
+
+Figure: TypeAlias = Any  # matplotlib's types are not read
+Axes: TypeAlias = Any
+Axis: TypeAlias = Any
 
 FORMATS = ("png", "svg", "pdf")
 DOTS = 100  # of an inch, in pictures of pixels
@@ -29,7 +33,7 @@ class Plot:
         figure: the figure of matplotlib, for what else you want to change.
     """
 
-    def __init__(self, figure: Any) -> None:
+    def __init__(self, figure: Figure) -> None:
         self.figure = figure
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -62,7 +66,7 @@ def is_installed() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def sheet(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, list[Any]]:
+def sheet(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """Return a new figure, of inches, with so many axes; it belongs to no window and to no list of figures.
 
     Raises:
@@ -75,7 +79,7 @@ def sheet(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple
     return figure, [axes for line in grid for axes in line]
 
 
-def whole_ticks(axis: Any) -> None:
+def whole_ticks(axis: Axis) -> None:
     """Let an axis have ticks at whole numbers only."""
     axis.set_major_locator(import_module("matplotlib.ticker").MaxNLocator(integer=True))
 
@@ -195,7 +199,7 @@ def agreement(labels: ArrayLike, answers: ArrayLike) -> Plot:
     return Plot(figure)
 
 
-def image_of(plot: Plot) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def image_of(plot: Plot) -> NDArray[np.uint8]:
     """Return a plot's pixels, ``[height, width, 3] uint8``."""
     figure = plot.figure
     canvas = import_module("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
@@ -204,7 +208,7 @@ def image_of(plot: Plot) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.array(canvas.buffer_rgba())[:, :, :3]
 
 
-def shown_points(rows: Iterable[tuple[float, Any]]) -> list[tuple[float, float]]:
+def shown_points(rows: Iterable[tuple[float, object]]) -> list[tuple[float, float]]:
     """Return points (x, y) whose y is a number; NaN and infinity leave a gap.
 
     >>> shown_points([(1, 0.5), (2, float("inf")), (3, "text")])

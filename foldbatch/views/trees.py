@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ LEAF_GAP, LEVEL_HEIGHT, CAPTION, BORDER = 12.0, 42.0, 26.0, 16.0  # pixels
 
 def draw_errors(
     trees: Sequence[TreeNode],
-    answers: Sequence[Any],
+    answers: Sequence[object],
     classes: Sequence[str] = (),
     path: str | PathLike[str] | None = None,
     *,
@@ -53,7 +52,7 @@ def draw_errors(
 
 
 def shapes_of(
-    trees: Sequence[TreeNode], answers: Sequence[Any], classes: Sequence[str], count: int
+    trees: Sequence[TreeNode], answers: Sequence[object], classes: Sequence[str], count: int
 ) -> tuple[list[Shape], Size]:
     """Return the shapes of the trees with errors, one below the other, and the size of the picture."""
     if len(trees) != len(answers):
@@ -73,7 +72,7 @@ def shapes_of(
     return shapes, (width, top)
 
 
-def is_wrong(label: Any, answer: Any) -> bool:
+def is_wrong(label: object, answer: object) -> bool:
     """Return whether an answer differs from a label; what is not labelled, None or -1, has no wrong answer.
 
     >>> is_wrong(1, 0), is_wrong(1, 1), is_wrong(None, 0), is_wrong(1, None)
@@ -82,7 +81,7 @@ def is_wrong(label: Any, answer: Any) -> bool:
     return label is not None and label != -1 and answer is not None and label != answer
 
 
-def _checked(tree: Any, answer: Any, number: int) -> tuple[Tree, list[int | None]]:
+def _checked(tree: object, answer: object, number: int) -> tuple[Tree, list[int | None]]:
     """Return a tree, and its answers by node; None where there is none."""
     if not isinstance(tree, TreeNode):
         raise ExampleError(f"draw_errors at tree {number}", "a tree", describe_value(tree), "see fb.trees")
@@ -159,12 +158,13 @@ def shortened_word(token: str | None) -> str:
     return token[: MAX_SIGNS - 1] + "…"
 
 
-def _spelled(label: Any, answer: int | None, classes: Sequence[str]) -> str:
+def _spelled(label: object, answer: int | None, classes: Sequence[str]) -> str:
     """Return the text of a node's box: the answer, and if it is wrong the label, else the label alone."""
 
-    def name(number: Any) -> str:
-        inside = isinstance(number, int) and 0 <= number < len(classes)
-        return str(classes[number]) if inside else str(number)
+    def name(number: object) -> str:
+        if isinstance(number, int) and 0 <= number < len(classes):
+            return str(classes[number])
+        return str(number)
 
     if answer is None:
         return "" if label in (None, -1) else name(label)

@@ -53,7 +53,7 @@ class Linear(Layer[TensorType, TensorType]):
     def __init__(
         self,
         size: int,
-        activation: Activation | Callable[[Any], Any] | None = None,
+        activation: Activation | Callable[[Any], object] | None = None,
         *,
         init: Initializer = "glorot_uniform",
         bias: bool = True,

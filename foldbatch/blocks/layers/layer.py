@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 import numpy as np
 
-from foldbatch.blocks.block import DERIVED, In_contra, Out_co, named, settings_of, signature_of
+from foldbatch.blocks.block import DERIVED, In_contra, Out_co, Settings, named, settings_of, signature_of
 from foldbatch.blocks.drafts import is_int
 from foldbatch.blocks.function import TensorBlock
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError, with_nearest
@@ -82,13 +82,13 @@ class Layer(TensorBlock[In_contra, Out_co]):
     def is_named(self) -> bool:
         return self.owner.given
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         settings = settings_of(self)
         if self.parameters and not isinstance(settings.get("init", ""), str | int | float):
             settings["init"] = "zeros"  # the parameters were drawn, and will not be again
         return settings
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Settings:
         return {"parameters": self.parameters} if self.parameters else {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -148,6 +148,7 @@ def dropped(x: Node, rate: float) -> Node:
     return ops.when_training(x * kept * (1 / (1 - rate)), ops.batched(x))
 
 
+Tensors: TypeAlias = Any  # a tensor, symbolic, of numbers or a value of a walk; or a tuple or list of such
 AnyLayer: TypeAlias = Layer[Any, Any]
 
 
@@ -175,7 +176,7 @@ def find_initializer(init: Initializer, where: str) -> Initializer:
     return init
 
 
-def single(layer: AnyLayer, xs: tuple[object, ...]) -> Any:
+def single(layer: AnyLayer, xs: tuple[object, ...]) -> Tensors:
     """Return the only value of a layer's input, refusing a tuple of several."""
     if len(xs) != 1:
         fix = "join them with Concat, or select one with GetItem"
@@ -206,7 +207,7 @@ def flat(layer: AnyLayer, x: object, role: str = "input") -> Node:
     return node
 
 
-def pair(layer: AnyLayer, xs: tuple[object, ...], expected: str) -> tuple[Any, Any]:
+def pair(layer: AnyLayer, xs: tuple[object, ...], expected: str) -> tuple[Tensors, Tensors]:
     """Return the two values of a layer's input, refusing any other number of them."""
     if len(xs) != 2:
         actual = describe(xs if len(xs) > 1 else xs[0]) if xs else "()"

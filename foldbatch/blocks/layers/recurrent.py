@@ -17,6 +17,7 @@ from foldbatch.blocks.layers.layer import (
     Activation,
     AnyLayer,
     Layer,
+    Tensors,
     describe,
     dropout_rate,
     dropped,
@@ -227,7 +228,7 @@ def leaf_input(layer: AnyLayer, x: object) -> Node:
     return flat(layer, x, "input x")
 
 
-def children_in_places(layer: AnyLayer, children: object, arity: int, fix: str) -> list[tuple[int, Any]]:
+def children_in_places(layer: AnyLayer, children: object, arity: int, fix: str) -> list[tuple[int, Tensors]]:
     """Return the states of the children that are there, with their places; void is none."""
     if children is None:
         return []
@@ -460,7 +461,7 @@ class TreeRNN(_Sized[TensorType | TupleType, TensorType]):
         self,
         size: int,
         arity: int = 2,
-        activation: Activation | Callable[[Any], Any] | None = "tanh",
+        activation: Activation | Callable[[Any], object] | None = "tanh",
         *,
         init: Initializer = "glorot_uniform",
         name: str | None = None,

@@ -31,6 +31,7 @@ from foldbatch.engines.launch import Fields
 from foldbatch.engines.llvm import tiles
 from foldbatch.engines.llvm.tiles import AHEAD, BITS, NARROW, PAIRS, WIDE, Blocks
 from foldbatch.loops.compiling import Native, link, native
+from foldbatch.loops.numbers import Instruction
 from foldbatch.loops.vector_functions import stack
 
 Text = Callable[[str, Any], str]  # of a product, for element types and `Blocks`, or None
@@ -52,7 +53,7 @@ WORD_BLOCK = 160  # of bfloat16: words of the inner dimension in place of INNER_
 REGISTER_ROWS, PANEL_ROWS_OF_WORDS = 16, 48
 
 
-def functions(kind: str, cut: Blocks, stacks: Stacks) -> dict[str, Any]:
+def functions(kind: str, cut: Blocks, stacks: Stacks) -> dict[str, Instruction]:
     """Return the functions that the texts of products call, by name."""
     width = cut.vectors * cut.bits // BITS[kind]
     depth, panel = (DEPTH, INNER_BLOCK) if cut.per_word == 1 else (WORD_BLOCK, WORD_BLOCK)
@@ -83,7 +84,7 @@ def compiled(text: Text, kind: str, cut: Blocks | None, stacks: Stacks = ()) -> 
 
 
 @cache
-def _link_tiles(kind: str, cut: Blocks, stacks: Stacks) -> tuple[Callable[[], dict[str, Any]], str]:
+def _link_tiles(kind: str, cut: Blocks, stacks: Stacks) -> tuple[Callable[[], dict[str, Instruction]], str]:
     """Load tiles; return a function that returns `functions`, and the text that keys it in the cache."""
     library_cut = next(
         candidate

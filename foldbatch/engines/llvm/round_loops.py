@@ -11,12 +11,10 @@ Importing this needs llvmlite.
 
 from __future__ import annotations
 
-from typing import Any
-
 from foldbatch.engines.llvm.coder import ErrorRecord
 from foldbatch.engines.llvm.walker import walk
 from foldbatch.loops.cpython import COUNT, DIGITS, ITEMS, REAL, TAG, TYPE, digits_in
-from foldbatch.loops.records import Header, Record
+from foldbatch.loops.records import Header, Memory, Record
 from foldbatch.loops.vector_functions import moved
 from foldbatch.loops.words import address, at, at_f4, at_f8, at_i4, copy, i8, u8
 from foldbatch.model.rounds import CALL_NUMBER, LEFT_OUT, LENGTH, ValueClass
@@ -155,7 +153,7 @@ BROUGHT, I8, I4, F8, F4, IN_TRACE = range(6)
 HIGHEST = 3.4e38  # no smaller float64 is infinite as float32
 
 
-def number_for_model(runner: Runner, header: Round, memory: Any, read_count: int) -> int:
+def number_for_model(runner: Runner, header: Round, memory: Memory, read_count: int) -> int:
     """Renumber the noted integers as the model counts values, with imported values first.
 
     Args:
@@ -243,12 +241,12 @@ def size_of(obj: int) -> int:
     return i8(at(obj)[COUNT])
 
 
-def items_of(obj: int) -> Any:
+def items_of(obj: int) -> Memory:
     """Return the pointer to the items of a list or an array of CPython, given its address."""
     return at(at(obj)[ITEMS])
 
 
-def whole_number(obj: Any, runner: Runner) -> int:
+def whole_number(obj: Memory, runner: Runner) -> int:
     """Return an integer of CPython of at most two digits; -1 for a negative one, and for any other object."""
     if obj[TYPE] != runner.whole_type:  # another object may have fewer words
         return -1
@@ -266,12 +264,12 @@ def cells_at(header: Round) -> int:
     return i8(Round.size + ImportCell.size * header.imports + Arena.size * header.arenas)
 
 
-def import_places(header: Round, memory: Any) -> Any:
+def import_places(header: Round, memory: Memory) -> Memory:
     """Return the part of the memory that has the offsets of imported values among the noted integers."""
     return moved(memory, header.imports + header.sections + 1)
 
 
-def flatten_notes(runner: Runner, header: Round, memory: Any, rows: Any) -> int:  # noqa: PLR0915 - one pass
+def flatten_notes(runner: Runner, header: Round, memory: Memory, rows: Memory) -> int:  # noqa: PLR0915 - one pass
     """Copy the recorded calls of a round into flat arrays.
 
     Written are the noted integers, the owner example and the producing output of each value, a record for
@@ -350,7 +348,7 @@ def flatten_notes(runner: Runner, header: Round, memory: Any, rows: Any) -> int:
     return read_count if to > 0 else i8(-1)
 
 
-def pack_small_batch(runner: Runner, header: Round, rows: Any) -> bool:
+def pack_small_batch(runner: Runner, header: Round, rows: Memory) -> bool:
     """Write the packed trace of a small batch from its lists; return False if these are too large to read."""
     sections, ends, offsets = at(runner.patterns), items_of(runner.owners), items_of(runner.ends)
     examples, max_noted = size_of(runner.owners), runner.max_noted
@@ -396,7 +394,7 @@ def pack_small_batch(runner: Runner, header: Round, rows: Any) -> bool:
     return True
 
 
-def pack_notes(runner: Runner, header: Round, memory: Any, rows: Any) -> int:
+def pack_notes(runner: Runner, header: Round, memory: Memory, rows: Memory) -> int:
     """Write the packed trace of a round or a small batch.
 
     Return the number of imported values; -1 if the round must be planned as any batch.
@@ -473,7 +471,7 @@ def plan(table: Index) -> int:
     return small
 
 
-def bring_data(runner: Runner, feed: FeedRecord, ranks: Any, count: int) -> bool:
+def bring_data(runner: Runner, feed: FeedRecord, ranks: Memory, count: int) -> bool:
     """Convert the data of a feed to numbers, and write them to `feed.converted`, in rank order.
 
     Return False at the first datum that is no plain Python number, or out of the range of the feed's type;
@@ -511,7 +509,7 @@ def bring_data(runner: Runner, feed: FeedRecord, ranks: Any, count: int) -> bool
     return True
 
 
-def copy_requested(runner: Runner, stored: Any) -> int:
+def copy_requested(runner: Runner, stored: Memory) -> int:
     """Copy the requested values to memory if all are of one class; return the number of the class, or -1."""
     items, classes, places, kind = items_of(runner.requested), at(runner.classes), at(runner.places), i8(-1)
     count, size, end = size_of(runner.requested), i8(0), i8(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ class RoundRunner:
         self._routines, self._walker = bound, codes
         self._policy, self._layout = find_policy(settings.policy), find_layout(settings.layout)
         self.buffers = bound.buffers
-        self._arrays: list[Any] = []
+        self._arrays: list[Array] = []
         self._data: dict[int, Array] = {}  # memory for converted numbers, by buffer
         self._read = np.empty(MAX_NUMBERS, np.int64)  # memory for requested values
         self._memory: BatchMemory | None = None  # the memory of buffers that the table points to
@@ -108,16 +107,16 @@ class RoundRunner:
         return None if place == FAILED else self
 
     @property
-    def requested(self) -> list[Any]:
+    def requested(self) -> list[object]:
         """The values that walks wait for, if all are plain numbers of one class; else an empty list."""
         read = self._scalars.get(self._kind)
         if read is None or self._turns is None:
             return []
-        values: list[Any] = read[: len(self._turns.requested)].tolist()
+        values: list[object] = read[: len(self._turns.requested)].tolist()
         return values
 
     def _feed(
-        self, items: Any, feed: Feed, bound: int | None, cell: int, number: int, *, is_list: bool = True
+        self, items: object, feed: Feed, bound: int | None, cell: int, number: int, *, is_list: bool = True
     ) -> list[int]:
         """Return the record by which compiled code finds a feed's data: `round_loops.FeedRecord` as integers.
 
@@ -202,7 +201,7 @@ class RoundRunner:
         self._header = np.array(header, np.int64)
         fed = [at for at in self._places if header[at + FeedRecord.buffer] >= 0]
         self._array_feeds = [at for at in fed if header[at + FeedRecord.kind] == calls.BROUGHT]
-        arrays_in_order: list[Any] = [  # in the order of `Runner`
+        arrays_in_order: list[Array | int] = [  # in the order of `Runner`
             self._flat,
             self._header,
             *learnt,
@@ -226,7 +225,9 @@ class RoundRunner:
         self._table = table
         self._plan, self._compute = _compiled()
 
-    def _begin(self, owners: list[Any], ends: list[int], requested: list[int], start: int) -> None:
+    def _begin(
+        self, owners: Sequence[object], ends: Sequence[object], requested: list[int], start: int
+    ) -> None:
         """Begin a batch: set its lists, see `Runner.owners`, and its first number; bring parameters."""
         assert self._memory is not None, "the runner is prepared"
         self._table[Runner.owners : Runner.requested_values] = id(owners), id(ends), id(requested), start
@@ -320,7 +321,7 @@ class RoundRunner:
             array = np.ascontiguousarray(column.take(ranks, axis=0))
             self._memory.bring(int(self._header[place + FeedRecord.buffer]), array)
 
-    def _allocate(self, header: Sequence[int], imports: Collection[int] = ()) -> list[Any]:
+    def _allocate(self, header: Sequence[int], imports: Collection[int] = ()) -> list[Array]:
         """Return the arrays of the runner's table from `Runner.notes` on, with room for any round."""
         if self._arrays:
             return self._arrays
@@ -341,7 +342,8 @@ class RoundRunner:
         renumbered = np.empty(MAX_NUMBERS, np.int32)
         rows = np.empty(head_size + 4 * MAX_NUMBERS, np.int32)
         launches = bound, np.empty(size, np.int64), np.empty(steps * table_loops.STAGES * width, np.int64)
-        arrays = [memory, renumbered, rows, fixed.table, self._batch, tables, *launches]
+        assert self._batch is not None, "the runner is prepared"
+        arrays: list[Array] = [memory, renumbered, rows, fixed.table, self._batch, tables, *launches]
         flat, work = (
             np.empty(n, np.int64) for n in (MAX_NUMBERS, coder.ErrorRecord.size + 6 * self._walker.room)
         )

@@ -23,11 +23,12 @@ import ctypes
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import cache
 from math import inf
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.loops.compiling import compiled_function
 from foldbatch.loops.records import Header, Record
@@ -73,7 +74,7 @@ MIN_REST, MAX_REST = 0.003, 0.5  # seconds without the helper after a stall, and
 RARE = 0.02  # seconds a stall: a helper that has them no more often is worth what they take
 
 
-def _do_part(words: Any, part: Any) -> None:
+def _do_part(words: int, part: int) -> None:
     """Do a part of the job. Its arguments are rows, pointers, and the address of its integers."""
     memory = at(words + LINE * Lines.job)
     job = Job(memory)
@@ -82,7 +83,7 @@ def _do_part(words: Any, part: Any) -> None:
 
 
 def share(
-    words: Any, function: Any, pointers: Any, arguments: Any, apart: Any, parts: Any, work: Any
+    words: int, function: int, pointers: int, arguments: int, apart: int, parts: int, work: int
 ) -> None:
     """Do a job together with the helper, and return when all its parts are done.
 
@@ -119,7 +120,7 @@ def share(
         store(words + LINE * Lines.stalls, load(words + LINE * Lines.stalls) + 1)
 
 
-def _take_parts(words: Any) -> None:
+def _take_parts(words: int) -> None:
     """Take parts of jobs, the last ones first, until there have been none for a while."""
     looks = 0
     while looks < SPINS + YIELDING_LOOKS:
@@ -220,7 +221,7 @@ class Team:
         self._lock.release()
 
 
-def _serve(take_parts: Any, words: Any, gate: Any) -> None:
+def _serve(take_parts: Callable[[int], int], words: NDArray[np.int64], gate: threading.Semaphore) -> None:
     """Run in the helper's thread for ever: wait at the gate, then take parts of jobs until there are none.
 
     Args:

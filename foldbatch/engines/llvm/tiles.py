@@ -22,11 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 from llvmlite import binding, ir
 
-from foldbatch.loops.numbers import I32, I64, TYPES, Instruction, Typed, fetch
+from foldbatch.loops.numbers import I32, I64, TYPES, Builder, Emitted, Instruction, Typed, fetch
 
 BITS = {"f4": 32, "f8": 64}
 LINE = 64  # bytes that come to a cache together
@@ -62,7 +61,7 @@ def blocks() -> Blocks | None:
     return NARROW if features.get("avx2") and features.get("fma") else None
 
 
-def functions(kind: str, cut: Blocks) -> dict[str, Any]:
+def functions(kind: str, cut: Blocks) -> dict[str, Instruction]:
     """Return the functions by which texts call tiles and dots of an element type, by name; see `library`."""
     return {name: _called(_named(kind, cut, name)) for name in _written(kind, cut)}
 
@@ -109,7 +108,7 @@ def _written(kind: str, cut: Blocks) -> dict[str, tuple[str, Instruction]]:
 def _called(name: str) -> Instruction:
     """Return the writer of a call of another module's function, which must be loaded before."""
 
-    def write(builder: Any, *arguments: Typed) -> None:
+    def write(builder: Builder, *arguments: Typed) -> None:
         types = [argument.at.type for argument in arguments]
         declared = builder.module.globals.get(name)
         function = declared or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), types), name)
@@ -131,7 +130,7 @@ BFLOAT = _BFloat()
 class _VectorWriter:
     """Writes vector instructions of one element type."""
 
-    def __init__(self, builder: Any, kind: str, cut: Blocks) -> None:
+    def __init__(self, builder: Builder, kind: str, cut: Blocks) -> None:
         self.builder = builder
         self.cut = cut
         self.element = TYPES[kind]
@@ -140,14 +139,14 @@ class _VectorWriter:
         self.zero = ir.Constant(self.type, [0.0] * self.lanes)
         self.suffix = f"v{self.lanes}f{BITS[kind]}"
 
-    def _declare(self, name: str, result: Any, arguments: list[Any]) -> Any:
+    def _declare(self, name: str, result: Emitted, arguments: list[Emitted]) -> Emitted:
         declared = self.builder.module.globals.get(name)
         return declared or ir.Function(self.builder.module, ir.FunctionType(result, arguments), name=name)
 
-    def pointer(self, base: Any, element: Any) -> Any:
+    def pointer(self, base: Emitted, element: Emitted) -> Emitted:
         return self.builder.bitcast(self.builder.gep(base, [element]), self.type.as_pointer())
 
-    def load(self, pointer: Any, mask: Any = None) -> Any:
+    def load(self, pointer: Emitted, mask: Emitted = None) -> Emitted:
         """Return the vector at a pointer; lanes without mask are zero, and their memory is not read."""
         if mask is None:
             value = self.builder.load(pointer)
@@ -157,7 +156,7 @@ class _VectorWriter:
         function = self._declare(f"llvm.masked.load.{self.suffix}.p0", self.type, arguments)
         return self.builder.call(function, [pointer, I32(4), mask, self.zero])
 
-    def store(self, value: Any, pointer: Any, mask: Any = None) -> None:
+    def store(self, value: Emitted, pointer: Emitted, mask: Emitted = None) -> None:
         """Store a vector at a pointer; lanes without mask are left as they are."""
         if mask is None:
             self.builder.store(value, pointer).align = BITS["f4"] // 8
@@ -166,29 +165,29 @@ class _VectorWriter:
         function = self._declare(f"llvm.masked.store.{self.suffix}.p0", ir.VoidType(), arguments)
         self.builder.call(function, [value, pointer, I32(4), mask])
 
-    def first(self, count: Any) -> Any:
+    def first(self, count: Emitted) -> Emitted:
         """Return the mask of the first `count` lanes."""
         lanes = ir.VectorType(I64, self.lanes)
         numbers = ir.Constant(lanes, [I64(i) for i in range(self.lanes)])
         return self.builder.icmp_unsigned("<", numbers, self._splat(count, lanes))
 
-    def splat(self, scalar: Any) -> Any:
+    def splat(self, scalar: Emitted) -> Emitted:
         return self._splat(scalar, self.type)
 
-    def _splat(self, scalar: Any, type_: Any) -> Any:
+    def _splat(self, scalar: Emitted, type_: Emitted) -> Emitted:
         undefined = ir.Constant(type_, ir.Undefined)
         first_lane = self.builder.insert_element(undefined, scalar, I32(0))
         zeros = ir.Constant(ir.VectorType(I32, self.lanes), [I32(0)] * self.lanes)
         return self.builder.shuffle_vector(first_lane, undefined, zeros)
 
-    def add_product(self, x: Any, y: Any, z: Any) -> Any:
+    def add_product(self, x: Emitted, y: Emitted, z: Emitted) -> Emitted:
         """Return x * y + z, as one instruction if the processor has one."""
         if self.cut.per_word > 1:
             return self._of_pairs("dpbf16ps", self.type, z, *(self._halves(word) for word in (x, y)))
         product = self.builder.fmul(x, y, flags=("contract",))
         return self.builder.fadd(product, z, flags=("contract",))
 
-    def numbers(self, base: Any, at: Any, count: Any = None) -> Any:
+    def numbers(self, base: Emitted, at: Emitted, count: Emitted = None) -> Emitted:
         """Return a vector of words of the numbers from element `at` on, zeros after the first `count`."""
         parts = []
         for part in range(self.cut.per_word):
@@ -197,11 +196,11 @@ class _VectorWriter:
             parts.append(self.load(self.pointer(base, self.builder.add(at, offset)), mask))
         return parts[0] if len(parts) == 1 else self.builder.bitcast(self._rounded(*parts), self.type)
 
-    def words(self, count: Any) -> Any:
+    def words(self, count: Emitted) -> Emitted:
         group = self.cut.per_word
         return self.builder.udiv(self.builder.add(count, I64(group - 1)), I64(group))
 
-    def paired(self, low: Any, high: Any) -> Any:
+    def paired(self, low: Emitted, high: Emitted) -> Emitted:
         """Return words of the numbers of two vectors."""
         words = self._rounded(low, high)
         order = ir.VectorType(I32, 2 * self.lanes)
@@ -209,30 +208,30 @@ class _VectorWriter:
         mixed = self.builder.shuffle_vector(words, words, ir.Constant(order, places))
         return self.builder.bitcast(mixed, self.type)
 
-    def _rounded(self, low: Any, high: Any) -> Any:
+    def _rounded(self, low: Emitted, high: Emitted) -> Emitted:
         return self._of_pairs("cvtne2ps2bf16", ir.VectorType(BFLOAT, 2 * self.lanes), high, low)
 
-    def _halves(self, words: Any) -> Any:
+    def _halves(self, words: Emitted) -> Emitted:
         return self.builder.bitcast(words, ir.VectorType(BFLOAT, 2 * self.lanes))
 
-    def _of_pairs(self, name: str, result: Any, *operands: Any) -> Any:
+    def _of_pairs(self, name: str, result: Emitted, *operands: Emitted) -> Emitted:
         types = [operand.type for operand in operands]
         function = self._declare(f"llvm.x86.avx512bf16.{name}.{self.cut.bits}", result, types)
         return self.builder.call(function, operands)
 
-    def _beyond(self, count: Any, offset: Any) -> Any:
+    def _beyond(self, count: Emitted, offset: Emitted) -> Emitted:
         """Return count - done, or 0."""
         remaining = self.builder.sub(count, offset)
         return self.builder.select(self.builder.icmp_unsigned("<", offset, count), remaining, I64(0))
 
-    def sums(self, vectors: Sequence[Any], columns: int) -> list[Any]:
+    def sums(self, vectors: Sequence[Emitted], columns: int) -> list[Emitted]:
         """Return the sums of vectors; each result has the sums of `columns` vectors in its first lanes.
 
         Half of each vector is added to the other half, two vectors at a time; then quarters, and so on.
         """
         room = 1 << (columns - 1).bit_length()
         width = self.lanes
-        parts = list[Any]()
+        parts = list[Emitted]()
         for first in range(0, len(vectors), columns):
             parts += [*vectors[first : first + columns], *[self.zero] * (room - columns)]
         places = range(0, len(parts), room)
@@ -249,14 +248,16 @@ class _VectorWriter:
             totals.append(self.lanes_of(part, part, turned))
         return totals
 
-    def lanes_of(self, x: Any, y: Any, lanes: Sequence[int]) -> Any:
+    def lanes_of(self, x: Emitted, y: Emitted, lanes: Sequence[int]) -> Emitted:
         """Return some lanes of two vectors; the numbers of y's lanes follow those of x."""
         places = ir.Constant(ir.VectorType(I32, len(lanes)), [I32(i) for i in lanes])
         return self.builder.shuffle_vector(x, y, places)
 
 
 @contextmanager
-def _loop(builder: Any, steps: Any, values: list[Any]) -> Iterator[tuple[Any, list[Any], list[Any]]]:
+def _loop(
+    builder: Builder, steps: Emitted, values: list[Emitted]
+) -> Iterator[tuple[Emitted, list[Emitted], list[Emitted]]]:
     """Write a loop around the instructions of a ``with`` block.
 
     Yields the number of the turn, the values at its start, and a list to which the block appends the values
@@ -273,7 +274,7 @@ def _loop(builder: Any, steps: Any, values: list[Any]) -> Iterator[tuple[Any, li
         phi.add_incoming(value, before)
     builder.cbranch(builder.icmp_unsigned("<", turn, steps), body, after)
     builder.position_at_end(body)
-    end: list[Any] = []
+    end: list[Emitted] = []
     yield turn, current, end
     turn.add_incoming(builder.add(turn, I64(1)), builder.block)
     for phi, value in zip(current, end, strict=True):
@@ -292,7 +293,7 @@ def tile(kind: str, cut: Blocks, rows: int, vectors: int, *, rounds: bool = Fals
     row of words.
     """
 
-    def generate(builder: Any, *arguments: Typed) -> None:
+    def generate(builder: Builder, *arguments: Typed) -> None:
         """Write the tile: sums over the inner dimension in registers, which are stored or added last."""
         a, a_at, a_step, b, b_step, c, c_at, k, tail, adds = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
@@ -337,7 +338,7 @@ def dots(kind: str, cut: Blocks, rows: int, columns: int) -> Instruction:
     count of numbers of a row.
     """
 
-    def generate(builder: Any, *arguments: Typed) -> None:
+    def generate(builder: Builder, *arguments: Typed) -> None:
         """Write the dots: full vectors first, then the numbers that remain, then the sums across lanes."""
         a, a_at, b, b_step, c, c_at, k, adds = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
@@ -348,7 +349,7 @@ def dots(kind: str, cut: Blocks, rows: int, columns: int) -> Instruction:
         a_rows, c_rows = _read(builder, a_at, rows), _read(builder, c_at, rows)
         b_rows = [builder.mul(I64(j), b_step) for j in range(columns)]
 
-        def step(turn: Any, sums: list[Any], remaining: Any = None) -> list[Any]:
+        def step(turn: Emitted, sums: list[Emitted], remaining: Emitted = None) -> list[Emitted]:
             """Return the sums with a vector of products added, of the `remaining` numbers if given."""
             at = builder.mul(turn, width)
             word = builder.mul(turn, I64(write.lanes))
@@ -381,7 +382,7 @@ def turned(kind: str, cut: Blocks) -> Instruction:
     no meaning, and up to a vector of such rows is written behind the last row.
     """
 
-    def generate(builder: Any, *arguments: Typed) -> None:
+    def generate(builder: Builder, *arguments: Typed) -> None:
         """Write the transposition, a square of a vector's lanes at a time."""
         b, b_step, out, k, columns = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
@@ -395,7 +396,7 @@ def turned(kind: str, cut: Blocks) -> Instruction:
             rows = [builder.select(builder.icmp_unsigned("<", row, last), row, last) for row in rows]
             starts = [builder.mul(row, b_step) for row in rows]
 
-            def step(turn: Any, remaining: Any = None) -> None:
+            def step(turn: Emitted, remaining: Emitted = None) -> None:
                 """Transpose a square in registers, in log2(lanes) shuffles."""
                 at = builder.mul(turn, I64(lanes))
                 mask = remaining and write.first(remaining)
@@ -418,14 +419,14 @@ def pair_rows(kind: str, cut: Blocks) -> Instruction:
     If `paired` is 0, there are zeros in place of y. Up to a vector is written behind the words.
     """
 
-    def generate(builder: Any, *arguments: Typed) -> None:
+    def generate(builder: Builder, *arguments: Typed) -> None:
         """Write the loop over vectors of both rows."""
         x, y, out, n, paired = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
         reads = builder.icmp_unsigned("!=", paired, I64(0))
         y = builder.select(reads, y, x)
 
-        def step(turn: Any, remaining: Any = None) -> None:
+        def step(turn: Emitted, remaining: Emitted = None) -> None:
             at = builder.mul(turn, I64(write.lanes))
             mask = remaining and write.first(remaining)
             low, high = (write.load(write.pointer(row, at), mask) for row in (x, y))
@@ -443,13 +444,13 @@ def pair_row(kind: str, cut: Blocks) -> Instruction:
     An odd last number is paired with 0. Up to a vector is written behind the words.
     """
 
-    def generate(builder: Any, *arguments: Typed) -> None:
+    def generate(builder: Builder, *arguments: Typed) -> None:
         """Write the loop over vectors of the row."""
         x, out, n = (argument.at for argument in arguments)
         write = _VectorWriter(builder, kind, cut)
         width = cut.per_word * write.lanes
 
-        def step(turn: Any, remaining: Any = None) -> None:
+        def step(turn: Emitted, remaining: Emitted = None) -> None:
             words = write.numbers(x, builder.mul(turn, I64(width)), remaining)
             write.store(words, write.pointer(out, builder.mul(turn, I64(write.lanes))))
 
@@ -458,7 +459,7 @@ def pair_row(kind: str, cut: Blocks) -> Instruction:
     return Instruction(generate)
 
 
-def _turns(builder: Any, n: Any, width: int, step: Callable[..., None]) -> None:
+def _turns(builder: Builder, n: Emitted, width: int, step: Callable[..., None]) -> None:
     """Write a loop of a step for each `width` numbers, and a last step for the numbers that remain."""
     full = builder.udiv(n, I64(width))
     with _loop(builder, full, []) as (turn, _, _):
@@ -468,11 +469,11 @@ def _turns(builder: Any, n: Any, width: int, step: Callable[..., None]) -> None:
         step(full, remaining)
 
 
-def _read(builder: Any, numbers: Any, count: int) -> list[Any]:
+def _read(builder: Builder, numbers: Emitted, count: int) -> list[Emitted]:
     return [builder.load(builder.gep(numbers, [I64(i)])) for i in range(count)]
 
 
-def _fetch_row(write: _VectorWriter, base: Any, at: Any, vectors: int) -> None:
+def _fetch_row(write: _VectorWriter, base: Emitted, at: Emitted, vectors: int) -> None:
     """Prefetch the memory of some vectors from element `at` on."""
     for v in range(0, vectors, max(1, LINE * 8 // write.cut.bits)):
         here = write.pointer(base, write.builder.add(at, I64(v * write.lanes)))

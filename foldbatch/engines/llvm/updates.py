@@ -10,7 +10,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from foldbatch.loops.compiling import Native, compiled_function, compiled_text, 
 from foldbatch.loops.cpython import PLAIN, address_of
 from foldbatch.loops.vector_functions import moved
 from foldbatch.loops.words import at, call, i8, u8
-from foldbatch.params.parameters import Array, Change, Rule, SparseRows, Updates
+from foldbatch.params.parameters import Array, Change, Gradient, Rule, SparseRows, Updates
 
 JOB_HEADER, STATIC = 6, 5  # integers of a job before its places; the one that its function gets
 PART_WORK, MAX_JOB_PARTS = 16_384, 64  # the work of a part, as in `Jobs.add`; the limit of parts of a job
@@ -30,7 +30,7 @@ WORTH = 8 * PART_WORK  # the work from which asking for the helper pays
 NUMBERS_AT = cpython.WORD_BYTES * cpython.NUMBERS  # bytes in an array before the address of its numbers
 
 
-def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any) -> None:
+def _run(jobs: int, count: int, words: int, room: int, checks: int, answer: int) -> None:
     """Run jobs one after the other, large ones together with a helper.
 
     Args:
@@ -112,6 +112,7 @@ class Jobs:
         return not self.answer[0]
 
 
+Constants = dict[tuple[object, ...], tuple[Native, Array, tuple[int, ...]]]  # see `_add_step`
 Loop = Callable[..., None]
 KIND_OF = {np.dtype("float32"): "f4", np.dtype("float64"): "f8"}
 
@@ -190,7 +191,7 @@ def _not_finite(kind: str) -> Native:
     return native(NOT_FINITE.format(k=kind))
 
 
-def _is_plain(array: Any) -> bool:
+def _is_plain(array: Array) -> bool:
     """Return whether compiled code can read an array by its address."""
     return bool(array.flags.num & PLAIN == PLAIN)
 
@@ -218,14 +219,14 @@ class Compiled(Updates):
             for change, kind in fitting:
                 _add_check(jobs, change.gradient, kind)
             jobs.end_checks()
-        constants: dict[Any, tuple[Native, Array, tuple[int, ...]]] = {}
+        constants: Constants = {}
         for change, kind in fitting:
             _add_step(jobs, change, kind, constants)
         if not self._run(jobs) and look is not None:
             look([change for change, _ in fitting])
         return unfit
 
-    def good(self, gradients: Iterable[Any]) -> bool:
+    def good(self, gradients: Iterable[Gradient]) -> bool:
         """Return whether all gradients are finite; False also if compiled code cannot read one of them."""
         jobs = Jobs()
         for gradient in gradients:
@@ -235,19 +236,18 @@ class Compiled(Updates):
             _add_check(jobs, gradient, kind)
         return self._run(jobs)
 
-    def _run(self, jobs: Any) -> bool:
-        ran: bool = jobs.run(team.team() if self.helped else None)
-        return ran
+    def _run(self, jobs: Jobs) -> bool:
+        return jobs.run(team.team() if self.helped else None)
 
 
-def _kind(gradient: Any) -> str | None:
+def _kind(gradient: Gradient) -> str | None:
     """Return the kind of a gradient's numbers, "f4" or "f8"; None if compiled code cannot read it.
 
     Compiled code reads contiguous, aligned arrays of float32 or float64, and `SparseRows` of such.
     """
-    values = gradient
+    values = gradient.values if isinstance(gradient, SparseRows) else gradient
     if isinstance(gradient, SparseRows):
-        rows, values = gradient.rows, gradient.values
+        rows = gradient.rows
         if rows.dtype != np.int64 or rows.ndim != 1 or not _is_plain(rows):
             return None
         if values.shape != (len(rows), *gradient.shape[1:]):
@@ -265,19 +265,17 @@ def _kind_of_change(change: Change) -> str | None:
     return _kind(gradient) if fits else None
 
 
-def _add_check(jobs: Any, gradient: Any, kind: str) -> None:
+def _add_check(jobs: Jobs, gradient: Gradient, kind: str) -> None:
     """Append the jobs that check a gradient: numbers are finite, rows ascend and lie in the table."""
-    values = gradient
+    values = gradient.values if isinstance(gradient, SparseRows) else gradient
     if isinstance(gradient, SparseRows):
-        values, rows = gradient.values, gradient.rows
+        rows = gradient.rows
         jobs.add(native(NOT_ROWS), len(rows), (rows, jobs.answer), (0, 0), 0, gradient.shape[0])
     size = values.size
     jobs.add(_not_finite(kind), size, (values, jobs.answer), (values.itemsize, 0), size // 4)
 
 
-def _add_step(
-    jobs: Any, change: Change, kind: str, constants: dict[Any, tuple[Native, Array, tuple[int, ...]]]
-) -> None:
+def _add_step(jobs: Jobs, change: Change, kind: str, constants: Constants) -> None:
     """Append the job of a change; `constants` caches functions, their numbers, and strides, by form."""
     _, p, moments, gradient, factor, rule, numbers, _ = change
     size = p.itemsize

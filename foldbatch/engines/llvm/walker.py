@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -38,6 +37,7 @@ from foldbatch.engines.llvm.coder import (
 from foldbatch.engines.llvm.team import Team, share
 from foldbatch.loops.compiling import compiled_function
 from foldbatch.loops.cpython import address_of
+from foldbatch.loops.records import Memory
 from foldbatch.loops.vector_functions import moved
 from foldbatch.loops.words import address, at, call, i8, u8
 
@@ -46,7 +46,7 @@ MIN_LARGE = 4  # such instructions of a batch that are worth waking the helper
 
 
 def locate_cell(
-    cell: CodeCell, fields: Fields, index: Any, addresses: Any, errors: Any, origin: Any, step: Any
+    cell: CodeCell, fields: Fields, index: int, addresses: Memory, errors: int, origin: Memory, step: Memory
 ) -> None:
     """Write a cell's address for row 0 of its axis in the batch, and the bytes from a row to the next.
 
@@ -76,7 +76,7 @@ def locate_cell(
 
 
 def write_arguments(
-    instruction: Instruction, times: Any, parts: Any, cells: Any, arguments: Any, begin: Any
+    instruction: Instruction, times: int, parts: int, cells: Memory, arguments: Memory, begin: int
 ) -> None:
     """Write the arguments of an instruction's parts one after the other, as `team` reads them.
 
@@ -107,18 +107,18 @@ def write_arguments(
 
 
 def walk(
-    codes: Any,  # the address of the codes of all kernels, one after the other
-    starts: Any,  # the offset of each
-    launches: Any,  # the launch table's rows
-    count: Any,  # the number of rows
-    length: Any,  # the integers of a row
-    levels: Any,  # of each level its first call and the one after its last
-    index: Any,  # the index arrays
-    addresses: Any,  # the addresses of buffers
-    work_at: Any,  # the address of memory for six times `room` numbers; no kernel has more cells or arguments
-    room: Any,  # see `work_at`
-    errors: Any,  # the address of memory of an `ErrorRecord`, the first number of which is 0
-    words: Any,  # the address of the words that are shared with a helper, see `team`; 0 without a helper
+    codes: int,  # the address of the codes of all kernels, one after the other
+    starts: Memory,  # the offset of each
+    launches: Memory,  # the launch table's rows
+    count: int,  # the number of rows
+    length: int,  # the integers of a row
+    levels: Memory,  # of each level its first call and the one after its last
+    index: Memory,  # the index arrays
+    addresses: Memory,  # the addresses of buffers
+    work_at: int,  # the address of memory for six times `room` numbers; no kernel has more cells or arguments
+    room: int,  # see `work_at`
+    errors: int,  # the address of memory of an `ErrorRecord`, the first number of which is 0
+    words: int,  # the address of the words that are shared with a helper, see `team`; 0 without a helper
 ) -> int:
     """Run launches; return how many instructions were worth sharing."""
     index_at, error_words = address(index), at(errors)

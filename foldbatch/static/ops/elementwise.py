@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node, apply, constant
 from foldbatch.static.op import Attrs, Sample, define, fail
 from foldbatch.types import TensorType
@@ -81,13 +81,13 @@ def _define(
         if arity > 1:
             samples += (Sample((_M, _V), {}, positive=positive), Sample((_S, _M), {}, positive=positive))
 
-    def evaluated(attrs: Attrs, *xs: object) -> Any:
+    def evaluated(attrs: Attrs, *xs: object) -> object:
         return evaluate(*xs, **attrs)
 
     define(name, partial(infer, name), evaluated, vjp, samples, elementwise=True, body=body)
 
 
-def _sum(*xs: Any) -> Any:
+def _sum(*xs: Array) -> Array:
     total = xs[0]
     for x in xs[1:]:
         total = total + x
@@ -143,7 +143,7 @@ _define("sin", 1, _floating, np.sin, "sin(a)", lambda g, y, x: (g * apply("cos",
 _define("cos", 1, _floating, np.cos, "cos(a)", lambda g, y, x: (-(g * apply("sin", x)),))
 
 
-def _sigmoid(x: Any) -> Any:
+def _sigmoid(x: Array) -> object:
     e = np.exp(-np.abs(x))  # which neither overflows nor loses digits
     return np.where(np.less(x, 0), e, 1) / (1 + e)
 
@@ -226,7 +226,7 @@ define(
 )
 
 
-def cast_into(out: Any, x: Any) -> None:
+def cast_into(out: Array, x: Array) -> None:
     """Write numbers in another dtype. A float beyond an integer's limits becomes the nearer one, and NaN 0.
 
     The processor decides what NumPy and C make of these.
@@ -239,7 +239,7 @@ def cast_into(out: Any, x: Any) -> None:
         np.copyto(out, 0, where=np.isnan(x))
 
 
-def _evaluate_cast(attrs: Attrs, x: Any) -> Any:
+def _evaluate_cast(attrs: Attrs, x: Array) -> Array:
     out = np.empty(np.shape(x), attrs["dtype"])
     cast_into(out, np.asarray(x))
     return out

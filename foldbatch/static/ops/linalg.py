@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from foldbatch.operators import numpys
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node, TensorLike, apply, lift, matmul
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail
 from foldbatch.types import TensorType
@@ -63,7 +63,7 @@ def _infer_sum_outer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return TensorType((x.shape[-1], g.shape[-1]), dtype)
 
 
-def _evaluate_sum_outer(attrs: Attrs, x: Any, g: Any) -> Any:
+def _evaluate_sum_outer(attrs: Attrs, x: Array, g: Array) -> Array:
     rows = tuple(range(x.ndim - 1))
     return np.tensordot(x, g, (rows, rows))
 
@@ -161,7 +161,7 @@ def _axis_sum_outer_by(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
     return UNBATCHED
 
 
-def _evaluate_sum_outer_by(attrs: Attrs, x: Any, g: Any, ids: Any) -> Any:
+def _evaluate_sum_outer_by(attrs: Attrs, x: Array, g: Array, ids: Array) -> Array:
     sums = np.zeros((attrs["size"], x.shape[-1], g.shape[-1]), x.dtype)
     sums[ids] = _evaluate_sum_outer(attrs, x, g)
     return sums

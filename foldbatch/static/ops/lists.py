@@ -7,8 +7,7 @@ and a sum (`passes.attention`), so that neither rows repeated nor products are e
 
 from __future__ import annotations
 
-from typing import Any
-
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node, apply
 from foldbatch.static.op import CALL, Attrs, Axis, Sample, define, fail, ragged
 from foldbatch.types import TensorType
@@ -40,7 +39,7 @@ def _infer_scaled(name: str, types: tuple[TensorType, ...]) -> TensorType:
     return types[1]
 
 
-def _scaled(attrs: Attrs, *operands: Any) -> Any:
+def _scaled(attrs: Attrs, *operands: Array) -> Array | int:
     return sum(a[..., None] * x for a, x in zip(operands[::2], operands[1::2], strict=True))
 
 

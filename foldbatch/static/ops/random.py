@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +68,7 @@ def _infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return type_
 
 
-def _evaluate(attrs: Attrs, key: Any) -> Any:
+def _evaluate(attrs: Attrs, key: Array) -> Array:
     return (random_bits(key, attrs["site"], attrs["shape"]) * 2.0**-BITS).astype(attrs["dtype"])
 
 

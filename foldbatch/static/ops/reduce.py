@@ -6,10 +6,11 @@ elements of one sequence at once. The maximum of an empty sequence is 0.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node, apply, constant
 from foldbatch.static.op import CALL, Attrs, Sample, define, fail, ragged
 from foldbatch.static.ops.shape import along
@@ -128,7 +129,10 @@ define(
 )
 
 
-def _infer_float_axis(name: str, *, reduce: bool) -> Any:
+TypeRule = Callable[[tuple[TensorType, ...], Attrs], TensorType]
+
+
+def _infer_float_axis(name: str, *, reduce: bool) -> TypeRule:
     """Return a type rule for floats along an axis, which is lost if `reduce` is set."""
 
     def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
@@ -141,7 +145,7 @@ def _infer_float_axis(name: str, *, reduce: bool) -> Any:
     return infer
 
 
-def top_and_rest(x: Any, axis: int) -> tuple[Any, Any]:
+def top_and_rest(x: Array, axis: int) -> tuple[Array, Array]:
     """Return the maximum m along an axis, and logsumexp(x) - m in float64; both keep the axis, of extent 1.
 
     The rest is log(1 + s) with s the sum of exp(x - m) over all elements but one that is the maximum. So it
@@ -157,17 +161,17 @@ def top_and_rest(x: Any, axis: int) -> tuple[Any, Any]:
     return top, np.log1p(np.sum(exp, axis, np.float64, keepdims=True))
 
 
-def _evaluate_logsumexp(attrs: Attrs, x: object) -> Any:
+def _evaluate_logsumexp(attrs: Attrs, x: Array) -> Array:
     top, log_sum = top_and_rest(x, attrs["axis"])
     return np.squeeze(top + log_sum, attrs["axis"])
 
 
-def _evaluate_log_softmax(attrs: Attrs, x: object) -> Any:
+def _evaluate_log_softmax(attrs: Attrs, x: Array) -> Array:
     top, log_sum = top_and_rest(x, attrs["axis"])
     return (x - top) - log_sum
 
 
-def _evaluate_softmax(attrs: Attrs, x: Any) -> Any:
+def _evaluate_softmax(attrs: Attrs, x: Array) -> object:
     exp = np.exp(x - np.max(x, attrs["axis"], keepdims=True))
     return exp / np.sum(exp, attrs["axis"], keepdims=True)
 
@@ -233,7 +237,7 @@ def _infer_cross_entropy(types: tuple[TensorType, ...], attrs: Attrs) -> TensorT
     return TensorType(label.shape, logits.dtype)
 
 
-def _evaluate_cross_entropy(attrs: Attrs, logits: Any, label: Any) -> Any:
+def _evaluate_cross_entropy(attrs: Attrs, logits: Array, label: Array) -> object:
     picked = np.take_along_axis(logits, np.expand_dims(label, -1), -1)
     top, log_sum = top_and_rest(logits, -1)
     return np.squeeze((top - picked) + log_sum, -1)
@@ -256,7 +260,7 @@ define(
 )
 
 
-def ordered(x: Any, count: int, *, descending: bool) -> Any:
+def ordered(x: Array, count: int, *, descending: bool) -> Array:
     """Return the places of the first elements along the last axis, in order; equal ones stay in theirs.
 
     NaN is the greatest. Shapes: ``[..., n]`` to ``int64[..., count]``.
@@ -267,7 +271,8 @@ def ordered(x: Any, count: int, *, descending: bool) -> Any:
     if not descending:
         return np.argsort(x, kind="stable")[..., :count]
     backwards = np.argsort(x[..., ::-1], kind="stable")[..., ::-1]
-    return x.shape[-1] - 1 - backwards[..., :count]
+    places: Array = x.shape[-1] - 1 - backwards[..., :count]
+    return places
 
 
 define(
@@ -317,7 +322,7 @@ define(
 )
 
 
-def _evaluate_is_max(attrs: Attrs, x: Any) -> Any:
+def _evaluate_is_max(attrs: Attrs, x: Array) -> object:
     if not len(x):
         return np.zeros(x.shape, bool)
     return np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1)) == np.argmax(x, 0)
@@ -347,7 +352,7 @@ define(
 )
 
 
-def _floats_of(name: str) -> Any:
+def _floats_of(name: str) -> TypeRule:
     """Return a type rule that refuses all but floats, and keeps the type."""
 
     def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
@@ -358,7 +363,7 @@ def _floats_of(name: str) -> Any:
     return infer
 
 
-def _evaluate_segment_softmax(attrs: Attrs, x: Any) -> Any:
+def _evaluate_segment_softmax(attrs: Attrs, x: Array) -> object:
     if not len(x):
         return x
     exp = np.exp(x - np.max(x, 0))

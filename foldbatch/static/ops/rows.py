@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.operators import plain_operands, public
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, slice_of
 from foldbatch.static.op import BEYOND, CALL, OF_LIST, UNBATCHED, Attrs, Axis, Sample, define, fail, ragged
 from foldbatch.static.ops.reduce import TOTAL
@@ -29,7 +30,7 @@ def _same_type(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return types[0]
 
 
-def _same_value(attrs: Attrs, x: object) -> Any:
+def _same_value(attrs: Attrs, x: object) -> object:
     return x
 
 
@@ -143,7 +144,7 @@ def _infer_sum_rows(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return TensorType((attrs["size"], *g.shape[len(ids.shape) :]), g.dtype)
 
 
-def _sum_rows(size: int, g: Any, ids: Any) -> Any:
+def _sum_rows(size: int, g: Array, ids: Array) -> Array:
     table = np.zeros((size, *g.shape[ids.ndim :]), g.dtype)
     for place in np.ndindex(ids.shape):
         table[ids[place]] += g[place]

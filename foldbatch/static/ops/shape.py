@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.operators import FUNCTIONS, numpys, plain_operands, public
+from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node, TensorLike, apply, lift, slice_of
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail
 from foldbatch.static.places import Place, backward, section
@@ -98,7 +99,7 @@ def _infer_slice(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return TensorType(tuple(shape), types[0].dtype)
 
 
-def _evaluate_slice(attrs: Attrs, x: Any) -> Any:
+def _evaluate_slice(attrs: Attrs, x: Array) -> object:
     return x[(slice(None),) * attrs["axis"] + (slice(attrs["start"], attrs["stop"]),)]
 
 
@@ -149,7 +150,7 @@ def _infer_pad(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return TensorType(tuple(shape), types[0].dtype)
 
 
-def _evaluate_pad(attrs: Attrs, x: Any) -> Any:
+def _evaluate_pad(attrs: Attrs, x: Array) -> Array:
     width = [(0, 0)] * np.ndim(x)
     width[attrs["axis"]] = (attrs["before"], attrs["after"])
     return np.pad(x, width)
