@@ -66,10 +66,10 @@ LISTED: dict[str, str] = {
     "int32 int64",
     # with these a schema's block reads values
     "foldbatch.schema.embedding": "small",
-    "foldbatch.schema.pooling": "log_count log_sum_exp over_root steps faint",
+    "foldbatch.schema.pooling": "log_count log_sum_exp over_root steps faint doubled unseen added seen_of",
     "foldbatch.schema.reading": "Place read_category read_code read_fields read_flag read_list read_moment "
     "read_moment_position read_ngrams read_number read_pairs read_position read_spelled "
-    "read_spelled_position read_tokens "
+    "read_repeats read_spelled_position read_tokens "
     "as_category as_fields as_flag as_list as_ngrams as_number as_pairs",
     # and with these the models of the zoo read words and labels, and compute losses
     "foldbatch.zoo.child_sum": "logarithms",

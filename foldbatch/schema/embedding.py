@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from foldbatch import blocks as fb
 from foldbatch.schema import kinds, reading
-from foldbatch.schema.pooling import POOLINGS, faint, log_count, over_root, steps
+from foldbatch.schema.pooling import POOLINGS, doubled, faint, log_count, over_root, seen_of, steps, unseen
 from foldbatch.static import ops
 from foldbatch.trees.vocabulary import Vocabulary
 
@@ -42,6 +42,7 @@ class Settings:
     dropout: float
     ignored: tuple[str, ...]
     shared: Mapping[str, Shared]  # the tables that several places have in common
+    twofold: bool = False  # whether vectors are two side by side: what is added up, and what layers see
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ def tables_of(root: kinds.DataPosition, size: int) -> dict[str, Shared]:
             vocabulary = Vocabulary(dict.fromkeys(value for of_place in sets for value in of_place))
             shared[name] = Shared(vocabulary, _table(len(vocabulary), size, f"every.{_utf8(name)}"))
     return shared
+
+
+def has_texts(root: kinds.DataPosition) -> bool:
+    """Return whether texts stand anywhere in the data: strings that are no category and no moment."""
+    return any(isinstance(kind, kinds.Text) for _, kind in _named(root, ""))
 
 
 def _named(place: kinds.DataPosition, name: str) -> Iterator[tuple[str, kinds.Kind]]:
@@ -141,15 +147,17 @@ def _kind_blocks(
 ) -> Iterator[AnyBlock]:
     """Yield the blocks that read values of a kind at a path; their vectors are to be added up."""
     size, name = settings.size, path or ROOT_NAME
+    seen = partial(_followed, by=doubled if settings.twofold else None)
     match kind:
         case kinds.Flags():
-            yield _read(place, reading.read_flag, (), _row(_table(2, size, name)))
+            yield _read(place, reading.read_flag, (), seen(_row(_table(2, size, name))))
         case kinds.Number():
-            yield _read(place, *_number(reading.read_number, reading.read_position, kind, size, name))
+            read, figures, layer = _number(reading.read_number, reading.read_position, kind, size, name)
+            yield _read(place, read, figures, seen(layer))
             if kind.values:
                 codes = Vocabulary([*map(str, kind.values)])
                 row = _row(_table(len(codes), size, f"{name}.codes"))
-                yield _read(place, reading.read_code, (codes,), row)
+                yield _read(place, reading.read_code, (codes,), seen(row))
         case kinds.Category():
             shared = settings.shared.get(field)
             if shared is None:
@@ -157,23 +165,49 @@ def _kind_blocks(
                 row = _row(_table(len(vocabulary), size, name))
             else:
                 vocabulary, row = shared.vocabulary, _row(shared.table) >> fb.Linear(size, name=name)
-            yield _read(place, reading.read_category, (vocabulary,), row)
+            yield _read(place, reading.read_category, (vocabulary,), seen(row))
         case kinds.Text():
             token = _row(_table(settings.buckets, size, f"{name}.ngrams"))
             tokens = settings.ngram, settings.buckets
-            yield _read(place, reading.read_tokens, tokens, fb.Map(token) >> _root_sum())
+            bag = fb.Map(token) >> _root_sum() >> fb.Function(unseen)
+            yield _read(place, reading.read_tokens, tokens, bag)
             if kind.number is not None:
                 spelled = reading.read_spelled, reading.read_spelled_position
-                yield _read(place, *_number(*spelled, kind.number, size, f"{name}.number"))
+                read, figures, layer = _number(*spelled, kind.number, size, f"{name}.number")
+                yield _read(place, read, figures, seen(layer))
         case kinds.Moments():
-            yield _read(place, *_number(reading.read_moment, reading.read_moment_position, kind, size, name))
+            read, figures, layer = _number(
+                reading.read_moment, reading.read_moment_position, kind, size, name
+            )
+            yield _read(place, read, figures, seen(layer))
         case kinds.ListOf():
             yield _read(place, reading.read_list, (), _pooled(inner[0], settings, path))
+            if paths := _identifiers(kind.item):
+                layer = fb.Vector(2 * len(paths)) >> fb.Linear(size, name=f"{name}.repeats")
+                yield _read(place, reading.read_repeats, (paths,), seen(layer))
         case kinds.Dictionary():
-            pair = fb.Record(inner) >> _together(settings, f"{path}.items")
+            pair = fb.Record(inner) >> _together(settings, f"{path}.items", len(inner))
             yield _read(place, reading.read_pairs, (), _pooled(pair, settings, path))
         case kinds.Fields():
-            yield _read(place, reading.read_fields, (), fb.Record(inner) >> _together(settings, path))
+            yield _read(
+                place, reading.read_fields, (), fb.Record(inner) >> _together(settings, path, len(inner))
+            )
+
+
+def _identifiers(item: kinds.DataPosition) -> tuple[tuple[str, ...], ...]:
+    """Return the paths, from an item of a list on, to texts and whole numbers of which there are many."""
+    paths: list[tuple[str, ...]] = []
+    for kind in item.kinds:
+        match kind:
+            case kinds.Text():
+                paths.append(())
+            case kinds.Number() if kind.whole and not kind.values:
+                paths.append(())
+            case kinds.Fields():
+                paths += [
+                    (name, *path) for name, inner in kind.fields.items() for path in _identifiers(inner)
+                ]
+    return tuple(dict.fromkeys(paths))
 
 
 def _read(
@@ -215,17 +249,25 @@ def _root_sum() -> AnyBlock:
     return fb.AllOf(fb.Sum(), fb.Length()) >> fb.Function(over_root)
 
 
-def _together(settings: Settings, path: str) -> AnyBlock:
-    """Return a block of a record of vectors: their sum, and what a layer makes of them side by side."""
-    return fb.AllOf(fb.Sum(), fb.Concat() >> _deep(settings, path)) >> fb.Function(ops.add)
+def _together(settings: Settings, path: str, count: int) -> AnyBlock:
+    """Return a block of a record of `count` vectors: their sum, and what layers make of them side by side."""
+    side_by_side = _followed(fb.Concat(), partial(seen_of, count=count) if settings.twofold else None)
+    return fb.AllOf(fb.Sum(), side_by_side >> _deep(settings, path)) >> fb.Function(ops.add)
 
 
 def _pooled(item: AnyBlock, settings: Settings, path: str) -> AnyBlock:
     """Return a block of a list: the sum of its items over a root, and layers of what is pooled."""
     pools = [POOLINGS[name]() for name in settings.pooling]
+    if settings.twofold:
+        pools = [fb.Map(fb.Function(partial(seen_of, count=1))) >> pool for pool in pools]
     count = fb.Length() >> fb.Function(log_count)
     deep = fb.AllOf(*pools, count) >> fb.Concat() >> _deep(settings, f"{path}[]")
     return fb.Map(item) >> fb.AllOf(_root_sum(), deep) >> fb.Function(ops.add)
+
+
+def _followed(block: AnyBlock, by: Callable[..., Any] | None) -> AnyBlock:
+    """Return a block whose results a function of tensors changes, if there is one."""
+    return block if by is None else block >> fb.Function(by)
 
 
 def _deep(settings: Settings, path: str) -> AnyBlock:
@@ -237,4 +279,5 @@ def _deep(settings: Settings, path: str) -> AnyBlock:
     hidden: AnyBlock = fb.Linear(settings.size, "relu", name=f"{name}.hidden")
     if settings.dropout:
         hidden = hidden >> fb.Dropout(settings.dropout)
-    return hidden >> fb.Linear(settings.size, name=f"{name}.out") >> fb.Function(faint)
+    out = hidden >> fb.Linear(settings.size, name=f"{name}.out") >> fb.Function(faint)
+    return _followed(out, doubled if settings.twofold else None)

@@ -48,6 +48,27 @@ def faint(vector: Node) -> Node:
     return vector * FAINT
 
 
+def doubled(vector: Node) -> Node:
+    """Return a vector twice: what is added up, and what layers see: ``[N, size]`` to ``[N, 2 size]``."""
+    return ops.concat([vector, vector])
+
+
+def unseen(vector: Node) -> Node:
+    """Return a vector that is added up, and zeros for what layers see: ``[N, size]`` to ``[N, 2 size]``."""
+    return ops.concat([vector, vector * 0.0])
+
+
+def added(vector: Node) -> Node:
+    """Return the half that is added up of a vector: ``[N, 2 size]`` to ``[N, size]``."""
+    return vector[: vector.shape[0] // 2]
+
+
+def seen_of(vectors: Node, *, count: int) -> Node:
+    """Return the halves that layers see, of `count` vectors: ``[N, 2 count size]`` to ``[N, count size]``."""
+    size = vectors.shape[0] // count // 2
+    return ops.concat([vectors[(2 * i + 1) * size : (2 * i + 2) * size] for i in range(count)])
+
+
 Pooling = Callable[[], fb.Block[Any, Any]]
 POOLINGS: dict[str, Pooling] = {
     "mean": fb.Mean,

@@ -8,6 +8,7 @@ import re
 import warnings
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from math import log1p
 from typing import Any
 from zlib import crc32
 
@@ -15,7 +16,7 @@ from foldbatch.errors import UnlikeSamplesWarning, frames_inside, with_nearest
 from foldbatch.model.columns import Datum
 from foldbatch.schema.kinds import MAX_MAGNITUDE, bounded, number_in
 from foldbatch.schema.moments import Moment, cycles, moment_of
-from foldbatch.schema.values import KINDS, differing_kind, has_content, kind_of, plain_value
+from foldbatch.schema.values import KINDS, PLAIN, differing_kind, has_content, kind_of, plain_value
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
@@ -273,6 +274,35 @@ def read_list(place: Place, value: Datum) -> list[Any] | None:
         return list(value)
     items: list[Any] | None = _converted(value, "list", place)
     return items
+
+
+def read_repeats(place: Place, paths: tuple[tuple[str, ...], ...], value: Datum) -> list[float] | None:
+    """Return, for each path into the items of a list, whether values there come again, and how many do.
+
+    The number is the logarithm of 1 + how many more values there are than different ones; missing values
+    do not count.
+
+    >>> read_repeats(ANYWHERE, (("id",),), [{"id": "a"}, {"id": "b"}, {"id": "a"}, {"id": None}])
+    [1.0, 0.6931471805599453]
+    """
+    items = read_list(place, value)
+    if items is None:
+        return None
+    figures = []
+    for path in paths:
+        values = [inner for item in items if isinstance(inner := _at(item, path), str | int)]
+        repeats = len(values) - len(set(values))
+        figures += [float(repeats > 0), log1p(repeats)]
+    return figures
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    """Return the plain value at a path of fields; None where there is none."""
+    for name in path:
+        if type(value) is not dict:
+            value = plain_value(value)
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if type(value) in PLAIN else plain_value(value)
 
 
 def read_fields(place: Place, value: Datum) -> dict[str, object] | None:

@@ -19,10 +19,10 @@ from foldbatch.blocks.layers.layer import finite
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError, shortened
 from foldbatch.model.columns import BadDataError
 from foldbatch.schema import kinds
-from foldbatch.schema.embedding import ROOT_NAME, Settings, place_block, tables_of
+from foldbatch.schema.embedding import ROOT_NAME, Settings, has_texts, place_block, tables_of
 from foldbatch.schema.kinds import Thresholds, place_of
 from foldbatch.schema.moments import moment_of
-from foldbatch.schema.pooling import POOLINGS
+from foldbatch.schema.pooling import POOLINGS, added
 from foldbatch.schema.values import PLAIN, differing_kind, kind_of, plain_value
 from foldbatch.trees.given import rows_of
 from foldbatch.types import describe_value
@@ -73,7 +73,7 @@ class Schema:
         *,
         pooling: Sequence[str] = ("mean", "max", "lse"),
         ngram: int = 3,
-        buckets: int = 4096,
+        buckets: int = 16384,
         dropout: float = 0.0,
         ignored: Sequence[str] = (),
     ) -> fb.Block[Any, Any]:
@@ -88,11 +88,12 @@ class Schema:
         | text | rows of its n-grams and words, which are hashed; their sum over the root of their number |
         | text that spells a number | the same as a text, and as a number |
         | list, dictionary | the items' sum over the root of their number, and two layers of what is pooled |
+        | list of texts or ids | the same, and a layer of whether items come again, and of how many do |
         | record | the sum of its fields, and two layers of them side by side |
 
         Where a place has several vectors, they are added up. So a linear path leads from each value to the
-        block's result. Categories in fields of one name that have a value in common read one table, each
-        place through a layer of its own.
+        block's result. The layers of lists and records do not see texts. Categories in fields of one name
+        that have a value in common read one table, each place through a layer of its own.
 
         Nothing that JSON can hold is an error: null and a field that is absent give a vector of zeros. So
         does a value of a kind that the samples did not have at its place, and fields that the samples did
@@ -132,12 +133,15 @@ class Schema:
                 "Schema.block", "dropout from 0 up to 1", describe_value(dropout), "0.5 is usual"
             )
         shared = tables_of(self.root, size)
-        settings = Settings(size, tuple(pooling), ngram, buckets, float(dropout), tuple(ignored), shared)
+        twofold = has_texts(self.root)
+        settings = Settings(
+            size, tuple(pooling), ngram, buckets, float(dropout), tuple(ignored), shared, twofold
+        )
         block = place_block(self.root, settings)
         if block is None:
             fix = "infer the schema from samples with values"
             raise BlockValueError("Schema.block", "a schema with values", str(self), fix)
-        return block
+        return block >> fb.Function(added) if twofold else block
 
     def compare(self, value: object) -> Comparison:
         """Compare a value with the samples: which of its fields, and kinds of values, they did not have.

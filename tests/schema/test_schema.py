@@ -226,6 +226,66 @@ def test_a_text_is_the_sum_of_its_hashed_rows_over_a_root_and_of_the_number_it_s
     assert unspelled == pytest.approx(without_number("two"), abs=1e-6)
 
 
+def test_layers_see_no_texts_and_whether_items_come_again():
+    samples = [{"ids": ["ab", "cd", "ab"], "n": 1.5}, {"ids": ["ef"], "n": 2.5}, {"ids": ["gh"], "n": 2.5}]
+    program = fb.compile(infer(samples).block(3, ngram=2, buckets=50), backend="numpy", seed=1)
+    p = {name: np.array(value, "float64") for name, value in program.params.items()}
+
+    def layer(name, x):
+        return x @ p[f"{name}.weight"] + p[f"{name}.bias"]
+
+    def deep(name, x):
+        return FAINT * layer(f"{name}.out", np.maximum(layer(f"{name}.hidden", x), 0))
+
+    def text(value):
+        tokens = reading.read_tokens(reading.ANYWHERE, 2, 50, value)
+        return p["ids[].ngrams.weight"][tokens].sum(0) / len(tokens) ** 0.5
+
+    (found,) = program.run([{"ids": ["cd", "xy", "cd", "cd"], "n": None}])
+    unseen = np.zeros(3)
+    seen = deep("ids[]", np.concatenate([unseen, unseen, np.log(4) + unseen, [np.log(5)]]))
+    seen = seen + layer("ids.repeats", np.array([1.0, np.log(3)]))
+    bag = (3 * text("cd") + text("xy")) / 4**0.5
+    assert found == pytest.approx(bag + seen + deep("record", np.concatenate([seen, unseen])), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("values", "additive"), [(["ab", "cd", "ef"], True), (["ab", "cd", "ab"] * 4, False)]
+)
+def test_what_a_text_says_is_the_same_beside_all_numbers(values, additive):
+    """Layers would tell by both together; those of a category do."""
+    samples = [{"name": value, "n": i} for i, value in enumerate(values)]
+    program = fb.compile(infer(samples).block(16), backend="numpy", seed=1)
+    for name, value in program.params.items():
+        if name.startswith("name"):
+            program.params[name] = 100 * value
+    ends = 0, len(values) - 1
+    vectors = program.run([{"name": name, "n": n} for n in ends for name in ("ab", "cd")])
+    lower, upper = vectors[0] - vectors[1], vectors[2] - vectors[3]
+    assert (np.abs(lower - upper).max() < 1e-3 * np.abs(lower).max()) == additive
+
+
+@given(st.lists(st.text("abc", max_size=2), max_size=8), st.randoms())
+def test_repeats_are_values_less_different_ones_in_any_order_and_by_any_name(values, random):
+    read = partial(reading.read_repeats, reading.ANYWHERE, ((), ("x", "y")))
+    first = read(values)
+    again = len(values) - len(set(values))
+    assert first == [float(again > 0), np.log1p(again), 0.0, 0.0]
+    shuffled = random.sample(values, len(values))
+    assert read([f"{value}!" for value in shuffled]) == first
+    nested = read([{"x": {"y": value}, "z": 1} for value in shuffled])
+    assert nested == [0.0, 0.0, *first[:2]]
+    assert read(None) is None
+
+
+def test_ids_and_texts_of_items_may_come_again_and_categories_are_in_the_bag():
+    item = {"id": 7, "of": {"name": "one"}, "kind": "a", "price": 1.5, "ids": [5, 6]}
+    items = [{**item, "id": i, "of": {"name": f"n{i}"}} for i in range(9)]
+    params = fb.compile(infer([items, items[:4]]).block(3), backend="numpy").params
+    repeats = {name: value.shape for name, value in params.items() if ".repeats.weight" in name}
+    assert repeats == {"record.repeats.weight": (4, 3)}
+
+
 def test_codes_have_rows_and_other_numbers_the_row_of_none():
     codes = Vocabulary(["7", "9"])
     numbers = [(value, reading.read_code(reading.ANYWHERE, codes, value)) for value in (7, 9.0, 8, 8.5)]
