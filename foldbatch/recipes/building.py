@@ -154,6 +154,7 @@ def _words(configuration: Configuration, dataset: Dataset) -> Words:
         options.dropout,
         options.split,
         options.spread or None,
+        options.lower,
     )
 
 
@@ -166,6 +167,8 @@ def _words_of(example: Any, options: WordOptions, every_node: bool) -> list[str]
         tokens = words_of(structure)
     if options.split == "subwords":
         tokens = (word for token in tokens for word in subwords(token))
+    elif options.lower:
+        tokens = (token.lower() for token in tokens)
     return list(dict.fromkeys(tokens))
 
 
