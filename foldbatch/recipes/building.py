@@ -199,6 +199,7 @@ METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "f1": training.F1,
     "confusion": training.Confusion,
     "top3": lambda of, name: training.TopK(of, 3, name),
+    "side_accuracy": training.SideAccuracy,
     "perplexity": training.Perplexity,
     "calibration_error": training.CalibrationError,
     "auroc": training.AUROC,

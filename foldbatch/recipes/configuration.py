@@ -206,6 +206,7 @@ class Train(Section, frozen=True):
                 "f1",
                 "confusion",
                 "top3",
+                "side_accuracy",
                 "perplexity",
                 "calibration_error",
                 "auroc",
