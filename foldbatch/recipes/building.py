@@ -115,7 +115,6 @@ def _task(options: TaskOptions, dataset: Dataset) -> Task:
         _class_weights(options, dataset),
         len(dataset.classes) if dataset.aside else 0,
         smoothing=options.smoothing,
-        root_weight=options.root_weight,
     )
 
 

@@ -149,9 +149,6 @@ class TaskOptions(Section, frozen=True):
     weights: Annotated[list[float], "of the losses of the classes, in their order; [1, 5]"] = []
     balanced: Annotated[bool, "whether classes count alike, however frequent they are"] = False
     smoothing: Annotated[Share, "of a class's loss that is the mean over all classes; 0.1"] = 0.0
-    root_weight: Annotated[AtLeast0, "of nodes: how much the root's loss counts, another node's being 1"] = (
-        1.0
-    )
 
 
 class OptimizerOptions(Section, frozen=True):

@@ -47,7 +47,7 @@ class Task:
     Raises:
         BlockValueError: when there is no such kind, a number of classes, weights or answers does not fit, a
             weight is negative, smoothing not from 0 to 1, a center or a scale not finite or not of a number,
-            a scale not above 0, or a root has a weight of its own among no nodes.
+            or a scale not above 0.
     """
 
     kind: Kind = "class"  # ``nodes``, ``root``, ``class`` or ``number``; see the module
@@ -62,8 +62,6 @@ class Task:
     scale: float = 1.0
     # the share of a class's loss that is the mean over all classes, as of `foldbatch.ops.cross_entropy`
     smoothing: float = 0.0
-    # of ``nodes``: how much the loss of the root counts; the loss of any other node counts once
-    root_weight: float = 1.0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -73,7 +71,7 @@ class Task:
         if not isinstance(self.weights, tuple | list):
             actual, fix = describe_value(self.weights), "give one for each class"
             raise BlockValueError("Task weights", "a tuple of numbers", actual, fix)
-        for part in (self.dropout, self.center, self.scale, self.smoothing, self.root_weight, *self.weights):
+        for part in (self.dropout, self.center, self.scale, self.smoothing, *self.weights):
             finite(part, "Task")
         if self.kind != "number" and self.classes < 1:
             raise BlockValueError("Task", "1 class or more", str(self.classes), "count the labels")
@@ -83,12 +81,7 @@ class Task:
         if self.weights and not (min(self.weights) >= 0 and any(self.weights)):
             expected = "weights of 0 or more, and one above 0"
             raise BlockValueError("Task", expected, str(list(self.weights)), "give 1 to what counts once")
-        if self.root_weight < 0:
-            fix = "give 1 to a root that counts as any node does"
-            raise BlockValueError("Task root_weight", "0 or more", str(self.root_weight), fix)
-        if self.root_weight != 1 and self.kind != "nodes":
-            fix = "leave it out: there are no losses of other nodes"
-            raise BlockValueError("Task root_weight", "a task of nodes", self.kind, fix)
+
         if not 0 <= self.smoothing <= 1:
             raise BlockValueError("Task smoothing", "0 to 1", str(self.smoothing), "0.1 is usual")
         if self.kind != "number" and (self.center, self.scale) != (0, 1):
@@ -130,10 +123,8 @@ def number_or_nan(label: Any, center: float = 0.0, scale: float = 1.0) -> Any:
     return NAN if label is None else (label - center) / scale
 
 
-def class_loss(
-    scores: Node, label: Node, *, weights: tuple[float, ...] = (), smoothing: float = 0.0, factor: float = 1.0
-) -> Node:
-    """Return the cross-entropy of a label times a factor; 0 for a label of -1.
+def class_loss(scores: Node, label: Node, *, weights: tuple[float, ...] = (), smoothing: float = 0.0) -> Node:
+    """Return the cross-entropy of a label; 0 for a label of -1.
 
     Shapes: ``scores: [N, classes]``, ``label: [N]`` to ``[N]``.
     """
@@ -141,7 +132,7 @@ def class_loss(
     labelled = label != UNLABELLED
     loss = ops.cross_entropy(scores, ops.where(labelled, label, 0), smoothing=smoothing, **options)
     masked: Node = ops.where(labelled, loss, 0)
-    return masked if factor == 1 else masked * factor
+    return masked
 
 
 def squared_error(number: Node, label: Node) -> Node:
@@ -184,8 +175,8 @@ def of_example(
     if not task.reads_tree:
         answered = fb.GetItem(0) >> (tree >> answered if trees else answered)
     label: AnyBlock = fb.GetItem("label") if task.reads_tree else fb.GetItem(1)
-    # among nodes, the root has had its loss already, once
-    asides = _asides(task, "root", task.root_weight - 1 if task.kind == "nodes" else 1.0)
+    # among nodes, the root has had its loss already
+    asides = _asides(task, "root", lossless=task.kind == "nodes")
     model = fb.AllOf(answered, label) >> fb.AllOf(fb.GetItem(0), *asides) >> fb.GetItem(0) >> _answers(task)
     return tree >> model if task.reads_tree else model
 
@@ -209,8 +200,8 @@ def of_node(state: AnyBlock, hidden: AnyBlock, scores: AnyBlock, task: Task) -> 
     return fb.AllOf(state, fb.GetItem("label")) >> fb.AllOf(fb.GetItem(0), asides) >> fb.GetItem(0)
 
 
-def _asides(task: Task, name: str, factor: float = 1.0) -> list[AnyBlock]:
-    """Return blocks of a pair of scores and label: a metric, and a loss times a factor unless that is 0."""
+def _asides(task: Task, name: str, *, lossless: bool = False) -> list[AnyBlock]:
+    """Return blocks of a pair of scores and label: a metric, and a loss unless there is to be none."""
     if task.kind == "number":
         scaled = partial(number_or_nan, center=task.center, scale=task.scale)
         number = fb.InputTransform(scaled) >> fb.Scalar()
@@ -218,10 +209,10 @@ def _asides(task: Task, name: str, factor: float = 1.0) -> list[AnyBlock]:
         return [fb.Record((_answers(task), fb.Identity())) >> fb.Metric(name), loss]
     label = fb.InputTransform(partial(class_or_none, answers=task.answers))
     metric = fb.Record((_answers(task), label)) >> fb.Metric(name)
-    if not factor:
+    if lossless:
         return [metric]
     class_ = fb.InputTransform(class_or_minus_one) >> fb.Scalar("int32")
-    function = partial(class_loss, weights=task.weights, smoothing=task.smoothing, factor=factor)
+    function = partial(class_loss, weights=task.weights, smoothing=task.smoothing)
     return [metric, fb.Record((fb.Identity(), class_)) >> fb.Function(function) >> fb.Loss(name)]
 
 

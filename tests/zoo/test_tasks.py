@@ -30,32 +30,6 @@ def test_nodes_without_a_label_have_no_loss_and_still_scores(labels):
     np.testing.assert_allclose(root.values[0], node.values[-1], rtol=1e-5)
 
 
-@pytest.mark.parametrize("weight", [0, 0.5, 1, 6])
-def test_the_root_counts_as_much_as_is_asked_for(weight):
-    results = over_nodes(Task("nodes", 5, weights=(1, 2, 1, 1, 1), root_weight=weight), [TREE])
-    node, root = results.metrics["node"], results.metrics["root"]
-    losses = [cross_entropy(node.values[i], label) for i, label in enumerate(TREE.labels)]
-    losses[-1] *= 2 * weight  # the root is of class 1
-    assert results.loss == pytest.approx(sum(losses), rel=1e-5)
-    assert node.labels == list(TREE.labels) and root.labels == [1]
-
-
-def test_a_root_of_no_label_has_no_loss_whatever_it_counts():
-    results = over_nodes(Task("nodes", 5, root_weight=6), [relabelled([2, 2, 4, 3, None])])
-    node = results.metrics["node"]
-    expected = sum(cross_entropy(node.values[i], label) for i, label in enumerate([2, 2, 4, 3]))
-    assert results.loss == pytest.approx(expected, rel=1e-5)
-
-
-def test_the_weight_of_a_root_is_refused_where_it_does_not_fit():
-    with pytest.raises(fb.errors.BlockValueError, match=r"Task root_weight: expected 0 or more, found -1"):
-        Task("nodes", 5, root_weight=-1)
-    with pytest.raises(
-        fb.errors.BlockValueError, match=r"Task root_weight: expected a task of nodes, found root"
-    ):
-        Task("root", 5, root_weight=2)
-
-
 def model(task: Task) -> fb.Block:
     return of_example(fb.Vector(2), scorer(task), task)
 
