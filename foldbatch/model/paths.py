@@ -76,7 +76,7 @@ LISTED: dict[str, str] = {
     "foldbatch.zoo.tasks": "as_tree class_loss class_or_minus_one class_or_none first_scores number_or_nan "
     "of_scales only_element squared_error",
     "foldbatch.zoo.votes": "features_of",
-    "foldbatch.zoo.words": "name_of normal reversed_words_of subwords words_of",
+    "foldbatch.zoo.words": "lowered name_of normal reversed_words_of subwords words_of",
 }
 # functions that additional arguments make dangerous: a class, another coding, an array that is written to
 ALONE = re.compile("builtins:(type|str|str.encode)|numpy:.*")

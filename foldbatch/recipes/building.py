@@ -154,6 +154,7 @@ def _words(configuration: Configuration, dataset: Dataset) -> Words:
         options.dropout,
         options.split,
         options.spread or None,
+        options.lower,
     )
 
 
@@ -166,6 +167,8 @@ def _words_of(example: object, options: WordOptions, every_node: bool) -> list[s
         tokens = words_of(structure)
     if options.split == "subwords":
         tokens = (word for token in tokens for word in subwords(token))
+    elif options.lower:
+        tokens = (token.lower() for token in tokens)
     return list(dict.fromkeys(tokens))
 
 
@@ -195,6 +198,7 @@ METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "f1": training.F1,
     "confusion": training.Confusion,
     "top3": lambda of, name: training.TopK(of, 3, name),
+    "side_accuracy": training.SideAccuracy,
     "perplexity": training.Perplexity,
     "calibration_error": training.CalibrationError,
     "auroc": training.AUROC,

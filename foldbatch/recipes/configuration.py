@@ -87,6 +87,7 @@ class WordOptions(Section, frozen=True):
     dropout: Annotated[Share, "of the vectors' elements"] = 0.0
     split: Annotated[Literal["whole", "subwords"], "subwords: readLine is the sum of read and line"] = "whole"
     spread: Annotated[AtLeast0, "deviation of random vectors; 0: the usual one"] = 0.0
+    lower: Annotated[bool, "whether words are read in lower case: The is the"] = False
 
 
 class TreeLSTMModel(Section, frozen=True, tag_field="name", tag="tree_lstm"):
@@ -202,6 +203,7 @@ class Train(Section, frozen=True):
                 "f1",
                 "confusion",
                 "top3",
+                "side_accuracy",
                 "perplexity",
                 "calibration_error",
                 "auroc",

@@ -23,6 +23,7 @@ from foldbatch.train.metrics import (
     MeanSquaredError,
     Metric,
     Perplexity,
+    SideAccuracy,
     TopK,
     majority_share,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "ReduceLROnPlateau",
     "Sampler",
     "Schedule",
+    "SideAccuracy",
     "Stream",
     "TensorBoard",
     "TopK",

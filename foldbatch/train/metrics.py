@@ -248,6 +248,35 @@ class TopK(OfClasses):
         return float(np.mean((scores > label_scores).sum(axis=1) < self.k))
 
 
+class SideAccuracy(OfClasses):
+    """The share of values on the right side of the middle, where classes stand in an order, as ratings do.
+
+    Its answer is the side, of the first or of the last half of the classes, that is more probable. Values at
+    the middle of an odd number of classes are not counted, and its probability is left out: of five ratings 0
+    and 1 are on a side, 3 and 4 on the other.
+
+    Args:
+        of, name, every: see `Metric`. Values are logits or log probabilities.
+
+    >>> scores = np.log([[0.3, 0.3, 0.4], [0.3, 0.5, 0.2], [0.1, 0.1, 0.8]])
+    >>> round(SideAccuracy("root").compute(scores, [0, 1, 2]), 2)  # the second is in the middle
+    0.5
+    """
+
+    usual = "side_accuracy"
+
+    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> float:
+        """Return the share of the labels below and above the middle; NaN where there are none."""
+        half, classes = scores.shape[1] // 2, scores.shape[1]
+        counted = (numbers < half) | (numbers >= classes - half)
+        if not counted.any():
+            return math.nan
+        logits = np.asarray(scores[counted], np.float64)
+        first = np.logaddexp.reduce(logits[:, :half], axis=1)
+        last = np.logaddexp.reduce(logits[:, classes - half :], axis=1)
+        return float(np.mean((last > first) == (numbers[counted] >= classes - half)))
+
+
 class Drawn(OfClasses):
     """The common base of metrics that draw what they have computed last; a notebook shows it by itself."""
 

@@ -24,7 +24,8 @@ class Words:
     """A vocabulary, and how its words become vectors.
 
     Raises:
-        BlockValueError: when `vectors` is no table of that shape, or `split` is another word.
+        BlockValueError: when `vectors` is no table of that shape, `split` is another word, or words are
+            looked up in `lower` case and the vocabulary has others.
     """
 
     vocabulary: Vocabulary  # the words; any other word is its number 0
@@ -37,6 +38,7 @@ class Words:
     split: Literal["whole", "subwords"] = "whole"
     # of the random table's numbers, a standard deviation; by default as of `Embedding`
     spread: float | None = None
+    lower: bool = False  # whether words are looked up in lower case, so that ``The`` is ``the``
 
     def __post_init__(self) -> None:
         expected = (len(self.vocabulary), self.size)
@@ -45,6 +47,10 @@ class Words:
             raise BlockValueError("Words", f"vectors of shape {expected}", str(self.vectors.shape), fix)
         if self.split not in ("whole", "subwords"):
             raise BlockValueError("Words", "split whole or subwords", repr(self.split), "choose one of them")
+        unreachable = next((word for word in self.vocabulary.words[1:] if word != word.lower()), None)
+        if self.lower and unreachable is not None:
+            fix = "count words in lower case, or leave lower out"
+            raise BlockValueError("Words", "a vocabulary in lower case", repr(unreachable), fix)
 
     def initial(self) -> Any:
         """Return the initial values of a random table."""
@@ -59,6 +65,16 @@ def subwords(token: str | None) -> tuple[str, ...]:
     (('read', 'line', '2'), ('read', 'line'), ())
     """
     return () if token is None else tuple(word.lower() for word in SUBWORD.findall(token))
+
+
+@pure
+def lowered(token: str | None) -> str | None:
+    """Return a word in lower case; None, where there is none.
+
+    >>> lowered("The"), lowered(None)
+    ('the', None)
+    """
+    return None if token is None else token.lower()
 
 
 @pure
@@ -93,7 +109,8 @@ def normal(generator: np.random.Generator, shape: Sequence[int], spread: float) 
 
 def word_vector(words: Words) -> Block[Any, Any]:
     """Return a block from a word, a str, to its vector ``[size]``."""
-    return words_to_rows(words.vocabulary, word_table(words), words.dropout)
+    row = words_to_rows(words.vocabulary, word_table(words), words.dropout)
+    return fb.InputTransform(lowered) >> row if words.lower else row
 
 
 def leaf_vector(words: Words) -> Block[Any, Any]:

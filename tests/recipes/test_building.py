@@ -34,6 +34,19 @@ def test_rare_words_are_unknown():
     assert program.params["words.weight"].shape == (2, 4)  # only film is in two examples
 
 
+@pytest.mark.parametrize("name", ["tree_lstm", "child_sum", "rntn", "bilstm"])
+def test_a_word_is_the_same_in_lower_case(name):
+    kind = "root" if name == "bilstm" else "nodes"
+    upper = fb.trees.parse_brackets("(1 (0 Good) (1 (0 GOOD) (0 film)))", labels=int)
+    options = {"model__name": name, "model__hidden": 3, "words__size": 4, "words__spread": 1.0}
+    program = built(configured(**options, words__lower="true"), [TREE, upper], kind)
+    assert program.params["words.weight"].shape == (3, 4)
+    lower, same = program.run([TREE, upper])
+    assert lower.tolist() == same.tolist()
+    apart = built(configured(**options), [TREE, upper], kind)
+    assert apart.params["words.weight"].shape == (5, 4)
+
+
 @pytest.mark.parametrize("name", building.OPTIMIZERS)
 def test_optimizers_are_made_by_name(name):
     given = OptimizerOptions(name=name, lr=0.5, weight_decay=0.1, lr_factors={"words": 0.1})

@@ -125,8 +125,9 @@ def write_trees(folder):
         (write_sentences, {"data__format": "conllu", "model__name": "child_sum"}),
         (write_code, {"data__format": "python", "model__name": "child_sum", "words__split": "subwords"}),
         (write_trees, {"data__format": "brackets", "model__name": "rntn", "task__weights": [1, 2]}),
+        (write_trees, {"data__format": "brackets", "model__name": "tree_lstm", "words__lower": "true"}),
     ],
-    ids=["numbers", "dependencies", "code", "trees"],
+    ids=["numbers", "dependencies", "code", "trees", "lower"],
 )
 def test_every_model_is_loaded_as_it_was_saved(tmp_path, write, options):
     structure = write(tmp_path)

@@ -14,6 +14,7 @@ from foldbatch.train.metrics import (
     MeanAbsoluteError,
     MeanSquaredError,
     Perplexity,
+    SideAccuracy,
     Tally,
     TopK,
     figure_of,
@@ -42,7 +43,7 @@ ANSWERS = SCORES.argmax(axis=1)
 
 def test_no_values_have_no_figure():
     nothing = np.zeros((0, 2))
-    assert all(math.isnan(kind("root").compute(nothing, [])) for kind in (Accuracy, TopK, F1))
+    assert all(math.isnan(kind("root").compute(nothing, [])) for kind in (Accuracy, SideAccuracy, TopK, F1))
     assert Confusion("root").compute(nothing, []) == [[0, 0], [0, 0]]
     assert math.isnan(Accuracy("root").compute(np.zeros((2, 2)), [None, None]))
 
@@ -64,6 +65,27 @@ def test_other_figures_are_scikit_learns():
     assert Confusion("x").compute(SCORES, LABELS) == table
     top = sklearn.top_k_accuracy_score(labels, SCORES[KEPT], k=3, labels=range(5))
     assert TopK("x", 3).compute(SCORES, LABELS) == pytest.approx(top)
+
+
+@pytest.mark.parametrize("classes", [2, 4, 5])
+def test_a_side_is_that_of_more_probability(classes):
+    scores, middle = SCORES[:, :classes], (classes - 1) / 2
+    numbers = np.random.default_rng(2).integers(0, classes, len(scores))
+    labels = [None if place % 7 == 0 else int(number) for place, number in enumerate(numbers)]
+    probabilities = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    right = [
+        (row[np.arange(classes) > middle].sum() > row[np.arange(classes) < middle].sum()) == (label > middle)
+        for row, label in zip(probabilities, labels, strict=True)
+        if label is not None and label != middle
+    ]
+    assert 0 < np.mean(right) < 1
+    assert SideAccuracy("x").compute(scores, labels) == pytest.approx(np.mean(right))
+
+
+def test_a_side_is_no_matter_of_the_greatest_score():
+    unsure = np.log([[0.4, 0.0001, 0.0999, 0.25, 0.25]])  # the greatest is 0, and 3 and 4 together are more
+    assert SideAccuracy("x").compute(unsure, [4]) == 1.0 and Accuracy("x").compute(unsure, [4]) == 0.0
+    assert math.isnan(SideAccuracy("x").compute(unsure, [2]))  # nothing but the middle
 
 
 def test_a_class_that_never_occurs_is_no_part_of_the_mean():

@@ -1,6 +1,7 @@
 """Votes of features: added up, and dropped as a whole while training."""
 
 import numpy as np
+import pytest
 
 import foldbatch as fb
 from foldbatch.zoo import Task, Words, child_sum
@@ -63,6 +64,19 @@ def test_the_vectors_given_are_the_table():
         [1, 1],
         [1, 1],
     ]
+
+
+def test_words_are_looked_up_in_lower_case_where_that_is_asked_for():
+    leaves = [fb.trees.Tree.leaf(0, word) for word in ("line", "Line", "LINE", "New", None)]
+    block = leaf_vector(Words(VOCABULARY, 2, TABLE, lower=True))
+    assert [block.eval(leaf).tolist() for leaf in leaves] == [[10, 20], [10, 20], [10, 20], [1, 1], [1, 1]]
+    exact = leaf_vector(Words(VOCABULARY, 2, TABLE))
+    assert exact.eval(leaves[1]).tolist() == [1, 1]
+
+
+def test_a_vocabulary_that_lower_case_cannot_reach_is_refused():
+    with pytest.raises(fb.errors.BlockValueError, match="a vocabulary in lower case, found 'Read'"):
+        Words(fb.trees.Vocabulary(["line", "Read"]), 2, TABLE, lower=True)
 
 
 def test_subwords_add_up():
