@@ -74,11 +74,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that a run before this one has passed."""
-    path = os.environ.get(READ)
-    if not path:
+    """Leave out the tests that a run before this one has passed; without such a run, slow ones of all."""
+    path, is_whole = os.environ.get(READ), config.args == config.getini("testpaths")
+    if path:
+        passed = set(Path(path).read_text(encoding="utf-8").splitlines())
+        out = [item for item in items if item.nodeid in passed]
+    elif is_whole and not config.getoption("markexpr"):
+        out = [item for item in items if item.get_closest_marker("slow")]
+    else:
         return
-    passed = set(Path(path).read_text(encoding="utf-8").splitlines())
-    out = [item for item in items if item.nodeid in passed]
     config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if item.nodeid not in passed]
+    left_out = set(out)
+    items[:] = [item for item in items if item not in left_out]

@@ -34,6 +34,7 @@ def in_child(code: str, *arguments: str, folder: Any = None) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_edited_files_do_no_harm(tmp_path):
     code = "from tests.attacks.watched import attack; print(json.dumps(attack(10**6, 100)))"
     outcomes, harm = in_child(code, folder=tmp_path)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(__file__).resolve().parents[1] / "foldbatch"
 GROWING = {"add", "append", "clear", "extend", "insert", "pop", "remove", "setdefault", "update"}
 # assignments to modules of Python, where it has no other way: by file, what is set and why

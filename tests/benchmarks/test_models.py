@@ -24,6 +24,8 @@ from tests.backends import TESTED
 from tests.benchmarks.flat_trees import batch_loss, node_logits, sigmoid
 from tests.benchmarks.wrong_peer import wrong_peer
 
+pytestmark = pytest.mark.slow
+
 
 def test_loss_equals_a_recursion_in_float64() -> None:
     """Leaf gates i, o, u; node gates i, f_l, f_r, o, u; a cross-entropy at every node."""

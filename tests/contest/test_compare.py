@@ -13,6 +13,8 @@ from foldbatch.contest.contender import Contender, Learnt
 from foldbatch.errors import BlockValueError, ReadError, UnknownNameError, install
 from tests.contest.conftest import bags, formulas
 
+pytestmark = pytest.mark.slow
+
 MINUTES = 10  # more than any of these needs
 
 

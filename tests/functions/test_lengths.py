@@ -16,6 +16,8 @@ from foldbatch.program.variants import TRIES
 from foldbatch.static import cell as staging
 from tests.backends import needs_llvm
 
+pytestmark = pytest.mark.slow
+
 engines = pytest.mark.parametrize("engine", ["numpy", pytest.param("llvm", marks=needs_llvm)])
 
 

@@ -26,6 +26,8 @@ from foldbatch.functions import loose
 from foldbatch.functions.values import Value
 from foldbatch.operators import FUNCTIONS
 
+pytestmark = pytest.mark.slow
+
 assert ops.add, "functions are entered when they are first asked for"
 
 

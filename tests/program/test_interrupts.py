@@ -14,6 +14,8 @@ import pytest
 import foldbatch as fb
 from tests.backends import BACKENDS
 
+pytestmark = pytest.mark.slow
+
 OUTLIVES = {
     "memory.py": {"bring", "_allocate", "fit"},
     "arrays.py": {"held", "bring_value"},

@@ -59,6 +59,7 @@ def saved(block: Any, folder: Path, **options: Any) -> Path:
     return folder / "model.safetensors"
 
 
+@pytest.mark.slow
 def test_random_programs_compute_the_same_here_and_in_another_process(tmp_path):
     """Every block stands in random programs; results, losses, metrics and gradients, and the file itself."""
     expected = {}

@@ -18,6 +18,8 @@ from tests.communicators.threads import in_threads
 from tests.train.sharding import ROWS, fitted, numbers_of, uneven
 from tests.train.small import assert_same, figures, trainer
 
+pytestmark = pytest.mark.slow
+
 
 def in_pieces(counts, shuffle=1):
     """Return a stream of the numbers from 0 on, in pieces that know how many they have, some rows at a time."""

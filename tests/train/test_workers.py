@@ -35,6 +35,8 @@ from tests.knobs import knobs
 from tests.train import small, worked
 from tests.train.small import assert_same
 
+pytestmark = pytest.mark.slow
+
 DOORS = {"blocks": worked.block, "walk": lambda: worked.walk}
 
 

@@ -10,6 +10,8 @@ import foldbatch
 from foldbatch.operators import FUNCTIONS, PLAIN_OPERANDS
 from foldbatch.static.op import OPS, Sample
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(foldbatch.__file__).parents[1]
 PACKAGE = ROOT / "foldbatch"
 ROOMS = ("blocks", "engines", "exporting", "functions", "loops", "model", "program", "static", "torch")
