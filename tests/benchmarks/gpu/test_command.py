@@ -97,12 +97,17 @@ def treebank(tmp_path: Path) -> Path:
 
 def test_a_captured_step_is_one_launch_and_two_copies(treebank, capsys):
     assert host.main([*SMALL, "--data", str(treebank)]) == 0
-    first, straight, captured, kernels = capsys.readouterr().out.splitlines()
+    first, straight, captured, *kinds, kernels = capsys.readouterr().out.splitlines()
     assert "4 batches of 3 trees, the treebank's" in first
     assert straight.startswith("straight") and " 1 launches" not in straight
     assert captured.startswith("captured") and "; 1 launches, 0 products, 1 copies in (" in captured
     assert captured.endswith(", 1 out")
     assert kernels.startswith("NVRTC")
+    of_batches = [f"{of}, {kind}" for of in ("training", "inference") for kind in ("new", "known", "planned")]
+    for line, kind in zip(kinds, of_batches, strict=True):
+        assert line.startswith(kind) and line.endswith("make it ready")
+        whole, ready = (float(word) for word in line.split() if word[0].isdigit())
+        assert whole > ready >= 0
 
 
 def test_each_count_of_a_captured_step_is_looked_at() -> None:
