@@ -224,6 +224,8 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=8, help="of training (default 8)")
     parser.add_argument("--examples", type=int, default=4000, help="lists to train on (default 4000)")
     options = parser.parse_args()
+    if min(options.width, options.epochs, options.examples) < 1:
+        parser.error("expected --width, --epochs and --examples of 1 or more")
     try:
         sys.exit(main(options.examples, options.epochs, 64, options.width, options.backend))
     except fb.errors.BackendError as error:
