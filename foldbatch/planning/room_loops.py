@@ -138,6 +138,16 @@ def is_level_stage(stage: int) -> bool:
     return stage == STEP or stage == ALL_STAGES
 
 
+def operand_at(model: Model, number: int) -> int:
+    """Return the offset of the record of an operand."""
+    return Model.size + model.cells * Cell.size + number * Operand.size
+
+
+def axis_of(cell: Cell, number: int, operand: Operand) -> int:
+    """Return the number of the axis along which a cell reads an operand: its calls, or their elements."""
+    return i8(number + cell.first_sequence if operand.sequence < 0 else number + 1 + operand.sequence)
+
+
 def cell_fact(tables: Tables, cell: Cell, number: int) -> int:
     """Return where the facts of a cell begin in a schedule."""
     parts = OPERAND_FACTS * cell.first_operand + cell.first_output + SEQUENCE_FACTS * cell.first_sequence
@@ -209,8 +219,7 @@ def measure_spans(shape: Sizes, model: Model, tables: Tables) -> None:
         cell = Cell(model.memory, Model.size + number * Cell.size)
         for place in range(cell.operands):
             operand_number = cell.first_operand + place
-            records = Model.size + model.cells * Cell.size
-            operand = Operand(model.memory, records + operand_number * Operand.size)
+            operand = Operand(model.memory, operand_at(model, operand_number))
             span = SpanSize(shape.memory, shape.spans_at + operand_number * SpanSize.size)
             fact = operand_fact(tables, cell, number, place)
             start, stores = tables.memory[fact], tables.memory[fact + 3]
@@ -404,16 +413,12 @@ def write_rows(
         cell = Cell(model.memory, Model.size + number * Cell.size)
         for place in range(cell.operands):
             operand_number = cell.first_operand + place
-            records = Model.size + model.cells * Cell.size
-            operand = Operand(model.memory, records + operand_number * Operand.size)
+            operand = Operand(model.memory, operand_at(model, operand_number))
             span = RoomSpan(room.memory, room.spans_at + operand_number * RoomSpan.size)
             if span.start >= 0:
                 size = span_rows(tables, cell, number, operand)
                 at = bases[operand.arena] + tables.memory[operand_fact(tables, cell, number, place)]
-                axis_number = (
-                    number + cell.first_sequence if operand.sequence < 0 else number + 1 + operand.sequence
-                )
-                axis = Axis(room.memory, room.axes_at + axis_number * Axis.size)
+                axis = Axis(room.memory, room.axes_at + axis_of(cell, number, operand) * Axis.size)
                 spots, width = moved(places, axis.start), max(operand.columns, 1)
                 start, first, column, spot = span.start, span.first, i8(0), i8(0)
                 for row in range(at, at + size):
@@ -442,12 +447,11 @@ def write_operand(
 ) -> None:
     """Write the index array of an operand that is no slice of the class; `rows` are those of its arena."""
     operand_number = cell.first_operand + place
-    operand = Operand(model.memory, Model.size + model.cells * Cell.size + operand_number * Operand.size)
+    operand = Operand(model.memory, operand_at(model, operand_number))
     span = RoomSpan(room.memory, room.spans_at + operand_number * RoomSpan.size)
     fact, index = operand_fact(tables, cell, number, place), moved(tables.memory, tables.index)
     first, read = tables.memory[fact], tables.memory[fact + 1]
-    axis_number = number + cell.first_sequence if operand.sequence < 0 else number + 1 + operand.sequence
-    axis = Axis(room.memory, room.axes_at + axis_number * Axis.size)
+    axis = Axis(room.memory, room.axes_at + axis_of(cell, number, operand) * Axis.size)
     spots, width = moved(places, axis.start), max(operand.columns, 1)
     to, column, spot = span.index, i8(0), i8(0)
     for i in range(span_rows(tables, cell, number, operand)):
@@ -502,8 +506,7 @@ def write_cell(
     ranks, calls, copies = moved(places, axis.start), tables.memory[fact], tables.memory[fact + 2]
     for place in range(cell.operands):
         span = RoomSpan(room.memory, room.spans_at + (cell.first_operand + place) * RoomSpan.size)
-        records = Model.size + model.cells * Cell.size
-        operand = Operand(model.memory, records + (cell.first_operand + place) * Operand.size)
+        operand = Operand(model.memory, operand_at(model, cell.first_operand + place))
         if span.start < 0:
             of_arena = moved(rows, bases[operand.arena])
             write_operand(room, model, tables, cell, number, place, places, of_arena, ints)
