@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from benchmarks.gpu import apart, checks, host
+from benchmarks.gpu import apart, checks, host, stream
 from benchmarks.gpu.command import main
 from benchmarks.gpu.cost import Cost
 from benchmarks.gpu.trees import sst_like_trees
@@ -158,3 +158,22 @@ def test_the_law_is_run_as_the_command_that_checks_random_programs(monkeypatch):
     command, more = asked[0]
     assert command[1:] == ["-m", "tests.programs", "--seconds", "7", "--engine", "cuda"]
     assert more == {"variables": {"FOLDBATCH_LAUNCH": "captured"}}
+
+
+@pytest.mark.slow
+def test_a_stream_of_steps_is_timed_in_each_way(capsys):
+    """On a card of 20 ms a graph, planned steps take as long by the clock: who waits for it sleeps."""
+    options = ["--batch", "3", "--workers", "1", "--steps", "8", "--rounds", "1", "--card", "20"]
+    assert stream.main(options) == 0
+    first, _, *rows = capsys.readouterr().out.splitlines()
+    assert first == "3 trees a batch; a graph takes 20.0 ms"
+    names = [
+        "planned",
+        "known",
+        "new, traced here",
+        "new, 1 workers open them",
+        "new, 1 workers are sent them",
+    ]
+    assert [row.rsplit(None, 2)[0].strip() for row in rows] == names
+    wall, processor = (float(word) for word in rows[0].split()[-2:])
+    assert wall >= 15 and processor > 0
