@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.memory import DeviceMemory, Staging
 from foldbatch.engines.cuda.run import CudaRun, PhaseKernels, Ready
 from foldbatch.engines.cuda.steps import LaunchStep, PackedBatch, StepWalker, pack, steps_of_both
+from foldbatch.engines.cuda.trials import trials_of
 from foldbatch.engines.cuda.updates import DeviceUpdates
 from foldbatch.engines.engine import Engine, Run
 from foldbatch.engines.launch import Ints
@@ -214,6 +216,7 @@ class CudaEngine(Engine):
         launch: str = "auto",
         debug: bool = False,
         precision: str = "",
+        trials: frozenset[str] | None = None,
     ) -> None:
         self.name = name
         self.model = model
@@ -225,6 +228,8 @@ class CudaEngine(Engine):
         self._captured: dict[bool, Captured] = {}  # for training and inference
         self.debug = debug  # whether memory is filled with NaN before each batch
         self._precision = precision  # of products, where the device does not decide it
+        # of `TRIALS`; by default those that the environment names
+        self.trials = trials_of(os.environ) if trials is None else trials
 
     @cached_property
     def training(self) -> PhaseKernels:
@@ -300,7 +305,6 @@ class CudaEngine(Engine):
         A batch that was planned is made ready once and may come again and again: each time counts as one
         batch more from which classes are to be learned.
         """
-        captured, training = self.launcher(training=ready.phase.bound.training), ready.phase.bound.training
         training = ready.phase.bound.training
         captured = self.launcher(training=training)
         if captured is None or not ready.waits:
