@@ -22,6 +22,7 @@ import numpy as np
 from foldbatch.engines.bindings import Bound, Directions, launch_tables
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Graph
+from foldbatch.engines.cuda.forms import BatchForm, form_of_class
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.steps import BothSteps, PackedBatch, RoomTable, steps_of_both
 from foldbatch.engines.launch import Ints
@@ -202,6 +203,7 @@ class Room(NamedTuple):
     tables: Directions  # the launch tables of a batch that takes all room
     steps: BothSteps  # of both directions, for so many rows
     table: RoomTable  # packs batches
+    form: BatchForm  # of its batches
 
 
 class Arranged(NamedTuple):
@@ -210,6 +212,7 @@ class Arranged(NamedTuple):
     tables: Directions  # the launch tables; of a batch in a class, those that all of its batches share
     packed: PackedBatch  # all whole numbers of it
     steps: BothSteps  # forward and backward
+    form: BatchForm  # the arrays that it makes
     rooms: Rooms | None = None  # its class, if it has one
     placed: Placed | None = None  # the batch numbered anew
 
@@ -265,7 +268,7 @@ class Captured:
             rooms = self.classes[number]
             room = self._rooms.get(rooms) or self._room(rooms)
         placed, packed = room.table.filled(schedule, sizes, ids)
-        return Arranged(room.tables, packed, room.steps, rooms, placed)
+        return Arranged(room.tables, packed, room.steps, room.form, rooms, placed)
 
     def came_again(self) -> None:
         """Count a batch that was made ready before, and fits into no class when it runs once more."""
@@ -276,7 +279,9 @@ class Captured:
         """Return a class made ready, by a batch that takes all room."""
         tables = launch_tables(self._bound, rooms.full)
         table = RoomTable(self._bound, self._kernels, tables, rooms, self._measures)
-        self._rooms[rooms] = Room(tables, steps_of_both(self._kernels, table.packed, spaced=True), table)
+        steps = steps_of_both(self._kernels, table.packed, spaced=True)
+        form = form_of_class(self._bound, tables, table.packed, rooms)
+        self._rooms[rooms] = Room(tables, steps, table, form)
         return self._rooms[rooms]
 
     def _miss(self, reason: str) -> None:

@@ -16,6 +16,7 @@ from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.bindings import bind, launch_tables
 from foldbatch.engines.cuda.captured import MAX_STEPS, Arranged, Captured
 from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.forms import form_of_schedule
 from foldbatch.engines.cuda.kernel_text import CALLS, TARGET
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.matrices import Multiplied
@@ -296,7 +297,8 @@ class CudaEngine(Engine):
         if arranged is None:
             tables = launch_tables(bound, batch.schedule)
             packed = pack(bound, phase.kernels, tables, batch.schedule, ids)
-            arranged = Arranged(tables, packed, steps_of_both(phase.kernels, packed, spaced=False))
+            form = form_of_schedule(bound, tables, packed, batch.schedule)
+            arranged = Arranged(tables, packed, steps_of_both(phase.kernels, packed, spaced=False), form)
         return Ready(phase, batch, arranged, looks, waits, 0 if captured is None else captured.learned)
 
     def _renew(self, ready: Ready) -> None:

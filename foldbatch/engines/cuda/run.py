@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import accumulate, chain
+from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
 
@@ -33,11 +33,12 @@ from foldbatch.engines.cuda.device import (
     elementwise,
 )
 from foldbatch.engines.cuda.fixed_kernels import FAULTS, plan_of
+from foldbatch.engines.cuda.forms import STATUS_WORDS, row_size
 from foldbatch.engines.cuda.kernel_text import KINDS
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging, capacity
 from foldbatch.engines.cuda.row_texts import found_by
-from foldbatch.engines.cuda.steps import SUMMED, StepWalker
+from foldbatch.engines.cuda.steps import StepWalker
 from foldbatch.engines.cuda.updates import UpdateLaunch, device_value
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.launch import Ints
@@ -67,38 +68,6 @@ class PhaseKernels:
         return is_fixed
 
 
-class Brought(NamedTuple):
-    """An array that a batch makes of its own, beside others in one piece of memory."""
-
-    kind: str  # "gradient", "metric", "input"; "values" or "places" of a gradient that has some rows
-    key: Any  # the parameter, or the cell and the number there
-    number: int  # of its buffer; -1 of a gradient that has some rows
-    shape: tuple[int, ...]
-    dtype: str
-    offset: int  # bytes
-
-
-class BroughtArrays(NamedTuple):
-    """The arrays that a batch makes of its own: first the gradients of parameters, by dtype."""
-
-    arrays: Sequence[Brought]
-    nbytes: int  # of all
-    slopes: tuple[str, int] | None  # the gradients' dtype, and their bytes with gaps; None where they differ
-
-
-class Flagged(NamedTuple):
-    """A gradient that a batch makes, and that is looked at: of which parameter, and in which buffer.
-
-    It has `width` numbers, or with a plan so many for each of its targets; at most `room`.
-    """
-
-    parameter: Parameter
-    buffer: int
-    width: int
-    plan: int
-    room: int
-
-
 @dataclass
 class Ready:
     """A schedule made ready, for training or for inference; made anew where classes were learned since."""
@@ -115,89 +84,6 @@ class Ready:
     def ranks(self) -> Sequence[Ints] | None:
         """Per cell, where the calls of each rank are; None where they are at their ranks."""
         return None if self.arranged.placed is None else self.arranged.placed.ranks
-
-    @property
-    def ranks_room(self) -> Sequence[int]:
-        """Per cell, for how many ranks there is room."""
-        if self.arranged.rooms is not None:
-            return self.arranged.rooms.sizes
-        return [len(table.order) for table in self.batch.schedule.cells]
-
-    @cached_property
-    def rows_of(self) -> Mapping[tuple[int, int], int]:
-        """By sum of rows, how many targets it has at most."""
-        sums, rooms = self.arranged.packed.sums, self.arranged.rooms
-        if rooms is None:
-            return {key: len(targets) for key, (_, targets) in sums.items()}
-        model, max_rows = self.phase.bound.model, {}
-        for k, i in sums:
-            rows, ids = model.cells[k].sums[i].parameter.type.shape[0], model.cells[k].sums[i].ids
-            max_rows[k, i] = min(rooms.sizes[k] * model.feeds[k][int(ids.key)].type.size, rows)
-        return max_rows
-
-    @cached_property
-    def brought(self) -> BroughtArrays:
-        """The arrays that the batch makes of its own, in one piece of memory."""
-        bound, rows, packed = self.phase.bound, self.ranks_room, self.arranged.packed
-        model, arrays, end = bound.model, list[Brought](), 0
-        slopes: tuple[str, int] | None = None
-
-        def add(kind: str, key: object, number: int, shape: tuple[int, ...], dtype: str) -> None:
-            nonlocal end
-            arrays.append(Brought(kind, key, number, shape, dtype, end))
-            end += -(-prod(shape) * np.dtype(dtype).itemsize // GRAIN) * GRAIN
-
-        if packed.backward is not None:
-            for parameter, number in bound.brought["gradient"]:
-                if self.arranged.tables.yields[parameter]:
-                    add("gradient", parameter, number, parameter.type.shape, parameter.type.dtype)
-            tables = {(k, i): model.cells[k].sums[i].parameter.type for k, i in packed.sums}
-            for key, (_, targets) in packed.sums.items():
-                add("values", key, -1, (len(targets), *tables[key].shape[1:]), tables[key].dtype)
-            dtypes = {array.dtype for array in arrays}
-            slopes = (dtypes.pop(), end) if len(dtypes) == 1 else None
-            for key, (_, targets) in packed.sums.items():
-                add("places", key, -1, (len(targets),), "int64")
-            for (k, i), number in bound.brought["input"]:
-                type_ = model.feeds[k][i].type
-                add("input", (k, i), number, (rows[k], *type_.shape), type_.dtype)
-        for (k, i), number in bound.brought["metric"]:
-            type_ = model.cells[k].graph.metrics[i].type
-            add("metric", (k, i), number, (rows[k], *type_.shape), type_.dtype)
-        return BroughtArrays(arrays, end, slopes)
-
-    @cached_property
-    def cleared(self) -> list[tuple[int, int]]:
-        """The buffers that begin as zeros, and their bytes."""
-        if self.arranged.tables.backward is None:
-            return []
-        brought, yields = self.phase.bound.brought, self.arranged.tables.yields
-        model, rows = self.phase.bound.model, self.ranks_room
-        inputs = [(n, model.feeds[k][i].type.nbytes * rows[k]) for (k, i), n in brought["input"]]
-        return [(n, p.type.nbytes) for p, n in brought["gradient"] if yields[p] > 1] + inputs
-
-    @cached_property
-    def flagged(self) -> list[Flagged]:
-        """The gradients that are looked at; those of tables last, which only have some rows."""
-        bound, flags = self.phase.bound, list[Flagged]()
-        for parameter, number in bound.brought["gradient"]:
-            if self.arranged.tables.yields[parameter]:
-                flags.append(Flagged(parameter, number, parameter.type.size, 0, parameter.type.size))
-        for at, ((k, i), (plan, _)) in enumerate(self.arranged.packed.sums.items()):
-            parameter, buffer = bound.model.cells[k].sums[i].parameter, len(bound.types) + SUMMED * at
-            width = _width(parameter)
-            flags.append(Flagged(parameter, buffer, width, plan, self.rows_of[k, i] * width))
-        return flags
-
-    @cached_property
-    def flag_table(self) -> Ints:
-        """The numbers by which ``flagged`` is told of all gradients, see `fixed_kernels`: ``[*] int64``."""
-        flags, place = self.flagged, WORDS + len(self.phase.bound.brought["loss"])
-        rows = [
-            (flag.buffer, flag.width, flag.plan, place + k, np.dtype(flag.parameter.type.dtype).itemsize)
-            for k, flag in enumerate(flags)
-        ]
-        return np.array([len(flags), *chain.from_iterable(rows)], np.int64)
 
 
 class PartlyThere(NamedTuple):
@@ -246,7 +132,6 @@ class WantedValues(NamedTuple):
 
 
 NONE_WANTED = WantedValues((), (), 0, _NO_NUMBERS)
-WORDS = 3  # before the losses
 TOTALS = ("float64", "float32")  # the forms of the sum of all losses
 
 
@@ -263,7 +148,7 @@ class Status:
     def __init__(
         self, device: Device, losses: int, flags: int = 0, ranks: Sequence[Array] | None = None
     ) -> None:
-        self.size = WORDS + losses + flags + len(TOTALS)
+        self.size = STATUS_WORDS + losses + flags + len(TOTALS)
         self.word = device.empty((self.size,), "int64")
         self.within: Callable[[], AbstractContextManager[None]] = nullcontext  # which may change errors
         self._ranks = ranks  # per cell, where the calls of each rank are; None where they are at their ranks
@@ -292,7 +177,7 @@ class Status:
                 error.rank = int(np.searchsorted(self._ranks[error.cell], error.rank))
             raise error
         self.word.device.faults.look(int(numbers[FAULTS]))
-        return numbers[WORDS:].view(np.float64)
+        return numbers[STATUS_WORDS:].view(np.float64)
 
     def words(self) -> Array:
         """Wait for the batch, and return all words: ``[size + those of values] int64``."""
@@ -343,7 +228,7 @@ class CudaRun:
         self._wanted = NONE_WANTED
         self._looked = True
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
-        self._status = Status(device, len(self._loss_keys), len(ready.flagged), ready.ranks)
+        self._status = Status(device, len(self._loss_keys), len(ready.arranged.form.flagged), ready.ranks)
         # whether the backward pass was asked for, or there is none
         self._derived = ready.arranged.packed.backward is None
 
@@ -423,7 +308,10 @@ class CudaRun:
         """Launch the passes that `forward` and `backward` have noted, then an update by their gradients."""
         packed, memory = self.arranged.packed, self.memory
         update_numbers = _NO_NUMBERS if update is None else update.numbers
-        wanted, flags = self._wanted, self.ready.flag_table if self._looks_at_gradients else _NO_NUMBERS
+        wanted, flags = (
+            self._wanted,
+            self.arranged.form.flag_table if self._looks_at_gradients else _NO_NUMBERS,
+        )
         starts = [0, *accumulate(map(len, (packed.numbers, flags, update_numbers, wanted.table)))]
         block, table = self._brought(8 * starts[-1])
         values, places = self._brought_arrays["values"], self._brought_arrays["places"]
@@ -457,7 +345,7 @@ class CudaRun:
     @property
     def _looks_at_gradients(self) -> bool:
         """Whether `fire` tells which gradients are finite."""
-        return self._is_whole and self._looked and bool(self.ready.flagged)
+        return self._is_whole and self._looked and bool(self.arranged.form.flagged)
 
     @property
     def _is_whole(self) -> bool:
@@ -473,11 +361,11 @@ class CudaRun:
             wanted_at: where in the table the rows of values that are wanted lie.
         """
         self._around("begin", self._status.size, self._status.size)
-        for number, nbytes in self.ready.cleared:
+        for number, nbytes in self.arranged.form.cleared:
             self._around("clear", -(-nbytes // 4), number, nbytes)
         self._run(0)
-        for place, ((k, i), number) in enumerate(self.ready.phase.bound.brought["loss"], WORDS):
-            if not self.ready.ranks_room[k]:  # its sum stays zero
+        for place, ((k, i), number) in enumerate(self.ready.phase.bound.brought["loss"], STATUS_WORDS):
+            if not self.arranged.form.ranks[k]:  # its sum stays zero
                 continue
             kind = KINDS[self.model.cells[k].graph.losses[i].dtype]
             arguments = self._table, number, self.arranged.packed.wholes[k], place
@@ -491,9 +379,9 @@ class CudaRun:
             self._zero_and_seed((), ())
             self._derive()
         if self._looks_at_gradients:
-            self._around("flagged", sum(flag.room for flag in self.ready.flagged), flags_at)
+            self._around("flagged", self.arranged.form.flag_room, flags_at)
         place, losses = self._status.size - len(TOTALS), len(self._loss_keys)
-        sums = self._table, self.device.faults.word.pointer, WORDS, losses, place
+        sums = self._table, self.device.faults.word.pointer, STATUS_WORDS, losses, place
         self.device.launch("end", 1, (1, 1), sums)
         for kernel, blocks, at in () if update is None else update.launches:
             self.device.launch(kernel, blocks, (THREADS, 1), (self._after + 8 * at,))
@@ -523,7 +411,7 @@ class CudaRun:
         self._run(1)
         for at, (k, i) in enumerate(ready.arranged.packed.sums):
             sums, (plan, _) = self.model.cells[k].sums[i], ready.arranged.packed.sums[k, i]
-            width, room = _width(sums.parameter), ready.rows_of[k, i]
+            width, room = row_size(sums.parameter), self.arranged.form.rows[k, i]
             values, target = bound.buffers[sums.values.kind, k, sums.values.key], len(bound.types) + 2 * at
             name = f"summed_{KINDS[sums.parameter.type.dtype]}"
             self._around(name, room * width, values, plan, width, target)
@@ -533,11 +421,14 @@ class CudaRun:
         """Bring parameters, and make memory for what the batch yields."""
         for parameter, number in self.ready.phase.bound.brought["parameter"]:
             self.memory.bring(number, device_value(self.device, parameter))
-        brought, guards = self.ready.brought, (self._status,)
+        brought, guards = self.arranged.form.brought, (self._status,)
         if not brought.arrays:
             return
         buffer = self.device.allocate(brought.nbytes)
-        for kind, key, number, shape, dtype, offset in brought.arrays:
+        sums = self.arranged.packed.sums
+        for kind, key, number, room, dtype, offset in brought.arrays:
+            # a sparse gradient has room for more rows than this batch has
+            shape = (len(sums[key][1]), *room[1:]) if kind in ("values", "places") else room
             self._brought_arrays[kind][key] = DeviceArray(self.device, buffer, shape, dtype, offset, guards)
             if number >= 0:
                 self.memory.bring(number, buffer, offset)
@@ -550,7 +441,7 @@ class CudaRun:
         for (k, i), number in ready.phase.bound.brought["feed"]:
             column = self._feeds[k][i]
             data = column.host if isinstance(column, PartlyThere) else column
-            shape = (ready.ranks_room[k], *data.shape[1:])
+            shape = (ready.arranged.form.ranks[k], *data.shape[1:])
             if isinstance(column, PartlyThere) and column.is_whole:
                 self.memory.bring(number, self.device.empty(shape, data.dtype.name))
                 continue
@@ -588,7 +479,7 @@ class CudaRun:
         parts: dict[Parameter, list[Gradient]] = {}
         values, places = self._brought_arrays["values"], self._brought_arrays["places"]
         sums = iter(self.arranged.packed.sums.items())
-        for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
+        for place, flag in enumerate(self.arranged.form.flagged, STATUS_WORDS + len(self._loss_keys)):
             parameter = flag.parameter
             array: Any = self._brought_arrays["gradient"].get(parameter)
             gradient = array
@@ -631,7 +522,7 @@ class CudaRun:
                 target = self.device.empty((len(rows), *type_.shape[1:]), type_.dtype)
                 target.guards = (self._status,)
                 number = self.ready.phase.bound.buffers[sums.values.kind, k, sums.values.key]
-                values, width = int(self.memory.addresses[number]), _width(sums.parameter)
+                values, width = int(self.memory.addresses[number]), row_size(sums.parameter)
                 arguments = [values, plan_on_device.pointer, width, target.pointer, 0]
                 name = f"add_rows_{KINDS[type_.dtype]}"
                 elementwise(self.device, name, len(rows) * width, arguments)
@@ -744,7 +635,7 @@ class CudaRun:
 
     def slopes(self) -> DeviceArray | None:
         """Return the memory of all gradients that the batch yields, with gaps; None where dtypes differ."""
-        slopes = self.ready.brought.slopes
+        slopes = self.arranged.form.brought.slopes
         if slopes is None:
             return None
         dtype, nbytes = slopes
@@ -764,10 +655,6 @@ class CudaRun:
     def _arena(self, kind: str, arena: int) -> int:
         """Return the address of the values or cotangents of an arena."""
         return int(self.memory.addresses[self.ready.phase.bound.buffers[kind, arena]])
-
-
-def _width(parameter: Parameter) -> int:
-    return parameter.type.size // max(1, parameter.type.shape[0])
 
 
 def _words(nbytes: int) -> tuple[str, int]:

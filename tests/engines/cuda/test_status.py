@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.forms import STATUS_WORDS
 from foldbatch.engines.cuda.row_texts import claim_of
-from foldbatch.engines.cuda.run import WORDS, Status
+from foldbatch.engines.cuda.run import Status
 from foldbatch.engines.launch import OutOfRangeError
 from tests.engines.cuda.emulator import Emulator
 
@@ -25,9 +26,9 @@ def found(cell: int, size: int, rank: int, id: int) -> list[int]:
 def told(device: Device, numbers: list[int], losses: list[float]) -> Status:
     """Return the status of a batch that wrote numbers, and sums of losses."""
     status = Status(device, len(losses))
-    words = np.zeros(WORDS + len(losses), np.int64)
+    words = np.zeros(STATUS_WORDS + len(losses), np.int64)
     words[: len(numbers)] = numbers
-    words[WORDS:] = np.array(losses, np.float64).view(np.int64)
+    words[STATUS_WORDS:] = np.array(losses, np.float64).view(np.int64)
     device.write(status.word, words)
     status.send()
     return status
