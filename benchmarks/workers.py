@@ -19,7 +19,7 @@ from typing import Any
 
 import foldbatch as fb
 from benchmarks.options import add_batch, positive
-from benchmarks.workload import load_trees, random_trees, unseen, words_of
+from benchmarks.workload import load_trees, random_trees, unseen, untraced, words_of
 from foldbatch.engines.batch import Planned
 from foldbatch.system.showing import table
 from foldbatch.train import prefetched
@@ -62,9 +62,12 @@ def batches_of(trees: Sequence[Tree], size: int) -> Iterator[list[Tree]]:
             yield list(trees[start : start + size])
 
 
-def opened(folder: Path | None, size: int) -> Iterator[list[Tree]]:
-    """Yield batches of trees that were never traced, without end: what a worker opens."""
-    return map(unseen, batches_of(trees_of(folder), size))
+def opened(folder: Path | None, size: int) -> Iterator[Iterator[Tree]]:
+    """Yield batches of trees that were never traced, without end: what a worker opens.
+
+    A tree is made when its batch is read, so a worker makes none of a batch that is another worker's turn.
+    """
+    return (map(untraced, batch) for batch in batches_of(trees_of(folder), size))
 
 
 def rows(program: Any, trees: Sequence[Tree], options: Any) -> list[list[str]]:

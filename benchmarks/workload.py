@@ -148,7 +148,12 @@ def draw_batches(trees: Sequence[Tree], size: int, seed: int = 0) -> list[list[T
 
 def unseen(trees: Iterable[Tree]) -> list[Tree]:
     """Return copies of trees: programs keep a tree's trace, and these were never traced."""
-    return [Tree(tree.parents, tree.labels, tree.tokens) for tree in trees]
+    return list(map(untraced, trees))
+
+
+def untraced(tree: Tree) -> Tree:
+    """Return a copy of a tree, which was never traced."""
+    return Tree(tree.parents, tree.labels, tree.tokens)
 
 
 def random_trees(count: int, seed: int = 0, words: int = 15_000) -> list[Tree]:

@@ -2,9 +2,10 @@
 
 A Tree-LSTM trains on a card that computes nothing (`benchmarks.gpu.nothing`), where a graph takes as long as
 is said: who waits for it, sleeps. Batches are planned before, known, or new; new ones are traced by the
-process that trains, or by workers that open the trees or are sent them. The wall clock says what a step takes
-if there are cores for all processes. The CPU time is that of the process that trains alone: while it is below
-the card's time, the card need not wait, given workers enough.
+process that trains, or by workers that open the trees or are sent them. *Ready in time* are batches that the
+workers had sent before the first step: so many workers that they keep up cost the process that trains as
+much. The wall clock says what a step takes with the cores that there are. The CPU time is that of the process
+that trains alone: while it is below the card's time, the card need not wait, given workers enough.
 """
 
 from __future__ import annotations
@@ -110,8 +111,17 @@ def ways(program: Any, trees: Sequence[Tree], options: Any) -> dict[str, Callabl
         "known": lambda: cycle(known),
         "new, traced here": new,
         f"new, {options.workers} workers open them": lambda: sending(partial(opened, options.data, size)),
+        "new, from workers, ready in time": partial(sent_before, sending, options),
         f"new, {options.workers} workers are sent them": lambda: sending(new()),
     }
+
+
+def sent_before(sending: Callable[[Any], Iterator[Any]], options: Any) -> Iterator[Any]:
+    """Return batches that workers have sent, as many as all steps of a table's row run."""
+    batches = sending(partial(opened, options.data, options.batch))
+    sent = list(islice(batches, options.rounds * (WARM + options.steps)))
+    batches.close()  # type: ignore[attr-defined] # a generator
+    return iter(sent)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

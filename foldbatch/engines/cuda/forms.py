@@ -57,7 +57,7 @@ class Flagged(NamedTuple):
 
 
 class BatchForm:
-    """What follows from the class of a batch, or of a batch in no class, from its schedule.
+    """The arrays, ranks and flags of batches of a class; of a batch in no class, those of its schedule.
 
     Args:
         bound: the routines.

@@ -173,25 +173,28 @@ def _together(kernels: Sequence[_KernelCall]) -> UpdateLaunch:
 
     Steps of one rule are one launch, behind all that makes their gradients.
     """
-    groups: dict[object, list[_KernelCall]] = {}
-    for place, call in enumerate(kernels):
-        groups.setdefault(place if isinstance(call.kernel, str) else id(call.kernel), []).append(call)
+    alone = [[call] for call in kernels if isinstance(call.kernel, str)]
+    by_rule: dict[int, list[_KernelCall]] = {}
+    for call in kernels:
+        if not isinstance(call.kernel, str):
+            by_rule.setdefault(id(call.kernel), []).append(call)
     launches: list[tuple[str | Function, int, int]] = []
-    parts: list[bytes] = []
-    end = 0
-    for calls in sorted(groups.values(), key=lambda calls: not isinstance(calls[0].kernel, str)):
-        kernel = calls[0].kernel
-        launches.append((kernel, blocks_for(sum(call.size for call in calls)), end))
+    key: list[tuple[str | int, int, int]] = []
+    form: list[str] = []
+    numbers: list[float] = []
+    for calls in (*alone, *by_rule.values()):
+        kernel, begin = calls[0].kernel, len(numbers)
+        blocks = blocks_for(sum([call.size for call in calls]))
+        launches.append((kernel, blocks, begin))
+        key.append((kernel if isinstance(kernel, str) else id(kernel), blocks, begin))
         if not isinstance(kernel, str):
-            parts.append(struct.pack("q", len(calls)))
-            end += 1
-        for _, _, numbers, floats in calls:
-            parts.append(struct.pack(f"{len(numbers)}q{len(floats)}d", *numbers, *floats))
-            end += len(numbers) + len(floats)
-    key = tuple(
-        [(kernel if isinstance(kernel, str) else id(kernel), *key_parts) for kernel, *key_parts in launches]
-    )
-    return UpdateLaunch(launches, np.frombuffer(b"".join(parts), np.int64), key)
+            form.append("q")
+            numbers.append(len(calls))
+        for _, _, integers, floats in calls:
+            form.append(f"{len(integers)}q{len(floats)}d")
+            numbers += integers
+            numbers += floats
+    return UpdateLaunch(launches, np.frombuffer(struct.pack("".join(form), *numbers), np.int64), tuple(key))
 
 
 class DeviceUpdates(RemoteUpdates):
@@ -265,16 +268,16 @@ class DeviceUpdates(RemoteUpdates):
 
     def _steps(self, change: Change, alive: list[DeviceArray]) -> Iterator[_KernelCall]:
         """Yield the launches that change a parameter, with their arguments ready."""
-        device, gradient = self.device, change.gradient
+        device, gradient, moments = self.device, change.gradient, change.moments
         refuse_elsewhere(change.name, change.parameter, device)
-        change.moments[:] = [on_device(device, moment) for moment in change.moments]
-        tables = [device_value(device, change.parameter), *change.moments]
+        moments[:] = [on_device(device, moment) for moment in moments]
+        parameter = device_value(device, change.parameter)
         g, rows, width = on_device(device, numbers_of(gradient)), 0, 1
         # a gradient of a step that is due has room for so many numbers
-        due = device.due is not None and g.flag is not None and g.flag.status is device.due.status
-        size = g.flag.room if due and g.flag is not None else g.size
+        flag = g.flag if device.due is not None else None
+        size = flag.room if flag is not None and flag.status is device.due.status else g.size
         if isinstance(gradient, SparseRows):
-            width = tables[0].size // max(1, gradient.shape[0])
+            width = parameter.size // max(1, gradient.shape[0])
             places = places_of(device, gradient)
             rows = places.pointer
             alive += [places, g]
@@ -284,11 +287,18 @@ class DeviceUpdates(RemoteUpdates):
                 yield _KernelCall("zeros", target.nbytes // 4, [target.pointer, target.nbytes // 4])
                 yield _KernelCall(f"spread_{g.kind}", size, arguments)
                 g, rows, width, size = target, 0, 1, target.size
-        numbers = [table.pointer for table in (tables[0], g, *tables[1:])]
-        numbers += [rows, g.size, width, device.faults.word.pointer]
         alive.append(g)
-        key = change.rule, tables[0].dtype
-        if key not in self._kernels:
-            text = ROUNDED + kernel_text(change.rule, tables[0].kind)
-            self._kernels[key] = device.kernel(text, "step")
-        yield _KernelCall(self._kernels[key], size, numbers, (change.factor, *change.numbers))
+        numbers = [parameter.pointer, g.pointer]
+        numbers += [moment.pointer for moment in moments]
+        numbers += [rows, g.size, width, device.faults.word.pointer]
+        yield _KernelCall(
+            self._kernel(change.rule, parameter), size, numbers, (change.factor, *change.numbers)
+        )
+
+    def _kernel(self, rule: Rule, parameter: DeviceArray) -> Function:
+        """Return the kernel of a rule for parameters of a dtype."""
+        kernel = self._kernels.get((rule, parameter.dtype))
+        if kernel is None:
+            text = ROUNDED + kernel_text(rule, parameter.kind)
+            kernel = self._kernels[rule, parameter.dtype] = self.device.kernel(text, "step")
+        return kernel

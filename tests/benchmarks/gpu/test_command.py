@@ -172,6 +172,7 @@ def test_a_stream_of_steps_is_timed_in_each_way(capsys):
         "known",
         "new, traced here",
         "new, 1 workers open them",
+        "new, from workers, ready in time",
         "new, 1 workers are sent them",
     ]
     assert [row.rsplit(None, 2)[0].strip() for row in rows] == names
