@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from foldbatch.engines import threads
-from foldbatch.engines.cuda import few_rows, kernels, matrices
+from foldbatch.engines.cuda import kernels, matrices, steps
 from foldbatch.engines.engine import ENGINES, LAUNCH_VARIABLE, VARIABLE, check_precision, choose_engine
 from foldbatch.errors import BackendError
 
@@ -100,7 +100,7 @@ def running(engine: str, number: int) -> Iterator[str]:
             stack.enter_context(mock.patch.object(matrices, "SMALL_WEIGHT", 0))
             stack.enter_context(mock.patch.object(kernels, "LARGE", 1))
             if number % 8 > 5:
-                stack.enter_context(mock.patch.object(few_rows, "MOST_ROWS", 0))
+                stack.enter_context(mock.patch.object(steps, "is_small_product", lambda *product: False))
         if engine == "cuda-on-ptx" and number // 8 % 8:
             from tests.ptx.driver import compiled_quickly  # noqa: PLC0415 - others do not need it
 

@@ -145,6 +145,7 @@ class Device:
         # the array of each parameter that was ever here, see `updates.device_value`
         self.values: WeakKeyDictionary[Parameter, DeviceArray] = WeakKeyDictionary()
         self.due: Any = None  # a step whose launch is put off, see `foldbatch.engines.cuda.run`
+        self._modules: dict[str, Callable[[str], Function]] = {}
         self._kernels: dict[tuple[str, str], Function] = {}
         # by the identity of the memory, the oldest first
         self._in_flight: dict[int, tuple[Event, Array]] = {}
@@ -189,7 +190,9 @@ class Device:
     def kernel(self, text: str, name: str) -> Function:
         """Return a kernel of a text, which is loaded once."""
         if (text, name) not in self._kernels:
-            self._kernels[text, name] = self.driver.load(text)(name)
+            if text not in self._modules:
+                self._modules[text] = self.driver.load(text)
+            self._kernels[text, name] = self._modules[text](name)
         return self._kernels[text, name]
 
     def names(self) -> dict[int, str]:

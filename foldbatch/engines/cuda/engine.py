@@ -257,7 +257,8 @@ class CudaEngine(Engine):
             number: self.device.put(np.asarray(constant.array))
             for constant, number in bound.brought["constant"]
         }
-        return PhaseKernels(bound, kernels, StepWalker(self.device, functions, self._precision), constants)
+        walker = StepWalker(self.device, functions, self._precision, self.trials)
+        return PhaseKernels(bound, kernels, walker, constants)
 
     def memory(self) -> Memory:
         return Memory(Staging(self.device))

@@ -6,19 +6,35 @@ that has no rows ends at once, as the table tells how many there are and not how
 number is added up in an order that depends on the extents of the weight alone, so a row has the same bits
 whatever rows are beside it. Products are exact here in every precision. Rows with gaps between are left to a
 library.
+
+A block multiplies four rows of A. On trial (`trials`) are blocks of 8 and 16, which read a weight half and a
+quarter as often; a row has the same bits in each.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from foldbatch.engines.cuda.driver import MatrixProduct
 
-MOST_ROWS = 128  # beyond that, or so many multiplications, a library is as fast
-MOST_WORK = 1 << 26
-ROWS = 4  # of A that a block multiplies
 WIDE, SUM_THREADS = 32, 16  # threads of a block where B lies along: of columns, and of numbers of a sum
-SUMS, PARTS = 4 * ROWS, 8  # where it lies across: numbers of C of a group of threads, and parts of each
+TURN = 4  # rows of a block whose parts are added up at a time
+SUMS, PARTS = 4 * TURN, 8  # where B lies across: numbers of C of a group of threads then, and parts of each
 # By whether B lies across: threads of a block, and the columns of C that it computes
 SHAPES = {False: ((WIDE, SUM_THREADS), WIDE), True: ((32, 8), 8)}
+
+
+class Reach(NamedTuple):
+    """The products that kernels of this module do, and the rows that a block has."""
+
+    rows: int  # products of more rows are left to a library
+    work: int  # and of more multiplications
+    # from how many rows on a block multiplies how many: of float32 numbers where B lies along, and of others
+    blocks: tuple[tuple[int, int, int], ...]
+
+
+DEFAULT = Reach(128, 1 << 26, ((0, 4, 4),))
+TRIAL = Reach(384, 1 << 27, ((128, 16, 8), (64, 8, 8), (0, 4, 4)))  # see `trials.TRIALS`, rows
 
 # Shared by both: A is [m, k], C [m, n]; `calls` is the address of the number of calls, each of `each` rows;
 # 0 where there are m rows.
@@ -34,8 +50,8 @@ _HEAD = """\
 # B is [k, n]: a thread has a column, and every ys-th number of the sum. It loads its numbers of B before A is
 # there, so that they are under way together.
 _ALONG = """\
-KERNEL_WIDE few_rows_KIND_HEAD  SHARED ALIGNED(16) KIND rows[ROWS * DEEP * AHEAD];
-  SHARED KIND part[ROWS * WIDE * DEEP];
+KERNEL_WIDE NAME_HEAD  SHARED ALIGNED(16) KIND rows[ROWS * DEEP * AHEAD];
+  SHARED KIND part[TURN * WIDE * DEEP];
   const i4 tiles = (n + xs - 1) / xs, count = tiles * ((m + ROWS - 1) / ROWS), wide = ys * AHEAD;
   AFTER_LAST();
   for (i4 tile = (i4)BLOCK; tile < count; tile += (i4)BLOCKS) {
@@ -60,22 +76,25 @@ KERNEL_WIDE few_rows_KIND_HEAD  SHARED ALIGNED(16) KIND rows[ROWS * DEEP * AHEAD
       BARRIER();
     }
     UNROLLED
-    for (i4 r = 0; r < ROWS; r++) part[r * lanes + lane] = sum[r];
-    BARRIER();
-    for (i4 r = y; r < ROWS; r += ys) {
-      KIND total = 0;
-      for (i4 j = 0; j < ys; j++) total += part[r * lanes + j * xs + x];
-      KIND* to = c + (row + r) * c_lead + column;
-      if (column < n && row + r < m) *to = adds ? *to + total : total;
+    for (i4 turn = 0; turn < ROWS; turn += TURN) {
+      UNROLLED
+      for (i4 r = 0; r < TURN; r++) part[r * lanes + lane] = sum[turn + r];
+      BARRIER();
+      for (i4 r = y; r < TURN; r += ys) {
+        KIND total = 0;
+        for (i4 j = 0; j < ys; j++) total += part[r * lanes + j * xs + x];
+        KIND* to = c + (row + turn + r) * c_lead + column;
+        if (column < n && row + turn + r < m) *to = adds ? *to + total : total;
+      }
+      BARRIER();
     }
-    BARRIER();
   }
 }
 """
 # B lies as [n, k]: a group of threads has four columns, so SUMS numbers of C, and its threads lie along k. Of
 # each sum PARTS parts are added up first, then these.
 _ACROSS = """\
-KERNEL few_rows_across_KIND_HEAD  SHARED KIND part[2 * SUMS * (128 + PARTS)];
+KERNEL NAME_HEAD  SHARED KIND part[2 * SUMS * (128 + PARTS)];
   const i4 groups = ys > 1 ? 2 : 1, group = y % groups, own = y / groups * xs + x, many = lanes / groups;
   const i4 tiles = (n + 4 * groups - 1) / (4 * groups), count = tiles * ((m + ROWS - 1) / ROWS);
   AFTER_LAST();
@@ -96,50 +115,71 @@ KERNEL few_rows_across_KIND_HEAD  SHARED KIND part[2 * SUMS * (128 + PARTS)];
       }
     }
     UNROLLED
-    for (i4 e = 0; e < SUMS; e++) part[(group * SUMS + e) * (many + PARTS) + own] = sum[e / 4][e % 4];
-    BARRIER();
-    for (i4 e = lane; e < groups * SUMS * PARTS; e += lanes) {
-      KIND total = 0;
-      for (i4 j = e % PARTS; j < many; j += PARTS) total += part[e / PARTS * (many + PARTS) + j];
-      part[e / PARTS * (many + PARTS) + e % PARTS] = total;
+    for (i4 turn = 0; turn < ROWS; turn += TURN) {
+      UNROLLED
+      for (i4 e = 0; e < SUMS; e++)
+        part[(group * SUMS + e) * (many + PARTS) + own] = sum[turn + e / 4][e % 4];
+      BARRIER();
+      for (i4 e = lane; e < groups * SUMS * PARTS; e += lanes) {
+        KIND total = 0;
+        for (i4 j = e % PARTS; j < many; j += PARTS) total += part[e / PARTS * (many + PARTS) + j];
+        part[e / PARTS * (many + PARTS) + e % PARTS] = total;
+      }
+      BARRIER();
+      for (i4 e = lane; e < groups * SUMS; e += lanes) {
+        const i4 r = row + turn + e % SUMS / 4, column = first + e / SUMS * 4 + e % 4;
+        KIND total = 0;
+        for (i4 j = 0; j < PARTS && j < many; j++) total += part[e * (many + PARTS) + j];
+        KIND* to = c + r * c_lead + column;
+        if (column < n && r < m) *to = adds ? *to + total : total;
+      }
+      BARRIER();
     }
-    BARRIER();
-    for (i4 e = lane; e < groups * SUMS; e += lanes) {
-      const i4 r = row + e % SUMS / 4, column = first + e / SUMS * 4 + e % 4;
-      KIND total = 0;
-      for (i4 j = 0; j < PARTS && j < many; j++) total += part[e * (many + PARTS) + j];
-      KIND* to = c + r * c_lead + column;
-      if (column < n && r < m) *to = adds ? *to + total : total;
-    }
-    BARRIER();
   }
 }
 """
 AHEAD = {"f4": 20, "f8": 8}  # numbers of B that a thread loads at once: more do not fit into registers
 
-_NAMED = {"ROWS": ROWS, "WIDE": WIDE, "DEEP": SUM_THREADS, "SUMS": SUMS, "PARTS": PARTS}
-TEXT = "".join(f"#define {name} {number}\n" for name, number in _NAMED.items()) + "\n".join(
-    text.replace("_HEAD", _HEAD).replace("AHEAD", str(ahead)).replace("KIND", kind)
-    for text in (_ALONG, _ACROSS)
-    for kind, ahead in AHEAD.items()
-)
+
+def name_of(kind: str, rows: int, *, across: bool) -> str:
+    """Return the name of the kernel of a kind of numbers whose blocks have so many rows of A."""
+    return f"few_rows_{rows}_{'across_' if across else ''}{kind}"
 
 
-def is_small_product(p: MatrixProduct) -> bool:
-    """Return whether a kernel of `TEXT` does a product; a library is slower at it."""
+def text_of(kind: str, rows: int, *, across: bool) -> str:
+    """Return the text of that kernel."""
+    text = (_ACROSS if across else _ALONG).replace("_HEAD", _HEAD)
+    for word, number in (("AHEAD", AHEAD[kind]), ("ROWS", rows)):
+        text = text.replace(word, str(number))
+    return text.replace("KIND", kind).replace("NAME", name_of(kind, rows, across=across))
+
+
+_NAMED = {"TURN": TURN, "WIDE": WIDE, "DEEP": SUM_THREADS, "SUMS": SUMS, "PARTS": PARTS}
+NUMBERS = "".join(f"#define {name} {number}\n" for name, number in _NAMED.items())
+TEXT = NUMBERS + "\n".join(text_of(kind, TURN, across=across) for across in (False, True) for kind in AHEAD)
+_LARGER = [("f4", 8, False), ("f4", 16, False), ("f8", 8, False), ("f4", 8, True), ("f8", 8, True)]
+TRIAL_TEXT = NUMBERS + "\n".join(text_of(kind, rows, across=across) for kind, rows, across in _LARGER)
+TRIAL_NAMES = [name_of(kind, rows, across=across) for kind, rows, across in _LARGER]
+
+
+def is_small_product(p: MatrixProduct, reach: Reach = DEFAULT) -> bool:
+    """Return whether a kernel of this module does a product; a library is slower at it."""
     single = p.count == 1 and not p.a_across and 0 < p.k < 1 << 31 and p.n < 1 << 31
-    return single and 0 < p.m <= MOST_ROWS and 0 < p.m * p.n * p.k <= MOST_WORK
+    return single and 0 < p.m <= reach.rows and 0 < p.m * p.n * p.k <= reach.work
 
 
 def launch_of(
-    p: MatrixProduct, calls: int, rows_a_call: int
+    p: MatrixProduct, calls: int, rows_a_call: int, reach: Reach = DEFAULT
 ) -> tuple[str, int, tuple[int, int], tuple[int, ...]]:
     """Return the name of a product's kernel, blocks, threads of each, and arguments.
 
     Where `calls` is an address, there are so many calls of `each` rows; else all rows are there.
     """
     threads, columns = SHAPES[p.b_across]
-    name = f"few_rows_{'across_' if p.b_across else ''}{'f4' if p.dtype == 'float32' else 'f8'}"
-    blocks = -(-p.n // columns) * -(-p.m // ROWS)
+    kind = "f4" if p.dtype == "float32" else "f8"
+    large, small = next(rows for least, *rows in reach.blocks if p.m >= least)
+    rows = small if p.b_across or kind == "f8" else large
+    name = name_of(kind, rows, across=p.b_across)
+    blocks = -(-p.n // columns) * -(-p.m // rows)
     extents = p.m, p.n, p.k, p.a_lead, p.b_lead, p.c_lead, int(p.adds), calls, rows_a_call
     return name, blocks, threads, (p.a, p.b, p.c, *extents)

@@ -26,7 +26,14 @@ from numpy.typing import NDArray
 from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Function, MatrixProduct
-from foldbatch.engines.cuda.few_rows import is_small_product, launch_of
+from foldbatch.engines.cuda.few_rows import (
+    DEFAULT,
+    TRIAL,
+    TRIAL_NAMES,
+    TRIAL_TEXT,
+    is_small_product,
+    launch_of,
+)
 from foldbatch.engines.cuda.fixed_kernels import plan_of
 from foldbatch.engines.cuda.kernel_text import (
     ADDRESSES_AT,
@@ -410,12 +417,28 @@ def _where(kernel: Kernel, matrix: Matrix, row: Sequence[int], rows: Mapping[Axi
 
 
 class StepWalker:
-    """Runs the steps of some kernels: compiled functions, by name."""
+    """Runs the steps of some kernels.
 
-    def __init__(self, device: Device, functions: Mapping[str, Function], precision: str = "") -> None:
+    Args:
+        device: where they run.
+        functions: the compiled kernels, by name.
+        precision: of products, see `MatrixProduct.precision`.
+        trials: the kernels on trial that run, see `trials`.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        functions: Mapping[str, Function],
+        precision: str = "",
+        trials: frozenset[str] = frozenset(),
+    ) -> None:
         self._device = device
         self._functions = functions
-        self._precision = precision  # of products, see `MatrixProduct.precision`
+        self._precision = precision
+        self._reach = TRIAL if "rows" in trials else DEFAULT
+        larger = TRIAL_NAMES if "rows" in trials else ()
+        self._larger = {name: device.kernel(TRIAL_TEXT, name) for name in larger}
 
     def run(self, steps: Sequence[LaunchStep], table: int, addresses: Sequence[int]) -> None:
         """Enqueue steps, given where the packed table lies, and the addresses of the batch's buffers."""
@@ -429,11 +452,12 @@ class StepWalker:
                 leads, across = (p.a.lead, p.b.lead, p.c.lead), (p.a.across, p.b.across)
                 layout = *leads, *across, step.adds, count, *p.steps
                 product = MatrixProduct(p.dtype, m, p.n, k, a, b, c, *layout, self._precision)
-                if step.gaps or not is_small_product(product):
+                if step.gaps or not is_small_product(product, self._reach):
                     driver.multiply(product, stream)
                     continue
                 calls = table + 8 * (step.arguments[1] + step.counted) if step.counted else 0
-                self._device.launch(*launch_of(product, calls, p.m))
+                name, blocks, threads, arguments = launch_of(product, calls, p.m, self._reach)
+                self._device.launch(self._larger.get(name, name), blocks, threads, arguments)
             else:
                 driver.launch(
                     functions[task.name], step.blocks, task.threads, (table, *step.arguments), stream

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import MatrixProduct
-from foldbatch.engines.cuda.few_rows import MOST_ROWS, is_small_product, launch_of
+from foldbatch.engines.cuda.few_rows import (
+    DEFAULT,
+    TRIAL,
+    TRIAL_NAMES,
+    TRIAL_TEXT,
+    Reach,
+    is_small_product,
+    launch_of,
+)
 from tests.engines.cuda.emulator import Emulator
 from tests.ptx.driver import PtxDriver
 from tests.ptx.needed import needs_ptx
@@ -19,15 +27,27 @@ DRIVERS = [Emulator, pytest.param(PtxDriver, marks=needs_ptx)]
 
 
 def multiplied(
-    device: Device, a: Any, b: Any, c: Any, *, across: bool, adds: bool, calls: int, each: int
+    device: Device,
+    a: Any,
+    b: Any,
+    c: Any,
+    *,
+    across: bool,
+    adds: bool,
+    calls: int,
+    each: int,
+    reach: Reach = DEFAULT,
 ) -> Any:
     """Return ``c + a b`` or ``a b`` of the rows that there are; the others of c as they were."""
     arrays = [device.put(array) for array in (a, b, c, np.array([calls]))]
     (m, k), n = a.shape, c.shape[1]
-    pointers = [array.pointer for array in arrays]
-    product = MatrixProduct(a.dtype.name, m, n, k, *pointers[:3], k, b.shape[1], n, False, across, adds)
-    assert is_small_product(product)
-    device.launch(*launch_of(product, pointers[3] if each else 0, each))
+    left, right, result, counter = (array.pointer for array in arrays)
+    layout = k, b.shape[1], n, False, across, adds
+    product = MatrixProduct(a.dtype.name, m, n, k, left, right, result, *layout)
+    assert is_small_product(product, reach)
+    name, blocks, threads, arguments = launch_of(product, counter if each else 0, each, reach)
+    kernel = device.kernel(TRIAL_TEXT, name) if name in TRIAL_NAMES else name
+    device.launch(kernel, blocks, threads, arguments)
     return device.read(arrays[2])
 
 
@@ -61,8 +81,47 @@ def test_a_product_is_numpys_for_the_rows_that_there_are(make: Any, data: Any) -
         np.testing.assert_array_equal(one[0], found[there - 1])
 
 
+@pytest.mark.parametrize("make", DRIVERS)
+@pytest.mark.parametrize(("dtype", "across"), [("float32", False), ("float32", True), ("float64", True)])
+@pytest.mark.parametrize("m", [64, 131])
+def test_blocks_of_more_rows_compute_the_same_bits(make: Any, m: int, dtype: str, *, across: bool) -> None:
+    """On trial, products of 64 rows and more have larger blocks, and go up to 384 rows."""
+    device, rng, n, k = Device(make()), np.random.default_rng(m), 35, 150
+    a, b, c = (
+        rng.standard_normal(shape).astype(dtype) for shape in ((m, k), (n, k) if across else (k, n), (m, n))
+    )
+    how: dict[str, Any] = {"across": across, "adds": True}
+    larger = multiplied(device, a, b, c, **how, calls=m - 3, each=1, reach=TRIAL)
+    for low in range(0, m - 3, 40):
+        part = slice(low, min(low + 40, m - 3))
+        rows = part.stop - part.start
+        small = multiplied(device, a[part], b, c[part], **how, calls=rows, each=0)
+        np.testing.assert_array_equal(larger[part], small)
+    np.testing.assert_array_equal(larger[m - 3 :], c[m - 3 :])
+
+
+def test_blocks_have_as_many_rows_as_the_trial_says() -> None:
+    def launched(rows: int, dtype: str = "float32", *, across: bool = False) -> tuple[str, int]:
+        product = MatrixProduct(dtype, rows, 32, 4, 0, 0, 0, 4, 4, 32, b_across=across)
+        return launch_of(product, 0, 0, TRIAL)[:2]
+
+    assert launched(63) == ("few_rows_4_f4", 16)
+    assert launched(64) == ("few_rows_8_f4", 8)
+    assert launched(384) == ("few_rows_16_f4", 24)
+    assert launched(384, across=True) == ("few_rows_8_across_f4", 4 * 48)
+    assert launched(128, "float64") == ("few_rows_8_f8", 16)
+    assert is_small_product(MatrixProduct("float32", 384, 4, 4, 0, 0, 0, 4, 4, 4), TRIAL)
+
+
 def test_many_rows_and_what_lies_across_are_left_to_a_library() -> None:
-    product = MatrixProduct("float32", MOST_ROWS, 4, 4, 0, 0, 0, 4, 4, 4)
+    product = MatrixProduct("float32", DEFAULT.rows, 4, 4, 0, 0, 0, 4, 4, 4)
     assert is_small_product(product)
-    for other in ({"m": MOST_ROWS + 1}, {"m": 0}, {"k": 0}, {"count": 2}, {"a_across": True}, {"n": 1 << 20}):
+    for other in (
+        {"m": DEFAULT.rows + 1},
+        {"m": 0},
+        {"k": 0},
+        {"count": 2},
+        {"a_across": True},
+        {"n": 1 << 20},
+    ):
         assert not is_small_product(replace(product, **other)), other
