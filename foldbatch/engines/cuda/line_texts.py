@@ -197,9 +197,14 @@ def op_lines(text: KernelText, statement: Statement) -> list[str]:
 
 
 def copy_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return the lines that copy a place to another, to whose shape it broadcasts."""
+    """Return the lines that copy a place to another, to whose shape it broadcasts; bfloat16 is widened."""
     (read,), write = statement.reads, statement.result
-    return visit(text, write.shape, [aligned(read, write.shape)], lambda x, _: ([], list(x)), [write])
+    copied = "f4_of_b2({})" if text.kind(read.slot) == "b2" else "{}"
+
+    def compute(x: Sequence[str], mark: str) -> tuple[list[str], list[str]]:
+        return [], [copied.format(x[0])]
+
+    return visit(text, write.shape, [aligned(read, write.shape)], compute, [write])
 
 
 def zero_lines(text: KernelText, statement: Statement) -> list[str]:
