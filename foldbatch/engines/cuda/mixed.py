@@ -1,14 +1,17 @@
 """The precision ``mixed``: arenas hold values of float32 as bfloat16, everything else stays as it is.
 
-A value is rounded where a cell writes it to an arena, and widened where a cell reads it: the routine copies
-rows of such an operand into float32 memory of the level before its other statements, which read the copies.
-So products, sums and losses are of float32, and each reader sees the rounded value, whatever batch it is in.
+A value is rounded where a cell writes it to an arena, and widened where a cell reads it. Loops and copies
+widen what they load. For all other statements the routine first copies the rows of such an operand into
+float32 memory of the level, and they read the copies. So products, sums and losses are of float32, and each
+reader sees the rounded value, whatever batch it is in.
 Cotangents are not rounded: many readers of a value add to its cotangent, and a sum of 8 bits loses small
 terms. They pass a rounding as if it were none.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from foldbatch.engines.bindings import Bound, bind_routines, stages_of
@@ -48,26 +51,35 @@ def bind_mixed(model: Model, *, training: bool) -> Bound:
 
 
 def widened(routine: Routine) -> Routine:
-    """Return a routine whose operands of float32 are copied into memory of the level, and read there."""
+    """Return a routine that reads operands of float32 where they are loaded one by one, else in copies.
+
+    Routines share the memory of the copies: those of one type are numbered from -1 downward.
+    """
+    operands = {
+        number
+        for number, slot in enumerate(routine.slots)
+        if slot.binding.kind == "operand" and slot.type.dtype == ROUNDED
+    }
+    read = [place.slot for statement in routine.statements for place in _copied(statement)]
     slots, copies, copied = list(routine.slots), list[Statement](), dict[int, int]()
-    for number, slot in enumerate(routine.slots):
-        if slot.binding.kind == "operand" and slot.type.dtype == ROUNDED:
-            copied[number] = len(slots)
-            slots.append(Slot(Binding("scratch", -1 - number), slot.type, slot.axis))
-            shape = slot.type.shape
-            read = Place(number, slot.axis, slot.type.size, 0, shape, contiguous(shape))
-            copies.append(Statement("copy", slot.axis, (read,), replace(read, slot=copied[number])))
+    counts = Counter[TensorType]()
+    for number in sorted(operands.intersection(read)):
+        slot = routine.slots[number]
+        copied[number] = len(slots)
+        counts[slot.type] += 1
+        slots.append(Slot(Binding("scratch", -counts[slot.type]), slot.type, slot.axis))
+        shape = slot.type.shape
+        source = Place(number, slot.axis, slot.type.size, 0, shape, contiguous(shape))
+        copies.append(Statement("copy", slot.axis, (source,), replace(source, slot=copied[number])))
 
-    def moved(place: Place) -> Place:
-        return replace(place, slot=copied.get(place.slot, place.slot))
+    def moved(statement: Statement) -> Statement:
+        reads = [replace(place, slot=copied.get(place.slot, place.slot)) for place in statement.reads]
+        return replace(statement, reads=tuple(reads)) if _copied(statement) else statement
 
-    statements = [
-        replace(
-            statement,
-            reads=tuple(map(moved, statement.reads)),
-            slots=tuple(copied.get(number, number) for number in statement.slots),
-        )
-        for statement in routine.statements
-    ]
-    results = tuple(result._replace(place=moved(result.place)) for result in routine.results)
-    return replace(routine, slots=tuple(slots), statements=(*copies, *statements), results=results)
+    statements = (*copies, *map(moved, routine.statements))
+    return replace(routine, slots=tuple(slots), statements=statements)
+
+
+def _copied(statement: Statement) -> Sequence[Place]:
+    """Return the places that a statement reads otherwise than element by element."""
+    return () if statement.loop is not None or statement.op == "copy" else statement.reads
