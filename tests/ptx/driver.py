@@ -273,7 +273,8 @@ def device() -> Device:
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; ``auto`` is straight, as on the emulator."""
     way = "straight" if settings.launch == "auto" else settings.launch
-    return CudaEngine(NAME, model, device(), launch=way, debug=settings.debug)
+    precision = settings.precision if settings.precision == "mixed" else ""
+    return CudaEngine(NAME, model, device(), launch=way, debug=settings.debug, precision=precision)
 
 
-BACKEND = Backend(load, launches=LAUNCHES)
+BACKEND = Backend(load, precisions=("fp32", "mixed"), launches=LAUNCHES)

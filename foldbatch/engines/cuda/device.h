@@ -16,6 +16,7 @@ typedef unsigned int u4;
 typedef float f4;
 typedef double f8;
 typedef unsigned char b1;
+typedef unsigned short b2;  // a bfloat16: the upper half of the bits of a float
 
 #ifdef FB_CUDA
 // Blocks a multiprocessor must hold are named, else the compiler aims at more and spills registers for it.
@@ -49,6 +50,8 @@ DEVICE bool claimed(u8* word, u8 name) {
   return was == 0 || was == name;
 }
 DEVICE f8 as_f8(i8 bits) { return __longlong_as_double(bits); }
+DEVICE f4 as_f4(u4 bits) { return __uint_as_float(bits); }
+DEVICE u4 bits_of_f4(f4 x) { return __float_as_uint(x); }
 
 #define F4_INF __int_as_float(0x7f800000)
 #define F8_INF __longlong_as_double(0x7ff0000000000000ll)
@@ -64,6 +67,14 @@ VECTOR(i4, 4, 16)
 VECTOR(i8, 2, 16)
 VECTOR(b1, 2, 2)
 VECTOR(b1, 4, 4)
+VECTOR(b2, 2, 4)
+VECTOR(b2, 4, 8)
+
+DEVICE f4 f4_of_b2(b2 x) { return as_f4((u4)x << 16); }
+DEVICE b2 b2_of_f4(f4 x) {  // the nearest one, of two the even one; a NaN stays a NaN
+  const u4 bits = bits_of_f4(x);
+  return x != x ? (b2)(bits >> 16 | 64) : (b2)((bits + 32767 + (bits >> 16 & 1)) >> 16);
+}
 
 DEVICE i8 min_i8(i8 a, i8 b) { return a < b ? a : b; }
 DEVICE i8 max_i8(i8 a, i8 b) { return a > b ? a : b; }

@@ -21,6 +21,7 @@ from foldbatch.engines.cuda.kernel_text import CALLS, TARGET
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.memory import DeviceMemory, Staging
+from foldbatch.engines.cuda.mixed import bind_mixed
 from foldbatch.engines.cuda.run import CudaRun, PhaseKernels, Ready
 from foldbatch.engines.cuda.steps import LaunchStep, PackedBatch, StepWalker, pack, steps_of_both
 from foldbatch.engines.cuda.trials import trials_of
@@ -228,7 +229,9 @@ class CudaEngine(Engine):
         self.launch = launch  # how batches are, one of `foldbatch.engines.engine.LAUNCHES`
         self._captured: dict[bool, Captured] = {}  # for training and inference
         self.debug = debug  # whether memory is filled with NaN before each batch
-        self._precision = precision  # of products, where the device does not decide it
+        # of products, where the device does not decide it
+        self._precision = "fp32" if precision == "mixed" else precision
+        self._is_mixed = precision == "mixed"  # whether arenas hold float32 as bfloat16
         # of `TRIALS`; by default those that the environment names
         self.trials = trials_of(os.environ) if trials is None else trials
 
@@ -247,7 +250,8 @@ class CudaEngine(Engine):
 
         Each call compiles anew; `training` and `inference` keep the result.
         """
-        bound = bind(self.model, TARGET, training=training)
+        make = bind_mixed if self._is_mixed else partial(bind, target=TARGET)
+        bound = make(self.model, training=training)
         kernels = kernels_of(bound)
         text = "\n".join(kernel.text for kernel in kernels)
         names = [task.name for kernel in kernels for task in kernel.tasks if task.name]

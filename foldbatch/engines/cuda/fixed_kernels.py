@@ -138,6 +138,16 @@ KERNEL gathered(i8 source, i8 rows, i8 count, i8 words, i8 target, i8 word) {
     ((i4*)target)[e] = bad ? -1 : ((const i4*)source)[((const i8*)rows)[e / words] * words + e % words];
 }
 """
+# The same of values that an arena holds as bfloat16: they become float32 again.
+_GATHERED_B2 = """\
+KERNEL gathered_b2(i8 source, i8 rows, i8 count, i8 words, i8 target, i8 word) {
+  const b1 bad = *(const i8*)word != 0;
+  for (i8 e = BLOCK * LANES_X + LANE_X; e < count * words; e += BLOCKS * LANES_X) {
+    const b2 x = ((const b2*)source)[((const i8*)rows)[e / words] * words + e % words];
+    ((i4*)target)[e] = bad ? -1 : (i4)((u4)x << 16);
+  }
+}
+"""
 # Rows of a buffer go into the status from a place on; in the table, from ``list`` on, lie their count and
 # their numbers.
 _RESULTS = """\
@@ -146,6 +156,14 @@ KERNEL results_{k}(i8 table, i8 buffer, i8 list, i8 words, i8 place) {{
   const i8 n = t[list] * words, *rows = t + list + 1;
   {k}* to = ({k}*)((i8*)t[{status}] + place);
   {each} to[e] = ((const {k}*)BUFFER(buffer))[rows[e / words] * words + e % words];
+}}
+"""
+_RESULTS_B2 = """\
+KERNEL results_b2(i8 table, i8 buffer, i8 list, i8 words, i8 place) {{
+  {head}
+  const i8 n = t[list] * words, *rows = t + list + 1;
+  f4* to = (f4*)((i8*)t[{status}] + place);
+  {each} to[e] = f4_of_b2(((const b2*)BUFFER(buffer))[rows[e / words] * words + e % words]);
 }}
 """
 # Adds terms to rows, as a plan tells (see `plan_of`); `width` numbers a row. ``add`` keeps what is
@@ -266,7 +284,9 @@ TEXT = "\n".join(
         _FAULT,
         *(_text(_TAKE, k, "count * words") for k in ("i4", "b1")),
         _GATHERED,
+        _GATHERED_B2,
         *(_text(_RESULTS, k) for k in ("i4", "b1")),
+        _text(_RESULTS_B2),
         *(_text(_PLANNED, k, "count * width") for k in KINDS.values()),
         *(_text(_BAD, k) for k in KINDS.values()),
         f"#define FLAG_SIZE {FLAG_SIZE}",

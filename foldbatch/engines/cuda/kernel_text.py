@@ -247,7 +247,9 @@ class KernelText:
     def kind(self, slot: int) -> str:
         if slot < 0:
             return self.virtual[slot][1]
-        return KINDS[self.routine.slots[slot].type.dtype]
+        stored = self.routine.slots[slot]
+        kind = KINDS[stored.type.dtype]
+        return stored_kind(kind, self.routine) if stored.binding.kind == "operand" else kind
 
     def size(self, slot: int) -> int:
         if slot < 0:
@@ -259,7 +261,7 @@ class KernelText:
         return self.size(slot) // self.setting.widths.get(slot, 1)
 
     def item(self, slot: int) -> int:
-        return {"f4": 4, "f8": 8, "i4": 4, "i8": 8, "b1": 1}[self.kind(slot)]
+        return {"f4": 4, "f8": 8, "i4": 4, "i8": 8, "b1": 1, "b2": 2}[self.kind(slot)]
 
     def rows_at(self, name: str, kind: str, size: int) -> int:
         """Return a number that stands for rows that are no slot: a pointer's name, its type, its elements."""
@@ -391,6 +393,11 @@ class KernelText:
             case _:
                 begin = ""
         return [f"{kind}* {name} = {buffer_of(kind, base)}{begin};"]
+
+
+def stored_kind(kind: str, routine: Routine) -> str:
+    """Return the kind as which an arena holds values of a kind: see `foldbatch.engines.cuda.mixed`."""
+    return "b2" if kind == "f4" and routine.precision == "mixed" else kind
 
 
 def field_of(binding: int, number: int) -> str:

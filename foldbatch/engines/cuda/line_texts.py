@@ -147,17 +147,21 @@ def _divides(
 def _load(
     lines: list[str], text: KernelText, place: Place, at: str, name: str, vector: int, unless: str
 ) -> Callable[[int], str]:
-    """Append a load; return the expression of each of the elements loaded, or of anything unless."""
+    """Append a load; return the expression of each of the elements loaded, or of anything unless.
+
+    A bfloat16 is loaded as it is, and its expression is a float.
+    """
     kind, pointer = text.kind(place.slot), text.here(place.slot)
     truth = " != 0" if kind == "b1" else ""
+    value = "f4_of_b2({})" if kind == "b2" else "{}"
     if vector == 1:
         lines.append(f"const {kind} {name} = {f'{unless} ? 0 : ' * bool(unless)}{pointer}[{at}]{truth};")
-        return lambda u: name
+        return lambda u: value.format(name)
     wide = f"{kind}x{vector}"
     loaded = f"{name} = *(const {wide}*)({pointer} + {at});"
     lines += [f"{wide} {name} = {{{{0}}}};", f"if (!{unless})"] if unless else []
     lines.append(loaded if unless else f"const {wide} {loaded}")
-    return lambda u: f"({name}.v[{u}]{truth})" if truth else f"{name}.v[{u}]"
+    return lambda u: f"({name}.v[{u}]{truth})" if truth else value.format(f"{name}.v[{u}]")
 
 
 def sweep_lines(text: KernelText, statement: Statement, sweep: Sweep) -> list[str]:

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from foldbatch.engines.cuda.kernel_text import STATUS_AT, KernelText, buffer_of, field_of, indented
+from foldbatch.engines.cuda.kernel_text import (
+    STATUS_AT,
+    KernelText,
+    buffer_of,
+    field_of,
+    indented,
+    stored_kind,
+)
 from foldbatch.engines.cuda.line_texts import (
     added,
     bounds,
@@ -323,7 +330,8 @@ def take_lines(text: KernelText, number: int) -> list[str]:
 
 def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
     """Return the lines that bring a row to the rows of an arena where its readers look for it."""
-    kind, lower = text.kind(place.slot), text.lower(place.axis if place.axis.rank else CALL)
+    kind = stored_kind(text.kind(place.slot), text.routine)
+    lower = text.lower(place.axis if place.axis.rank else CALL)
     copies, copies_name = field_of(number, Fields.copies), f"copies{number}"
     text.once(f"const i4* {copies_name} = {copies} < 0 ? 0 : ints + {copies} + {lower};")
     text.once(
@@ -337,7 +345,7 @@ def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
     ]
     begin, end = f"{copies_name} ? {copies_name}[r] : r", f"{copies_name} ? {copies_name}[r + 1] : r + 1"
     first = f"const i8 first = {begin}, last = {end};"
-    return [first, *_brought(text, place, stored=stored)]
+    return [first, *_brought(text, place, stored=stored, kind=kind)]
 
 
 def cotangent_lines(text: KernelText, number: int, place: Place, width: int) -> list[str]:
@@ -385,13 +393,17 @@ def _brought(
     grain: int = 0,  # what divides the numbers before a row; 0 where rows follow each other
     row: int | None = None,  # from one row to the next, where that is not its size
     stored: Sequence[str] = (),  # see `visit`
+    kind: str = "",  # of the numbers at the pointer, where they are rounded
 ) -> list[str]:
     """Return the lines that store a place at pointer ``d``, without gaps."""
     size, shape = prod(place.shape), place.shape
-    number = text.rows_at("d", text.kind(place.slot), grain or size)
+    number = text.rows_at("d", kind or text.kind(place.slot), grain or size)
+    is_rounded = text.kind(number) == "b2"
     target = Place(number, place.axis, size if row is None else row, 0, shape, contiguous(shape))
 
     def compute(x: Sequence[str], mark: str) -> tuple[list[str], list[str]]:
+        if is_rounded:
+            return [], [f"b2_of_f4({x[0]})"]
         return [], [f"({stores} ? {x[0]} : {x[1]} + {x[0]})" if stores else x[0]]
 
     reads = [place, target] if stores else [place]

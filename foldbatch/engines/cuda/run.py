@@ -37,6 +37,7 @@ from foldbatch.engines.cuda.forms import STATUS_WORDS, row_size
 from foldbatch.engines.cuda.kernel_text import KINDS
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging, capacity
+from foldbatch.engines.cuda.mixed import RoundedType
 from foldbatch.engines.cuda.row_texts import found_by
 from foldbatch.engines.cuda.steps import StepWalker
 from foldbatch.engines.cuda.updates import UpdateLaunch, device_value
@@ -371,7 +372,7 @@ class CudaRun:
             arguments = self._table, number, self.arranged.packed.wholes[k], place
             self.device.launch(f"total_{kind}", 1, (4 * THREADS, 1), arguments)
         for part in self._wanted.parts:
-            kind, words = _words(self.model.arenas[part.arena].nbytes)
+            kind, words = self._value_words(part.arena)
             buffer = self.ready.phase.bound.buffers["values", part.arena]
             self._around(f"results_{kind}", part.room * words, buffer, wanted_at, words, part.begin)
             wanted_at += 1 + part.room
@@ -618,11 +619,12 @@ class CudaRun:
         index = self.device.put(rows.astype(np.int64))
         taken = self.device.empty((len(rows), *type_.shape), type_.dtype)
         taken.guards = (self._status,)
-        kind, words = _words(type_.nbytes)
+        kind, words = self._value_words(arena)
         arguments = [self._arena("values", arena), index.pointer, len(rows), words, taken.pointer]
         name = f"take_{kind}"
-        if kind == "i4":
-            name, arguments = "gathered", [*arguments, self._status.word.pointer]
+        if kind != "b1":
+            name = "gathered" if kind == "i4" else f"gathered_{kind}"
+            arguments = [*arguments, self._status.word.pointer]
         elementwise(self.device, name, len(rows) * words, arguments)
         return taken
 
@@ -645,6 +647,14 @@ class CudaRun:
     def input_rows(self, key: tuple[int, int]) -> DeviceArray | None:
         """Return the gradients of a feed's data, as they lie in its buffer; None where there are none."""
         return self._brought_arrays["input"].get(key)
+
+    def _value_words(self, arena: int) -> tuple[str, int]:
+        """Return in which type values of an arena are moved to a reader, and how many numbers they are."""
+        bound = self.ready.phase.bound
+        stored = bound.types[bound.buffers["values", arena]]
+        if isinstance(stored, RoundedType):
+            return "b2", stored.size
+        return _words(self.model.arenas[arena].nbytes)
 
     def _lie(self, arena: int, numbers: Ints) -> Ints:
         """Return the rows of values that lie in an arena, by their numbers in the batch."""

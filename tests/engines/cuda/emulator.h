@@ -50,6 +50,18 @@ static inline double as_f8(long long bits) {
   return x;
 }
 
+static inline float as_f4(unsigned int bits) {
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+
+static inline unsigned int bits_of_f4(float x) {
+  unsigned int bits;
+  memcpy(&bits, &x, 4);
+  return bits;
+}
+
 typedef void (*Emulated)(long long, long long, long long, long long, long long, long long, long long, long long,
                          long long, long long, long long, long long, long long, long long, long long, long long);
 

@@ -45,10 +45,11 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; ``auto`` is straight, for fewer launches are no gain here."""
     way = "straight" if settings.launch == "auto" else settings.launch
     given = settings.device
-    precision = settings.precision if given is not None else ""
+    is_told = given is not None or settings.precision == "mixed"
+    precision = settings.precision if is_told else ""
     return CudaEngine(
         "cuda-on-cpu", model, given or device(), launch=way, debug=settings.debug, precision=precision
     )
 
 
-BACKEND = Backend(load, launches=LAUNCHES)
+BACKEND = Backend(load, precisions=("fp32", "mixed"), launches=LAUNCHES)
