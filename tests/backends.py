@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from foldbatch.engines import threads
-from foldbatch.engines.cuda import kernels, matrices, steps
+from foldbatch.engines.cuda import kernels, matrices, row_texts, steps, trials
 from foldbatch.engines.engine import ENGINES, LAUNCH_VARIABLE, VARIABLE, check_precision, choose_engine
 from foldbatch.errors import BackendError
 
@@ -76,8 +76,9 @@ def running(engine: str, number: int) -> Iterator[str]:
 
     Work is cut for threads however little it is; the LLVM engine multiplies known rows before a recursion however few
     they are, and fuses no loops in each fourth program; each second one is a captured graph on the CUDA engine, or
-    all or none where FOLDBATCH_LAUNCH says so, and two of four multiply small weights as it does large ones. Of 64
-    programs on PTX 8 are compiled as for GPUs, in all these ways, and the others in a third of the time.
+    all or none where FOLDBATCH_LAUNCH says so, two of four multiply small weights as it does large ones, and one of
+    three has all kernels on trial. Of 64 programs on PTX 8 are compiled as for GPUs, in all these ways, and the others
+    in a third of the time.
     """
     with ExitStack() as stack:
         stack.enter_context(mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1))
@@ -101,6 +102,9 @@ def running(engine: str, number: int) -> Iterator[str]:
             stack.enter_context(mock.patch.object(kernels, "LARGE", 1))
             if number % 8 > 5:
                 stack.enter_context(mock.patch.object(steps, "is_small_product", lambda *product: False))
+        if engine.startswith("cuda") and number % 3 > 1:
+            stack.enter_context(mock.patch.dict(os.environ, {trials.VARIABLE: ",".join(trials.TRIALS)}))
+            stack.enter_context(mock.patch.object(row_texts, "PART_READERS", 2))
         if engine == "cuda-on-ptx" and number // 8 % 8:
             from tests.ptx.driver import compiled_quickly  # noqa: PLC0415 - others do not need it
 

@@ -252,7 +252,7 @@ class CudaEngine(Engine):
         """
         make = bind_mixed if self._is_mixed else partial(bind, target=TARGET)
         bound = make(self.model, training=training)
-        kernels = kernels_of(bound)
+        kernels = kernels_of(bound, self.trials)
         text = "\n".join(kernel.text for kernel in kernels)
         names = [task.name for kernel in kernels for task in kernel.tasks if task.name]
         module = self.device.driver.load(text) if names else None

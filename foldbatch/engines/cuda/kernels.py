@@ -7,6 +7,7 @@ most.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -38,8 +39,8 @@ Lines = Callable[[KernelText], list[str]]
 
 # When a kernel has anything to do: where the rows of a slot lie apart, which it copies together; where the
 # rows of a `store` slot or a result are brought to others that follow each other; where there is room beyond
-# the rows of a level, which it sets to zero.
-APART, STORED, ROOM = "apart", "stored", "room"
+# the rows of a level, which it sets to zero; where calls share ranks, so that a row has several readers.
+APART, STORED, ROOM, SHARING = "apart", "stored", "room", "sharing"
 When = tuple[tuple[str, int], ...]  # any of these, each of a binding; none where there always is something
 
 
@@ -70,6 +71,9 @@ class RoutineCut:
     # by slot that one product fills, and nothing else reads, the `store` slot or the result that it is: where
     # its rows follow each other, the product adds to the arena itself
     added: dict[int, int] = field(default_factory=dict)
+    by_reader: bool = False  # whether values are written by reader, see `trials.TRIALS`
+    # the `cotangent` slots that are summed in parts, which are written over the first cotangent of each
+    in_parts: frozenset[int] = frozenset()
     parts: list[RoutinePart] = field(default_factory=list)  # the parts so far
     _taken: set[int] = field(default_factory=set)
 
@@ -112,8 +116,15 @@ class RoutineCut:
             slot = self.routine.slots[number]
             if number in self.copied or slot.binding.kind == "cotangent":
                 self._taken.add(number)
-                lines, when = partial(row_texts.take_lines, number=number), ((APART, number),)
-                writes, size = frozenset({number}), slot.type.size
+                writes, size, in_parts = frozenset({number}), slot.type.size, number in self.in_parts
+                if in_parts:
+                    lines: Lines = partial(row_texts.partial_sum_lines, number=number)
+                    part_of_all = RoutinePart(slot.axis, lines, writes=writes, elements=size, all_rows=True)
+                    self.parts.append(replace(part_of_all, when=((SHARING, number),)))
+                lines, when = (
+                    partial(row_texts.take_lines, number=number, in_parts=in_parts),
+                    ((APART, number),),
+                )
                 self.parts.append(RoutinePart(slot.axis, lines, writes=writes, elements=size, when=when))
         self.parts.append(part)
 
@@ -190,6 +201,12 @@ class RoutineCut:
         for number, result in results.items():
             if result.binding.kind != "cotangent":
                 yield self._result(number, result.binding.kind, result.place)
+        for number, result in results.items():
+            if result.binding.kind == "value" and self.by_reader:
+                place, size = result.place, prod(result.place.shape)
+                lines = partial(row_texts.value_by_reader_lines, number=number, place=place)
+                reads = frozenset({place.slot})
+                yield RoutinePart(CALL, lines, reads, elements=size, all_rows=True, when=((SHARING, number),))
 
     def _cotangent(self, number: int, place: Place, lines: Lines) -> Iterator[RoutinePart]:
         """Yield the parts that store a cotangent, or add it to what its rows hold."""
@@ -207,7 +224,7 @@ class RoutineCut:
         lines: Lines
         match kind:
             case "value":
-                lines = partial(row_texts.value_lines, number=number, place=place)
+                lines = partial(row_texts.value_lines, number=number, place=place, shared=not self.by_reader)
             case "gradient":
                 axis = UNBATCHED
                 lines = partial(row_texts.gradient_lines, number=number, place=place)
@@ -319,17 +336,49 @@ class Kernel:
     text: str  # of the kernels
 
 
-def kernels_of(bound: Bound) -> list[Kernel]:
-    return [
-        kernel_of(bound.model, key, routine, f"k{number}")
-        for number, (key, routine) in enumerate(zip(bound.keys, bound.routines, strict=True))
-    ]
+def kernels_of(bound: Bound, trials: frozenset[str] = frozenset()) -> list[Kernel]:
+    """Return the launches of a level of each routine.
+
+    Args:
+        bound: the routines.
+        trials: the kernels on trial that are used, see `trials`.
+    """
+    by_reader = "readers" in trials
+    cotangents = Counter(
+        (key.cell, slot.binding.key)
+        for key, routine in zip(bound.keys, bound.routines, strict=True)
+        for slot in routine.slots
+        if slot.binding.kind == "cotangent"
+    )
+    kernels = []
+    for number, (key, routine) in enumerate(zip(bound.keys, bound.routines, strict=True)):
+        # the sums of parts are written over cotangents, so no other routine may read these
+        in_parts = frozenset(
+            place
+            for place, slot in enumerate(routine.slots)
+            if by_reader and slot.binding.kind == "cotangent" and cotangents[key.cell, slot.binding.key] == 1
+        )
+        kernels.append(
+            kernel_of(bound.model, key, routine, f"k{number}", by_reader=by_reader, in_parts=in_parts)
+        )
+    return kernels
 
 
-def kernel_of(model: Model, key: KernelKey, routine: Routine, name: str) -> Kernel:
-    """Return the launches of a level of a routine; the names of its kernels begin with `name`."""
+def kernel_of(
+    model: Model,
+    key: KernelKey,
+    routine: Routine,
+    name: str,
+    *,
+    by_reader: bool = False,
+    in_parts: frozenset[int] = frozenset(),
+) -> Kernel:
+    """Return the launches of a level of a routine; the names of its kernels begin with `name`.
+
+    `RoutineCut` says what `by_reader` and `in_parts` are.
+    """
     widths, arenas = _operands(model, key, routine)
-    cut = RoutineCut(routine, widths, arenas)
+    cut = RoutineCut(routine, widths, arenas, by_reader=by_reader, in_parts=in_parts)
     parts = cut.cut()
     all_calls = key.stage in ("before", "after")
     setting = Setting(routine, key.cell, widths, frozenset(cut.copied), all_calls, cut.added)

@@ -301,8 +301,14 @@ def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -
     ]
 
 
-def take_lines(text: KernelText, number: int) -> list[str]:
-    """Return the lines that copy rows of an arena together, or sum the cotangents of shared calls."""
+PART_READERS = 32  # readers of a value whose cotangents are added up first, where they are summed in parts
+
+
+def take_lines(text: KernelText, number: int, *, in_parts: bool = False) -> list[str]:
+    """Return the lines that copy rows of an arena together, or sum the cotangents of shared calls.
+
+    With `in_parts`, `partial_sum_lines` has summed parts of them before.
+    """
     slot = text.routine.slots[number]
     text.here(number)
     kind, size, width = text.kind(number), text.size(number), text.setting.widths.get(number, 1)
@@ -318,18 +324,101 @@ def take_lines(text: KernelText, number: int) -> list[str]:
         total = [
             "f8 total = 0;",
             "UNROLL",
-            f"for (i8 j = copies[0]; j < copies[1]; j++) total += (f8)arena[(i8)at[j] * {size} + e];",
+            f"for (i8 j = copies[0]; j < copies[1]; j += {PART_READERS if in_parts else 1})",
+            f"  total += (f8)arena[(i8)at[j] * {size} + e];",
             f"p{number}[e] = ({kind})total;",
         ]
         copies = f"const i4* copies = ints + {field_of(number, Fields.copies)} + {lower} + r;"
-        summed = [copies, f"{at};", *element_loop(size, total)]
+        sums = element_loop(size, total)
+        if in_parts:
+            sums = [f"if (copies[1] - copies[0] > {PART_READERS}) {{", *indented(sums), "}"]
+        summed = [copies, f"{at};", *sums]
         lines += [f"if ({field_of(number, Fields.copies)} >= 0) {{", *indented(summed)]
         lines += ["} else {", *indented(plain), "}"]
     return [f"if (apart{number}) {{", *indented(lines), "}"]
 
 
-def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
-    """Return the lines that bring a row to the rows of an arena where its readers look for it."""
+def partial_sum_lines(text: KernelText, number: int) -> list[str]:
+    """Return a kernel's lines that sum cotangents of shared calls, `PART_READERS` readers of a call at a time.
+
+    A call of no more readers has its sum then. Else the sum of a part takes the place of its first cotangent,
+    for `take_lines` to add up. The order depends on the call's own readers alone. Part s is of the last call
+    that begins at a part up to s; as each call begins one part further than it need, some parts are empty.
+    """
+    slot = text.routine.slots[number]
+    kind, size, axis = text.kind(number), text.size(number), slot.axis
+    q, middle = text.numbered(axis, "q"), text.numbered(axis, "middle")
+    return [
+        *_readers_lines(text, number, axis),
+        f"{kind}* arena = {buffer_of(kind, field_of(number, Fields.base))};",
+        f"const i8 parts = rows ? (end - begin) / {PART_READERS} + rows : 0;",
+        "for (i8 s = BLOCK * LANES_Y + LANE_Y; s < parts; s += BLOCKS * LANES_Y) {",
+        *indented(_search_lines(f"(copies[{middle}] - begin) / {PART_READERS} + middle <= s")),
+        f"  const i8 r = {q}, low = copies[r], high = copies[r + 1];",
+        f"  const i8 first = low + {PART_READERS} * (s - (low - begin) / {PART_READERS} - q);",
+        f"  const i8 last = min_i8(first + {PART_READERS}, high);",
+        "  if (first >= last) continue;",
+        f"  {kind}* sum = high - low > {PART_READERS} ? arena + (i8)at[first] * {size} : {text.row(number, 'r')};",
+        f"  for (i8 e = LANE_X; e < {size}; e += LANES_X) {{",
+        "    f8 total = 0;",
+        "    UNROLL",
+        f"    for (i8 j = first; j < last; j++) total += (f8)arena[(i8)at[j] * {size} + e];",
+        f"    sum[e] = ({kind})total;",
+        "  }",
+        "}",
+    ]
+
+
+def value_by_reader_lines(text: KernelText, number: int, place: Place) -> list[str]:
+    """Return a kernel's lines that bring rows to where their readers look for them, each thread to some."""
+    kind, size = stored_kind(text.kind(place.slot), text.routine), prod(place.shape)
+    names, lines = index_lines("e", place.shape)
+    value = text.element(place, names, "r")
+    middle = text.numbered(CALL, "middle")
+    return [
+        *_readers_lines(text, number, CALL),
+        f"{kind}* arena = {buffer_of(kind, field_of(number, Fields.base))};",
+        "for (i8 j = begin + BLOCK * LANES_Y + LANE_Y; j < end; j += BLOCKS * LANES_Y) {",
+        *indented(_search_lines(f"copies[{middle}] <= j")),
+        f"  const i8 r = {text.numbered(CALL, 'q')};",
+        "  (void)r;",
+        f"  for (i8 e = LANE_X; e < {size}; e += LANES_X) {{",
+        *indented(lines, 2),
+        f"    arena[(i8)at[j] * {size} + e] = {f'b2_of_f4({value})' if kind == 'b2' else value};",
+        "  }",
+        "}",
+    ]
+
+
+def _readers_lines(text: KernelText, number: int, axis: Axis) -> list[str]:
+    """Return the lines that say where the readers of a level's shared calls begin and end."""
+    lower = text.lower(axis)
+    first, last = text.numbered(axis, "0"), text.numbered(axis, "(rows - 1)")
+    return [
+        f"const i4 *at = ints + {field_of(number, Fields.index)};",
+        f"const i4 *copies = ints + {field_of(number, Fields.copies)} + {lower};",
+        f"const i8 rows = {text.rows(axis)};",
+        f"const i8 begin = rows ? copies[{first}] : 0, end = rows ? copies[{last} + 1] : 0;",
+    ]
+
+
+def _search_lines(is_up_to: str) -> list[str]:
+    """Return the lines that find `q`, the last call for which an expression of `middle` holds."""
+    return [
+        "i8 q = 0;",
+        "for (i8 beyond = rows; beyond - q > 1;) {",
+        "  const i8 middle = (q + beyond) / 2;",
+        f"  if ({is_up_to}) q = middle;",
+        "  else beyond = middle;",
+        "}",
+    ]
+
+
+def value_lines(text: KernelText, number: int, place: Place, *, shared: bool = True) -> list[str]:
+    """Return the lines that bring a row to the rows of an arena where its readers look for it.
+
+    Unless `shared`, those of shared calls are left out: `value_by_reader_lines` brings them.
+    """
     kind = stored_kind(text.kind(place.slot), text.routine)
     lower = text.lower(place.axis if place.axis.rank else CALL)
     copies, copies_name = field_of(number, Fields.copies), f"copies{number}"
@@ -343,7 +432,8 @@ def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
         "for (i8 j = first; j < last; j++) {",
         f"  {kind}* d = arena{number} + (i8)to{number}[j] * {prod(place.shape)};",
     ]
-    begin, end = f"{copies_name} ? {copies_name}[r] : r", f"{copies_name} ? {copies_name}[r + 1] : r + 1"
+    begin = f"{copies_name} ? {copies_name}[r] : r"
+    end = f"{copies_name} ? {f'{copies_name}[r + 1]' if shared else '0'} : r + 1"
     first = f"const i8 first = {begin}, last = {end};"
     return [first, *_brought(text, place, stored=stored, kind=kind)]
 

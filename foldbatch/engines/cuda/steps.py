@@ -362,6 +362,8 @@ def _is_due(kernel: Kernel, row: Sequence[int], condition: str, binding: int, *,
         case "stored":
             computed = binding < len(slots) and entry(row, binding, Fields.stores)
             return entry(row, binding, Fields.first) >= 0 and not computed
+        case "sharing":
+            return entry(row, binding, Fields.copies) >= 0
     return spaced  # room
 
 

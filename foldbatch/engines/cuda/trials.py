@@ -1,6 +1,6 @@
 """Kernels on trial: right on the CPU, measured by no card yet, so none runs unless the environment names it.
 
-``FOLDBATCH_CUDA_TRIALS=rows`` lets programs that are compiled from then on use these kernels in place
+``FOLDBATCH_CUDA_TRIALS=rows,readers`` lets programs that are compiled from then on use these kernels in place
 of those that do the same work by default. `benchmarks.gpu.trials` measures each beside the default.
 """
 
@@ -12,7 +12,8 @@ from foldbatch.errors import UnknownNameError
 
 VARIABLE = "FOLDBATCH_CUDA_TRIALS"
 TRIALS = {  # what each does otherwise than the default
-    "rows": "products of few rows compute 8 or 16 rows a block from 64 rows on, and go up to 384 rows"
+    "rows": "products of few rows compute 8 or 16 rows a block from 64 rows on, and go up to 384 rows",
+    "readers": "a value is written by reader, and the cotangents of its readers are summed 32 at a time",
 }
 
 
@@ -22,8 +23,8 @@ def trials_of(environment: Mapping[str, str]) -> frozenset[str]:
     Raises:
         UnknownNameError: when a name is no trial's.
 
-    >>> sorted(trials_of({"FOLDBATCH_CUDA_TRIALS": "rows"})), sorted(trials_of({}))
-    (['rows'], [])
+    >>> sorted(trials_of({"FOLDBATCH_CUDA_TRIALS": "rows, readers"})), sorted(trials_of({}))
+    (['readers', 'rows'], [])
     """
     names = frozenset(name.strip() for name in environment.get(VARIABLE, "").split(",") if name.strip())
     for name in sorted(names - TRIALS.keys()):

@@ -15,7 +15,7 @@ from foldbatch.trees import Vocabulary
 from tests.engines.cuda.emulated import needs_compiler
 
 pytestmark = needs_compiler
-TREES = sst_like_trees(40, words=40)  # some levels have more than 128 rows
+TREES = sst_like_trees(40, words=12)  # levels of more than 128 rows, words of more than 32 readers
 
 
 @pytest.mark.parametrize("trial", TRIALS)
@@ -60,5 +60,7 @@ def test_larger_blocks_run_where_the_trial_is_named(monkeypatch: Any) -> None:
 
 def test_a_trial_that_is_none_is_refused_when_a_program_is_compiled(monkeypatch: Any) -> None:
     monkeypatch.setenv(VARIABLE, "rows, tails")
-    with pytest.raises(UnknownNameError, match="FOLDBATCH_CUDA_TRIALS: expected some of rows, found 'tails'"):
+    with pytest.raises(
+        UnknownNameError, match="FOLDBATCH_CUDA_TRIALS: expected some of rows, readers, found 'tails'"
+    ):
         fb.compile(fb.Scalar() >> fb.Loss(), "cuda-on-cpu")
