@@ -104,7 +104,7 @@ def running(engine: str, number: int) -> Iterator[str]:
                 stack.enter_context(mock.patch.object(steps, "is_small_product", lambda *product: False))
         if engine.startswith("cuda") and number % 3 > 1:
             stack.enter_context(mock.patch.dict(os.environ, {trials.VARIABLE: ",".join(trials.TRIALS)}))
-            stack.enter_context(mock.patch.object(row_texts, "PART_READERS", 2))
+            stack.enter_context(mock.patch.object(row_texts, "SUM_READERS", 2))
         if engine == "cuda-on-ptx" and number // 8 % 8:
             from tests.ptx.driver import compiled_quickly  # noqa: PLC0415 - others do not need it
 

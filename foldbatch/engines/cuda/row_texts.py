@@ -301,7 +301,7 @@ def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -
     ]
 
 
-PART_READERS = 32  # readers of a value whose cotangents are added up first, where they are summed in parts
+SUM_READERS = 32  # readers of a value whose cotangents are added up first, where they are summed in parts
 
 
 def take_lines(text: KernelText, number: int, *, in_parts: bool = False) -> list[str]:
@@ -324,14 +324,14 @@ def take_lines(text: KernelText, number: int, *, in_parts: bool = False) -> list
         total = [
             "f8 total = 0;",
             "UNROLL",
-            f"for (i8 j = copies[0]; j < copies[1]; j += {PART_READERS if in_parts else 1})",
+            f"for (i8 j = copies[0]; j < copies[1]; j += {SUM_READERS if in_parts else 1})",
             f"  total += (f8)arena[(i8)at[j] * {size} + e];",
             f"p{number}[e] = ({kind})total;",
         ]
         copies = f"const i4* copies = ints + {field_of(number, Fields.copies)} + {lower} + r;"
         sums = element_loop(size, total)
         if in_parts:
-            sums = [f"if (copies[1] - copies[0] > {PART_READERS}) {{", *indented(sums), "}"]
+            sums = [f"if (copies[1] - copies[0] > {SUM_READERS}) {{", *indented(sums), "}"]
         summed = [copies, f"{at};", *sums]
         lines += [f"if ({field_of(number, Fields.copies)} >= 0) {{", *indented(summed)]
         lines += ["} else {", *indented(plain), "}"]
@@ -339,7 +339,7 @@ def take_lines(text: KernelText, number: int, *, in_parts: bool = False) -> list
 
 
 def partial_sum_lines(text: KernelText, number: int) -> list[str]:
-    """Return a kernel's lines that sum cotangents of shared calls, `PART_READERS` readers of a call at a time.
+    """Return a kernel's lines that sum cotangents of shared calls, `SUM_READERS` of a call at a time.
 
     A call of no more readers has its sum then. Else the sum of a part takes the place of its first cotangent,
     for `take_lines` to add up. The order depends on the call's own readers alone. Part s is of the last call
@@ -351,14 +351,15 @@ def partial_sum_lines(text: KernelText, number: int) -> list[str]:
     return [
         *_readers_lines(text, number, axis),
         f"{kind}* arena = {buffer_of(kind, field_of(number, Fields.base))};",
-        f"const i8 parts = rows ? (end - begin) / {PART_READERS} + rows : 0;",
+        f"const i8 parts = rows ? (end - begin) / {SUM_READERS} + rows : 0;",
         "for (i8 s = BLOCK * LANES_Y + LANE_Y; s < parts; s += BLOCKS * LANES_Y) {",
-        *indented(_search_lines(f"(copies[{middle}] - begin) / {PART_READERS} + middle <= s")),
+        *indented(_search_lines(f"(copies[{middle}] - begin) / {SUM_READERS} + middle <= s")),
         f"  const i8 r = {q}, low = copies[r], high = copies[r + 1];",
-        f"  const i8 first = low + {PART_READERS} * (s - (low - begin) / {PART_READERS} - q);",
-        f"  const i8 last = min_i8(first + {PART_READERS}, high);",
+        f"  const i8 first = low + {SUM_READERS} * (s - (low - begin) / {SUM_READERS} - q);",
+        f"  const i8 last = min_i8(first + {SUM_READERS}, high);",
         "  if (first >= last) continue;",
-        f"  {kind}* sum = high - low > {PART_READERS} ? arena + (i8)at[first] * {size} : {text.row(number, 'r')};",
+        f"  {kind}* own_sum = {text.row(number, 'r')};",
+        f"  {kind}* sum = high - low > {SUM_READERS} ? arena + (i8)at[first] * {size} : own_sum;",
         f"  for (i8 e = LANE_X; e < {size}; e += LANES_X) {{",
         "    f8 total = 0;",
         "    UNROLL",
