@@ -235,8 +235,8 @@ def _touched(what: str, pointer: int, nbytes: int, writes: bool | None) -> None:
 def _watched(p: MatrixProduct) -> None:
     """Check the matrices of products row by row.
 
-    There may be gaps between rows of calls. So a row of A that nobody wrote makes a row of C that nobody wrote. Of many
-    products, a B or a transposed A that nobody wrote belongs to such a call. Rows that one product adds up must be
+    There may be gaps between rows of calls. So a row of A that nobody wrote makes a row of C that nobody wrote, and so
+    does a row of C that nobody wrote where a product adds to it. Of many products, a B or a transposed A that nobody wrote belongs to such a call. Rows that one product adds up must be
     there.
     """
     if not p.count * p.m * p.n:
@@ -253,8 +253,8 @@ def _watched(p: MatrixProduct) -> None:
         for row in range(p.m):
             known = all(each) and (p.a_across or _written(a + item * row * p.a_lead, item * p.k, True))
             pointer = c + item * row * p.c_lead
-            if p.adds:
-                _written(pointer, item * p.n, not known)
+            if p.adds:  # what is in a gap stays there, also where A has zeros or an earlier level's numbers
+                known = _written(pointer, item * p.n, True) and known
             _touched("product", pointer, item * p.n, True if known else None)
 
 

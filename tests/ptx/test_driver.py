@@ -48,11 +48,18 @@ def test_a_product_beyond_its_memory_is_noticed(change: dict[str, Any]) -> None:
         driver.multiply(replace(product, **change), driver.stream())
 
 
-def test_a_product_added_to_what_nobody_wrote_is_noticed() -> None:
+def test_a_product_added_to_what_nobody_wrote_is_noticed_when_it_is_read() -> None:
+    """Where a class has room, a product adds to rows of no call, and nobody reads these."""
     driver = PtxDriver()
-    product, _memory = products(driver)
+    product, memory = products(driver)
+    driver.multiply(replace(product, adds=True), driver.stream())
+    target = filled(driver, 2, 4)
+    reader = MatrixProduct("float32", 2, 4, 2, product.a, memory[2].pointer, target.pointer, 3, 4, 4)
     with pytest.raises(PtxFaultError, match="nobody wrote"):
-        driver.multiply(replace(product, adds=True), driver.stream())
+        driver.multiply(reader, driver.stream())
+    driver.fill(memory[2].pointer, 0, 32, driver.stream())
+    driver.multiply(replace(product, adds=True), driver.stream())
+    driver.multiply(reader, driver.stream())
 
 
 def test_copies_and_fills_stay_in_memory() -> None:
