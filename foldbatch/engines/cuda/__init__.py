@@ -32,10 +32,10 @@ def _device(precision: str, number: int) -> Device:
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; `foldbatch.compile` says what the precisions are."""
-    there, launch, debug = settings.device, settings.launch, settings.debug
-    if there is not None:  # one device for all precisions
-        return CudaEngine("cuda", model, there, launch=launch, debug=debug, precision=settings.precision)
-    return CudaEngine("cuda", model, device(settings.precision), launch=launch, debug=debug)
+    there, launch, debug, precision = settings.device, settings.launch, settings.debug, settings.precision
+    if there is None:
+        there = device(precision)
+    return CudaEngine("cuda", model, there, launch=launch, debug=debug, precision=precision)
 
 
 def check() -> None:

@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.bindings import Bound, Directions
+from foldbatch.engines.cuda import few_rows, tensor_products
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Function, MatrixProduct
-from foldbatch.engines.cuda.few_rows import is_small_product, launch_of
+from foldbatch.engines.cuda.few_rows import is_small_product
 from foldbatch.engines.cuda.fixed_kernels import plan_of
 from foldbatch.engines.cuda.kernel_text import (
     ADDRESSES_AT,
@@ -41,6 +42,7 @@ from foldbatch.engines.cuda.kernel_text import (
 )
 from foldbatch.engines.cuda.kernels import Kernel, LevelTask
 from foldbatch.engines.cuda.matrices import Matrix, Multiplied
+from foldbatch.engines.cuda.tensor_products import PRECISION, TEXTS, is_tensor_product
 from foldbatch.engines.launch import HEAD, Fields, Ints, LaunchTable
 from foldbatch.planning.facts import fact_names
 from foldbatch.planning.rooms import Measures, Placed, RoomPlaces, RoomWriter
@@ -429,11 +431,15 @@ class StepWalker:
                 leads, across = (p.a.lead, p.b.lead, p.c.lead), (p.a.across, p.b.across)
                 layout = *leads, *across, step.adds, count, *p.steps
                 product = MatrixProduct(p.dtype, m, p.n, k, a, b, c, *layout, self._precision)
-                if step.gaps or not is_small_product(product):
+                is_told = step.counted and not step.gaps
+                calls = table + 8 * (step.arguments[1] + step.counted) if is_told else 0
+                if not step.gaps and is_small_product(product):
+                    self._device.launch(*few_rows.launch_of(product, calls, p.m))
+                elif self._precision == PRECISION and is_tensor_product(product):
+                    name, blocks, threads, values = tensor_products.launch_of(product, calls, p.m)
+                    self._device.launch(self._device.kernel(TEXTS[name], name), blocks, threads, values)
+                else:
                     driver.multiply(product, stream)
-                    continue
-                calls = table + 8 * (step.arguments[1] + step.counted) if step.counted else 0
-                self._device.launch(*launch_of(product, calls, p.m))
             else:
                 driver.launch(
                     functions[task.name], step.blocks, task.threads, (table, *step.arguments), stream

@@ -7,7 +7,7 @@ pull a long sum down. So they add up eight terms, and these sums are added by pl
 depends on the number of terms alone: a row has the same bits whatever rows are beside it, and in each run.
 
 A block computes ``TILE`` rows by ``TILE`` columns of C, each of its eight warps 64 by 32 of them. It reads
-``DEEP`` terms into registers while it multiplies the ones before, which lie in shared memory: two of each, in
+16 terms into registers while it multiplies the ones before, which lie in shared memory: two of each, in
 turns. Where there are no tensor cores for TF32 (before ``sm_80``, and on the CPU), plain arithmetic computes
 the same of the same numbers. A factor that is infinite, or above 3.4e38, makes a result that is no number.
 """
@@ -17,22 +17,20 @@ from __future__ import annotations
 from foldbatch.engines.cuda.driver import MatrixProduct
 
 PRECISION = "3xtf32"
-TILE, DEEP, THREADS = 128, 16, 256
-PITCH = TILE + 8  # from term to term in shared memory: the lanes of a warp read from different banks
+TILE, THREADS = 128, 256
 # Products of fewer columns, terms or results are left to a library: less than half of a GPU had work
 LEAST_COLUMNS, LEAST_TERMS, LEAST_RESULTS = 128, 256, 1 << 20
 
-_HEAD = """\
-#define TILE 128
-#define DEEP 16
-#define PITCH 136
-#ifdef FB_CUDA
-#define THREADS 256
+_HEAD = (
+    f"#define TILE {TILE}\n#ifdef FB_CUDA\n#define THREADS {THREADS}"
+    + """
 #undef KERNEL  // one block on a multiprocessor: with two, a thread has too few registers and spills them
 #define KERNEL extern "C" __global__ void __launch_bounds__(256, 1)
 #else
 #define THREADS 1
 #endif
+#define DEEP 16
+#define PITCH (TILE + 8)  // from term to term in shared memory: the lanes of a warp read from different banks
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define TENSOR 1
 DEVICE u4 short_f4(f4 x) {
@@ -72,6 +70,7 @@ DEVICE f4 short_f4(f4 x) {
 #define TERM_OF_LINES(j) ((j) / TILE)
 #endif
 """
+)
 # A lies as [m, k], or across as [k, m]; B as [k, n], or across as [n, k]. `calls` as in `few_rows`.
 _KERNEL = """\
 KERNEL NAME(i8 a_, i8 b_, i8 c_, i8 m_, i8 n_, i8 k_,
@@ -166,6 +165,7 @@ KERNEL NAME(i8 a_, i8 b_, i8 c_, i8 m_, i8 n_, i8 k_,
 
 
 def _text(name: str, *, a_across: bool, b_across: bool) -> str:
+    """Return the text of a layout's kernel."""
     words = {
         "NAME": name,
         "A_PLACE": "TERM_OF_A(j) * a_lead + LINE_OF_A(j)"
