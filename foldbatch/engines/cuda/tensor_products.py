@@ -21,12 +21,13 @@ TILE, THREADS = 128, 256
 # Products of fewer columns, terms or results are left to a library: less than half of a GPU had work
 LEAST_COLUMNS, LEAST_TERMS, LEAST_RESULTS = 128, 256, 1 << 20
 
-_HEAD = (
-    f"#define TILE {TILE}\n#ifdef FB_CUDA\n#define THREADS {THREADS}"
-    + """
+_NUMBERS = f"#define TILE {TILE}\n#define THREADS {THREADS}\n"
+_HEAD = """\
+#ifdef FB_CUDA
 #undef KERNEL  // one block on a multiprocessor: with two, a thread has too few registers and spills them
 #define KERNEL extern "C" __global__ void __launch_bounds__(256, 1)
 #else
+#undef THREADS
 #define THREADS 1
 #endif
 #define DEEP 16
@@ -70,7 +71,6 @@ DEVICE f4 short_f4(f4 x) {
 #define TERM_OF_LINES(j) ((j) / TILE)
 #endif
 """
-)
 # A lies as [m, k], or across as [k, m]; B as [k, n], or across as [n, k]. `calls` as in `few_rows`.
 _KERNEL = """\
 KERNEL NAME(i8 a_, i8 b_, i8 c_, i8 m_, i8 n_, i8 k_,
@@ -184,7 +184,7 @@ def _text(name: str, *, a_across: bool, b_across: bool) -> str:
     kernel = _KERNEL
     for word, text in words.items():
         kernel = kernel.replace(word, text)
-    return _HEAD + kernel
+    return _NUMBERS + _HEAD + kernel
 
 
 NAMES = {
