@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from foldbatch.engines import threads
-from foldbatch.engines.cuda import kernels, matrices, row_texts, steps, trials
+from foldbatch.engines.cuda import few_rows, kernels, matrices, row_texts, trials
 from foldbatch.engines.engine import ENGINES, LAUNCH_VARIABLE, VARIABLE, check_precision, choose_engine
 from foldbatch.errors import BackendError
 
@@ -101,7 +101,7 @@ def running(engine: str, number: int) -> Iterator[str]:
             stack.enter_context(mock.patch.object(matrices, "SMALL_WEIGHT", 0))
             stack.enter_context(mock.patch.object(kernels, "LARGE", 1))
             if number % 8 > 5:
-                stack.enter_context(mock.patch.object(steps, "is_small_product", lambda *product: False))
+                stack.enter_context(mock.patch.object(few_rows, "is_small_product", lambda *product: False))
         if engine.startswith("cuda") and number % 3 > 1:
             stack.enter_context(mock.patch.dict(os.environ, {trials.VARIABLE: ",".join(trials.TRIALS)}))
             stack.enter_context(mock.patch.object(row_texts, "SUM_READERS", 2))

@@ -22,6 +22,7 @@ from foldbatch.types import BackendName
 LIMITS: Mapping[tuple[str, str], float | None] = {
     ("float32", "fp32"): 1e-5,
     ("float64", "fp32"): 1e-12,
+    ("float32", "3xtf32"): 1e-5,
     ("float32", "tf32"): None,
     ("float32", "bf16"): None,
 }

@@ -23,7 +23,7 @@ from foldbatch.trees import Tree, Vocabulary
 from foldbatch.types import BackendName
 
 SST = "SST Tree-LSTM"
-PRECISIONS = "fp32", "tf32", "bf16"
+PRECISIONS = "fp32", "tf32", "bf16", "3xtf32"
 Flat = Sequence[FlatTree]
 
 

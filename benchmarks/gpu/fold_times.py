@@ -18,10 +18,12 @@ from benchmarks.gpu.record import row
 from benchmarks.gpu.run import Run
 from benchmarks.gpu.torch_fold import TorchFold
 from foldbatch import Program, compile
+from foldbatch.errors import FoldbatchError
 from foldbatch.trees import Tree
 
 FOLD = "Fold's Table 1"
 TOLERANCE = 1e-3
+BY_THREE: Any = "3xtf32"
 WAYS: dict[str, dict[str, bool]] = {
     "by level": {},
     "by level, CUDA graph": {"captured": True},
@@ -46,12 +48,13 @@ def fold_times(run: Run, size: int) -> None:
     tasks = _tasks("foldbatch, identical trees", program.value_and_grad, infer, identical, due)
     tasks |= _tasks("foldbatch, different trees", program.value_and_grad, infer, different, due)
     where = f"{FOLD}, batch {size}"
+    loss = float(program.value_and_grad(identical[0])[0])
+    parameters = {name: np.array(program.params[name]) for name in program.params}
+    _add_by_three(run, where, tasks, parameters, loss, identical, different)
     if run.card.torch is None:
         run.record.left_out["PyTorch"] = "it is not installed, or finds no card"
     else:
         run.card.torch.backends.cuda.matmul.allow_tf32 = False
-        loss = float(program.value_and_grad(identical[0])[0])
-        parameters = {name: np.array(program.params[name]) for name in program.params}
         for name, way in WAYS.items():
             try:
                 peer = TorchFold(shape_of(shape), size, parameters, device=run.card.device, **way)
@@ -71,6 +74,34 @@ def fold_times(run: Run, size: int) -> None:
     for key, why in found.failed.items():
         run.record.left_out[f"{where}, {key}"] = why
     run.card.forget()
+
+
+def _add_by_three(
+    run: Run,
+    where: str,
+    tasks: dict[str, Task],
+    parameters: dict[str, Any],
+    loss: float,
+    identical: Sequence[Any],
+    different: Sequence[Any],
+) -> None:
+    """Add our tasks in the precision `BY_THREE`, with the same parameters, or say why they are left out."""
+    settings = run.settings
+    try:
+        block = fold_model(settings.fold_size, settings.fold_leaves)
+        program = compile(block, settings.backend, options={"precision": BY_THREE})
+        for name, value in parameters.items():
+            program.params[name] = value
+        ours = float(program.value_and_grad(identical[0])[0])
+    except FoldbatchError as error:
+        run.record.left_out[f"{where}, foldbatch in {BY_THREE}"] = described(error)
+        return
+    if abs(ours - loss) > TOLERANCE * abs(loss):
+        run.record.left_out[f"{where}, foldbatch in {BY_THREE}"] = f"its loss is {ours:.6g}, not {loss:.6g}"
+        return
+    due, infer = partial(launch_due, program), partial(_run, program)
+    for kind, batches in (("identical", identical), ("different", different)):
+        tasks |= _tasks(f"foldbatch, {kind} trees, {BY_THREE}", program.value_and_grad, infer, batches, due)
 
 
 def _tasks(

@@ -15,7 +15,12 @@ from foldbatch.trees import Tree
 
 WAYS = ("straight", "captured")
 WARMED = 3  # rounds of all batches before anything is counted: graphs are captured meanwhile
-TOLERANCE = {"fp32": 1e-4, "tf32": 2e-2, "bf16": 5e-2}  # relative difference of losses after these rounds
+TOLERANCE = {
+    "fp32": 1e-4,
+    "3xtf32": 1e-4,
+    "tf32": 2e-2,
+    "bf16": 5e-2,
+}  # relative difference of losses after these rounds
 
 Batches = Sequence[Sequence[Tree]]
 

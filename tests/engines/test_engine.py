@@ -84,8 +84,8 @@ def test_a_line_of_the_table_names_a_module_that_loads_and_what_it_needs(name: s
     module, needed = ENGINES[name]
     backend = import_module(module).BACKEND
     assert (len(backend.precisions), len(backend.launches)) == {
-        "cuda": (4, 3),
-        "cuda-on-cpu": (2, 3),
+        "cuda": (5, 3),
+        "cuda-on-cpu": (3, 3),
         "cuda-on-ptx": (2, 3),
         "numpy": (2, 1),
         "llvm": (2, 1),
@@ -162,7 +162,7 @@ def test_an_unknown_name_in_the_environment_is_told_with_the_variable(monkeypatc
     [
         ("reference", "fp32, the only one"),
         ("numpy", "fp32 or bf16, the only ones"),
-        ("cuda-on-cpu", "fp32 or mixed, the only ones"),
+        ("cuda-on-cpu", "fp32, 3xtf32 or mixed, the only ones"),
     ],
 )
 def test_an_engine_refuses_precisions_that_it_lacks(name: str, has: str) -> None:
@@ -172,7 +172,7 @@ def test_an_engine_refuses_precisions_that_it_lacks(name: str, has: str) -> None
         fb.compile(fb.Vector(2), name, options={"precision": "tf32"})
 
 
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "mixed"])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "3xtf32", "mixed"])
 def test_a_precision_reaches_the_engine_and_those_made_of_its_program(precision: str) -> None:
     """Also the programs that a program makes of itself."""
     real = import_module("foldbatch.engines.numpy").load

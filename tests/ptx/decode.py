@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from tests.ptx.instructions import ATOMICS, NUMBERS, OPERATIONS, SIZES
 
-OUTS, INS, COLUMNS = 4, 6, 21  # as `Instruction` in machine.c
+OUTS, INS, COLUMNS = 4, 11, 26  # as `Instruction` in machine.c
 SPACES = {"": 0, "global": 1, "shared": 2, "local": 3}
 SPECIAL = [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"] + ["%laneid"]
 GAP = 64  # bytes between variables of shared memory, so that an access behind one is noticed
 SHUFFLES = {"idx": 0, "up": 1, "down": 2, "bfly": 3}
+MMA = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
 VOTES = {"ballot.sync.b32": 0, "any.sync.pred": 1, "all.sync.pred": 2, "uni.sync.pred": 3}
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -47,7 +48,7 @@ class Kernel:
     Attributes:
         name: its name.
         parameters: how many it has, each a word of 64 bits.
-        code: its instructions: ``[n, 21] int64``, the fields of ``Instruction`` in machine.c.
+        code: its instructions: ``[n, 26] int64``, the fields of ``Instruction`` in machine.c.
         lines: their texts.
         constants: the parameters, and after them the numbers in the text: ``[k] uint64``.
         registers: how many a thread has.
@@ -453,6 +454,19 @@ class _Body:
         ins = [self._source(operands[1].lstrip("!"), "p", line), self._source(operands[2], "b32", line)]
         return NUMBERS["VOTE"], [self._register(operands[0])], ins, 0, [0, 0, 0, VOTES[kind] | 16 * negated]
 
+    def _mma(self, parts: list[str], operands: list[str], line: str) -> _Row:
+        """A product of a warp, whose matrices lie in registers of its lanes; its mask names all of them."""
+        if ".".join(parts) != MMA or [len(_listed(operand)) for operand in operands] != [4, 4, 2, 4]:
+            raise UnknownPtxError(f"PTX: instruction {'.'.join(parts)} is not known: {line}")
+        names = [
+            (name, type_)
+            for operand, type_ in zip(operands[1:], ("b32", "b32", "f32"), strict=True)
+            for name in _listed(operand)
+        ]
+        ins = [self._source(name, type_, line) for name, type_ in names]
+        outs = [self._register(name) for name in _listed(operands[0])]
+        return NUMBERS["MMA"], outs, [*ins, self.decoder.constant(0xFFFF_FFFF, 4)], 0, []
+
     def _call(self, parts: list[str], operands: list[str], line: str) -> None:
         results, name, given = operands if len(operands) == 3 else ["()", *operands, "()"][:3]
         function = self.decoder.text.functions.get(name)
@@ -467,7 +481,21 @@ class _Body:
 
 # The operation's number, results, operands, the offset of an address; space, bytes of a number, how many, and flags.
 _Row = tuple[int, list[int], list[int], int, list[int]]
-_SPECIAL = {"ld", "st", "atom", "red", "bra", "ret", "exit", "bar", "griddepcontrol", "shfl", "vote", "call"}
+_SPECIAL = {
+    "ld",
+    "st",
+    "atom",
+    "red",
+    "bra",
+    "ret",
+    "exit",
+    "bar",
+    "griddepcontrol",
+    "shfl",
+    "vote",
+    "mma",
+    "call",
+}
 
 
 def _halves(mnemonic: str) -> int:

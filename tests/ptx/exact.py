@@ -14,6 +14,7 @@ Value = Any  # a whole number, a float, or a bool
 FORMATS = {
     "f32": (24, -149, 128),
     "f64": (53, -1074, 1024),
+    "tf32": (11, -136, 128),
 }  # digits, the last place of the smallest, the limit
 COMPARED = {
     "eq": operator.eq,
@@ -50,14 +51,18 @@ def rounded(x: Fraction, type_: str, direction: str = "rn", zero: float = 0.0) -
     exponent -= size < Fraction(2) ** exponent
     place = max(exponent - digits + 1, least)
     whole, rest = divmod(size / Fraction(2) ** place, 1)
-    up = {"rz": False, "rm": x < 0, "rp": x > 0, "rn": rest * 2 > 1 or (rest * 2 == 1 and whole % 2)}[
-        direction
-    ]
+    up = {
+        "rz": False,
+        "rm": x < 0,
+        "rp": x > 0,
+        "rn": rest * 2 > 1 or (rest * 2 == 1 and whole % 2),
+        "rna": rest * 2 >= 1,
+    }[direction]
     whole += bool(up and rest)
     result = Fraction(whole) * Fraction(2) ** place
     if result >= Fraction(2) ** limit:
         largest = math.ldexp(2**digits - 1, limit - digits)
-        return sign * (math.inf if up or direction == "rn" else largest)
+        return sign * (math.inf if up or direction in ("rn", "rna") else largest)
     return sign * float(result)
 
 
@@ -312,8 +317,18 @@ def meaning(name: str) -> Callable[..., Any]:  # noqa: PLR0915 - a case for each
     raise KeyError(name)
 
 
+def _to_tf32(a: float) -> int:
+    """Return the bits of a number of 10 bits behind the point."""
+    if math.isnan(a):
+        return 0x7FFF_FFFF
+    near = rounded(Fraction(a), "tf32", "rna", zero=a) if math.isfinite(a) else a
+    return int(struct.unpack("<I", struct.pack("<f", near))[0])
+
+
 def _converted(parts: list[str]) -> Callable[[Value], Value]:
     *modes, to, of = parts
+    if to == "tf32":
+        return _to_tf32
     if "sat" in modes:
         return lambda a: 0.0 if math.isnan(a) else min(max(a, 0.0), 1.0) + 0.0
     if to[0] == "f" and of[0] != "f":

@@ -255,6 +255,8 @@ def _conversions() -> None:
                     f"f64 x = whole(a, {direction}); if (a != a) d = {nothing};"
                     f" else if (x >= {most!r}) d = {greatest}; else if (x <= {least_!r}) d = {least}; else d = x;",
                 )
+    rounded = "(bits_f32(a) + 0x1000) & 0xffffe000"  # ties away from zero
+    define("cvt.rna.tf32.f32", "b32", "f32", f"d = a != a ? 0x7fffffff : {rounded};")
     define("cvt.f64.f32", "f64", "f32", "d = number(a);")
     define("cvt.rn.f32.f64", "f32", "f64", "d = number((f32)a);")
 
@@ -287,7 +289,7 @@ ATOMICS = {  # what an atomic operation writes, of what is there, `a`, and opera
     "add.f32": "bits_f32(of_f32(a) + of_f32(b))",
     "add.f64": "bits_f64(of_f64(a) + of_f64(b))",
 }
-CONTROL = "BRANCH EXIT BARRIER WARP_BARRIER VOTE SHUFFLE LOAD STORE CHANGE SELECT".split()
+CONTROL = "BRANCH EXIT BARRIER WARP_BARRIER VOTE SHUFFLE MMA LOAD STORE CHANGE SELECT".split()
 NUMBERS = {name: number for number, name in enumerate([*CONTROL, *OPERATIONS])}
 
 

@@ -22,7 +22,7 @@ typedef float f32;
 typedef double f64;
 
 typedef struct {
-  i64 operation, guard, negated, target, offset, n_out, n_in, out[4], in[6], space, item, count, flag;
+  i64 operation, guard, negated, target, offset, n_out, n_in, out[4], in[11], space, item, count, flag;
 } Instruction;
 
 typedef struct {
@@ -347,12 +347,53 @@ static void changed(const Instruction* i, int pc, int warp, const int* lanes, in
   }
 }
 
+// D = A B + C of a warp: A is 16 by 8, B 8 by 8, of TF32: the last 13 bits are not looked at. Lanes have parts of them,
+// as PTX says for m16n8k8. A tensor core rounds sums towards zero: here once, of nine terms.
+static void multiplied(const Instruction* i, int warp, u64* R, u8* D) {
+  f64 a[16][8], b[8][8];
+  u8 known_a[16][8], known_b[8][8];
+  for (int lane = 0; lane < 32; lane++) {
+    const int group = lane >> 2, number = lane & 3;
+    for (int k = 0; k < 4; k++) {
+      const int row = group + (k & 1) * 8, column = number + (k >> 1) * 4;
+      a[row][column] = of_f32(source(i, k, R, lane) & 0xffffe000);
+      known_a[row][column] = sure(i, k, D, lane);
+    }
+    for (int k = 0; k < 2; k++) {
+      b[number + k * 4][group] = of_f32(source(i, 4 + k, R, lane) & 0xffffe000);
+      known_b[number + k * 4][group] = sure(i, 4 + k, D, lane);
+    }
+  }
+  for (int lane = 0; lane < 32; lane++) {
+    u64 results[4];
+    u8 sure_[4];
+    for (int k = 0; k < 4; k++) {
+      const int row = (lane >> 2) + (k >> 1) * 8, column = (lane & 3) * 2 + (k & 1);
+      int known = sure(i, 6 + k, D, lane);
+      volatile f64 total = of_f32(source(i, 6 + k, R, lane));
+      for (int j = 0; j < 8; j++) {
+        total = total + a[row][j] * b[j][column];
+        known = known && known_a[row][j] && known_b[j][column];
+      }
+      fesetround(FE_TOWARDZERO);
+      volatile f32 d = total;
+      fesetround(FE_TONEAREST);
+      results[k] = bits_f32(number(d)), sure_[k] = known ? BOTH : 0;
+    }
+    for (int k = 0; k < 4; k++) R[32 * i->out[k] + lane] = results[k], D[32 * i->out[k] + lane] = sure_[k];
+  }
+}
+
 static void together(const Instruction* i, int pc, int warp, u32 mask, u64* R, u8* D) {
   u64 a[32], d[32];
   u8 known[32];
   u32 ballot = 0;
   if (i->operation == WARP_BARRIER) {
     warp_stamps[warp] = ++stamp;
+    return;
+  }
+  if (i->operation == MMA) {
+    multiplied(i, warp, R, D);
     return;
   }
   for (int lane = 0; lane < 32; lane++) a[lane] = known[lane] = 0;
@@ -458,6 +499,7 @@ static void run_lanes(int warp, int pc, const int* lanes, int n_lanes, int other
       case BARRIER:
       case WARP_BARRIER:
       case VOTE:
+      case MMA:
       case SHUFFLE:
         for (int q = 0; q < n_lanes; q++) pcs[32 * warp + lanes[q]] = pc + 1;
         EACH {

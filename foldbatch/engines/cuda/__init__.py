@@ -33,11 +33,9 @@ def _device(precision: str, number: int) -> Device:
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; `foldbatch.compile` says what the precisions are."""
     there, launch, debug, precision = settings.device, settings.launch, settings.debug, settings.precision
-    if there is not None:  # one device for all precisions
-        return CudaEngine("cuda", model, there, launch=launch, debug=debug, precision=precision)
-    if precision == "mixed":  # products are those of fp32
-        return CudaEngine("cuda", model, device("fp32"), launch=launch, debug=debug, precision=precision)
-    return CudaEngine("cuda", model, device(precision), launch=launch, debug=debug)
+    if there is None:
+        there = device("fp32" if precision == "mixed" else precision)  # mixed multiplies as fp32
+    return CudaEngine("cuda", model, there, launch=launch, debug=debug, precision=precision)
 
 
 def check() -> None:

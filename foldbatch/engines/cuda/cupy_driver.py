@@ -103,7 +103,7 @@ WORKSPACE = 1 << 25  # bytes, which is what NVIDIA recommends for its largest GP
 
 # Values of cuBLAS's and CUDA's enumerations.
 KINDS = {"float32": 0, "float64": 1}
-COMPUTE = {"fp32": 68, "tf32": 77, "bf16": 75}
+COMPUTE = {"fp32": 68, "tf32": 77, "bf16": 75, "3xtf32": 68}  # 3xtf32: what no kernel of ours does
 COMPUTE_F8 = 70
 DEFAULT_MATH = 0  # as exact as the operands: with `COMPUTE["fp32"]`, no operand is shortened
 DEFAULT_ALGORITHM = -1
@@ -555,7 +555,8 @@ def load_driver(precision: str = "fp32", number: int | None = None) -> CupyDrive
 
     Args:
         precision: how products of float32 are computed: ``fp32``, of the operands as they are; ``tf32``, of
-            operands rounded to 10 bits behind the point; ``bf16``, to 7 bits. Sums are of float32.
+            operands rounded to 10 bits behind the point; ``bf16``, to 7 bits; ``3xtf32``, as in ``fp32``: the
+            engine launches kernels for large ones, see `tensor_products`. Sums are of float32.
         number: of the GPU; by default that of CuPy's current device.
     """
     return CupyDriver(check(), precision, number)

@@ -24,16 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.bindings import Bound, Directions
+from foldbatch.engines.cuda import few_rows, tensor_products
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Function, MatrixProduct
-from foldbatch.engines.cuda.few_rows import (
-    DEFAULT,
-    TRIAL,
-    TRIAL_NAMES,
-    TRIAL_TEXT,
-    is_small_product,
-    launch_of,
-)
 from foldbatch.engines.cuda.fixed_kernels import plan_of
 from foldbatch.engines.cuda.kernel_text import (
     ADDRESSES_AT,
@@ -48,6 +41,7 @@ from foldbatch.engines.cuda.kernel_text import (
 )
 from foldbatch.engines.cuda.kernels import Kernel, LevelTask
 from foldbatch.engines.cuda.matrices import Matrix, Multiplied
+from foldbatch.engines.cuda.tensor_products import PRECISION, TEXTS, is_tensor_product
 from foldbatch.engines.launch import HEAD, Fields, Ints, LaunchTable
 from foldbatch.planning.facts import fact_names
 from foldbatch.planning.rooms import Measures, Placed, RoomPlaces, RoomWriter
@@ -438,9 +432,9 @@ class StepWalker:
         self._device = device
         self._functions = functions
         self._precision = precision
-        self._reach = TRIAL if "rows" in trials else DEFAULT
-        larger = TRIAL_NAMES if "rows" in trials else ()
-        self._larger = {name: device.kernel(TRIAL_TEXT, name) for name in larger}
+        self._reach = few_rows.TRIAL if "rows" in trials else few_rows.DEFAULT
+        larger = few_rows.TRIAL_NAMES if "rows" in trials else ()
+        self._larger = {name: device.kernel(few_rows.TRIAL_TEXT, name) for name in larger}
 
     def run(self, steps: Sequence[LaunchStep], table: int, addresses: Sequence[int]) -> None:
         """Enqueue steps, given where the packed table lies, and the addresses of the batch's buffers."""
@@ -454,12 +448,16 @@ class StepWalker:
                 leads, across = (p.a.lead, p.b.lead, p.c.lead), (p.a.across, p.b.across)
                 layout = *leads, *across, step.adds, count, *p.steps
                 product = MatrixProduct(p.dtype, m, p.n, k, a, b, c, *layout, self._precision)
-                if step.gaps or not is_small_product(product, self._reach):
+                is_told = step.counted and not step.gaps
+                calls = table + 8 * (step.arguments[1] + step.counted) if is_told else 0
+                if not step.gaps and few_rows.is_small_product(product, self._reach):
+                    name, blocks, threads, values = few_rows.launch_of(product, calls, p.m, self._reach)
+                    self._device.launch(self._larger.get(name, name), blocks, threads, values)
+                elif self._precision == PRECISION and is_tensor_product(product):
+                    name, blocks, threads, values = tensor_products.launch_of(product, calls, p.m)
+                    self._device.launch(self._device.kernel(TEXTS[name], name), blocks, threads, values)
+                else:
                     driver.multiply(product, stream)
-                    continue
-                calls = table + 8 * (step.arguments[1] + step.counted) if step.counted else 0
-                name, blocks, threads, arguments = launch_of(product, calls, p.m, self._reach)
-                self._device.launch(self._larger.get(name, name), blocks, threads, arguments)
             else:
                 driver.launch(
                     functions[task.name], step.blocks, task.threads, (table, *step.arguments), stream

@@ -44,12 +44,8 @@ def device() -> Device:
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; ``auto`` is straight, for fewer launches are no gain here."""
     way = "straight" if settings.launch == "auto" else settings.launch
-    given = settings.device
-    is_told = given is not None or settings.precision == "mixed"
-    precision = settings.precision if is_told else ""
-    return CudaEngine(
-        "cuda-on-cpu", model, given or device(), launch=way, debug=settings.debug, precision=precision
-    )
+    there, debug, precision = settings.device or device(), settings.debug, settings.precision
+    return CudaEngine("cuda-on-cpu", model, there, launch=way, debug=debug, precision=precision)
 
 
-BACKEND = Backend(load, precisions=("fp32", "mixed"), launches=LAUNCHES)
+BACKEND = Backend(load, precisions=("fp32", "3xtf32", "mixed"), launches=LAUNCHES)

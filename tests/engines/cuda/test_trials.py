@@ -8,6 +8,7 @@ import pytest
 import foldbatch as fb
 from benchmarks.gpu.trees import sst_like_trees
 from benchmarks.workload import tree_lstm
+from foldbatch.engines.cuda import few_rows
 from foldbatch.engines.cuda.trials import TRIALS, VARIABLE
 from foldbatch.errors import UnknownNameError
 from foldbatch.params.parameters import dense
@@ -38,8 +39,6 @@ def test_a_step_is_the_same_with_a_trial(monkeypatch: Any, trial: str, launch: A
 
 
 def test_larger_blocks_run_where_the_trial_is_named(monkeypatch: Any) -> None:
-    from foldbatch.engines.cuda import few_rows, steps  # noqa: PLC0415 - patched
-
     names = []
     launch_of = few_rows.launch_of
 
@@ -48,7 +47,7 @@ def test_larger_blocks_run_where_the_trial_is_named(monkeypatch: Any) -> None:
         names.append(launch[0])
         return launch
 
-    monkeypatch.setattr(steps, "launch_of", noted)
+    monkeypatch.setattr(few_rows, "launch_of", noted)
     vocabulary = Vocabulary([f"w{i}" for i in range(1, 40)], unknown="w0")
     for named, larger in (("", False), ("rows", True)):
         monkeypatch.setenv(VARIABLE, named)
