@@ -162,7 +162,7 @@ def test_an_unknown_name_in_the_environment_is_told_with_the_variable(monkeypatc
     [
         ("reference", "fp32, the only one"),
         ("numpy", "fp32 or bf16, the only ones"),
-        ("cuda-on-cpu", "fp32, 3xtf32 or mixed, the only ones"),
+        ("cuda-on-cpu", "fp32 or 3xtf32 or mixed, the only ones"),
     ],
 )
 def test_an_engine_refuses_precisions_that_it_lacks(name: str, has: str) -> None:

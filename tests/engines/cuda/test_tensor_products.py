@@ -174,7 +174,7 @@ def test_a_program_takes_them_forward_and_backward(launch: str) -> None:
     with ExitStack() as stack:
         for module, name, value in (
             (matrices, "SMALL_WEIGHT", 0),
-            (few_rows, "MOST_ROWS", 0),
+            (few_rows, "is_small_product", lambda *product: False),
             *((tensor_products, f"LEAST_{name}", 1) for name in ("COLUMNS", "TERMS", "RESULTS")),
             (tensor_products, "launch_of", launched),
         ):
