@@ -142,9 +142,9 @@ def compile(
               ``tf32``, to 10 bits, by ``cuda`` alone; ``3xtf32``, on its tensor cores, of factors that are
               sums of two such numbers, with an error as of ``fp32``, where products are large. Sums are of
               float32, and everything else is computed as in ``fp32``, products whose weight an id chooses
-              for each row as well. ``mixed``, by ``cuda`` alone, multiplies as ``fp32``, and holds values that
-              cells hand to each other as bfloat16: results differ by about 3e-3 of the largest. Gradients
-              stay float32.
+              for each row as well. ``mixed``, by ``cuda`` alone, multiplies as ``fp32``, and holds values
+              that cells hand to each other as bfloat16: results differ by about 3e-3 of the largest.
+              Gradients stay float32.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message says where.
