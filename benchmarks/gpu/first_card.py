@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu import apart, checks
+from benchmarks.gpu import apart, checks, trials
 from benchmarks.gpu.card import facts
 from benchmarks.gpu.command import run_parts
 from benchmarks.gpu.contenders import MODELS, SST, OurModel, launch_due, our_ways
@@ -33,6 +33,7 @@ from benchmarks.inside import device_of
 from foldbatch.engines.cuda.driver import MatrixProduct
 from foldbatch.engines.cuda.fixed_kernels import TEXT
 from foldbatch.engines.cuda.tensor_products import PRECISION, TEXTS, launch_of
+from foldbatch.engines.cuda.trials import TRIALS
 from foldbatch.system.processes import no_garbage
 
 SECONDS = 600.0
@@ -94,6 +95,8 @@ def first_parts(run: Run) -> list[Part]:
     parts += [
         Part(f"graphs alone, batch {size}", 5, partial(_graphs, size=size), what) for size in settings.batches
     ]
+    what = "whether a kernel on trial may be the default"
+    parts.append(Part("kernels on trial", 20, _on_trial, what))
     what = "whether a batch that does not fit is cut, and the next one runs"
     parts.append(Part("memory runs out", 20, _short_memory, what))
     if settings.law:
@@ -369,6 +372,17 @@ def _graphs(run: Run, size: int) -> None:
         if alone:
             task = "train" if training else "infer"
             run.record.rates[f"card alone, {task}, batch {size}"] = sum(alone) / 5
+
+
+def _on_trial(run: Run) -> None:
+    """Time each kernel on trial beside the default, on the largest batch."""
+    settings = run.settings
+    for trial in TRIALS:
+        rows = trials.rows_of(
+            trial, max(settings.batches), settings.hidden[0], settings.backend, settings.repeats
+        )
+        for _, size, step, default, tried, *_ in rows:
+            _passed(run, f"{trial}, {step}, batch {size}", f"{default} ms by default, {tried} on trial")
 
 
 def _short_memory(run: Run) -> None:

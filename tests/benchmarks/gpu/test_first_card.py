@@ -27,6 +27,7 @@ PARTS = (
     "with and without overlap, captured",
     "graphs alone, batch 3",
     "graphs alone, batch 1",
+    "kernels on trial",
     "memory runs out",
 )
 
